@@ -1,0 +1,195 @@
+"""What the rest of node-executor knows of the kernel: knobs, a driver, capabilities, and the report of a cycle's writes.
+
+In: groups as relative paths below the executor's own root ("" is that root), laid out like kubepods: "pod<uid>" for a
+guaranteed pod, "burstable/pod<uid>", "besteffort/pod<uid>", containers one level below their pod. Values are texts in
+cgroup v1's terms (shares 2..262144, quota in microseconds or -1); a driver converts for v2. Out: the same terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+ROOT_GROUP = ""
+UNLIMITED = "-1"
+
+
+class CgroupVersion(Enum):
+    V1 = "v1"
+    V2 = "v2"
+
+
+class Knob(Enum):
+    """A logical knob; its value is the name of the file on cgroup v1, or v2's where v1 has none."""
+
+    CPU_SHARES = "cpu.shares"
+    CPU_QUOTA = "cpu.cfs_quota_us"
+    CPU_PERIOD = "cpu.cfs_period_us"
+    CPU_BURST = "cpu.cfs_burst_us"
+    CPU_IDLE = "cpu.idle"
+    CPU_BVT = "cpu.bvt_warp_ns"
+    CPU_UCLAMP_MIN = "cpu.uclamp.min"
+    CPU_UCLAMP_MAX = "cpu.uclamp.max"
+    CPU_RT_RUNTIME = "cpu.rt_runtime_us"
+    CPUSET_CPUS = "cpuset.cpus"
+    CPUSET_MEMS = "cpuset.mems"
+    MEMORY_LIMIT = "memory.limit_in_bytes"
+    MEMORY_MIN = "memory.min"
+    MEMORY_LOW = "memory.low"
+    MEMORY_HIGH = "memory.high"
+    MEMORY_WMARK_RATIO = "memory.wmark_ratio"
+    MEMORY_WMARK_SCALE_FACTOR = "memory.wmark_scale_factor"
+    MEMORY_WMARK_MIN_ADJ = "memory.wmark_min_adj"
+    MEMORY_PRIORITY = "memory.priority"
+    MEMORY_USE_PRIORITY_OOM = "memory.use_priority_oom"
+    MEMORY_OOM_GROUP = "memory.oom.group"
+    BLKIO_READ_BPS = "blkio.throttle.read_bps_device"
+    BLKIO_WRITE_BPS = "blkio.throttle.write_bps_device"
+    BLKIO_READ_IOPS = "blkio.throttle.read_iops_device"
+    BLKIO_WRITE_IOPS = "blkio.throttle.write_iops_device"
+    BLKIO_COST_WEIGHT = "blkio.cost.weight"
+    IO_MAX = "io.max"
+    IO_WEIGHT = "io.weight"
+    PIDS_MAX = "pids.max"
+
+
+class Stat(Enum):
+    """A file that is only read: counters and pressure of one group."""
+
+    CPU_USAGE = "cpuacct.usage"
+    CPU_STAT = "cpu.stat"
+    MEMORY_USAGE = "memory.usage_in_bytes"
+    MEMORY_STAT = "memory.stat"
+    CPU_PRESSURE = "cpu.pressure"
+    MEMORY_PRESSURE = "memory.pressure"
+    IO_PRESSURE = "io.pressure"
+
+
+class InvalidValue(ValueError):
+    """A value that no kernel would take; nothing was written."""
+
+
+class CgroupDriver(Protocol):
+    """One subtree of control groups that belongs to this executor alone. OSError carries the kernel's own refusal."""
+
+    @property
+    def version(self) -> CgroupVersion: ...
+
+    @property
+    def sandbox(self) -> bool:
+        """True where the tree is plain files with the kernel's rules imitated: nothing is enforced."""
+        ...
+
+    @property
+    def root_group(self) -> str:
+        """Where the own root lies below the mount, e.g. "cotenant/node-1"; for people and events, never for calls."""
+        ...
+
+    @property
+    def controllers(self) -> tuple[str, ...]: ...
+
+    def create(self, group: str) -> None:
+        """Make the group and the groups above it, ready to take processes; nothing happens if it exists."""
+        ...
+
+    def remove(self, group: str) -> None:
+        """Remove the group and all below it, bottom-up. Raises OSError(EBUSY) while processes are left in it."""
+        ...
+
+    def exists(self, group: str) -> bool: ...
+
+    def groups(self) -> list[str]:
+        """All groups of the own subtree without the root, parents first, sorted. From memory, kept true by create/remove."""
+        ...
+
+    def rescan(self) -> list[str]:
+        """The same, read from the kernel: what is found after a restart is adopted."""
+        ...
+
+    def procs_paths(self, group: str) -> list[Path]:
+        """The files into which a starting process writes its own pid, all of them: one per hierarchy."""
+        ...
+
+    def pids(self, group: str) -> list[int]:
+        """Processes in the group and below, sorted."""
+        ...
+
+    def path(self, group: str, knob: Knob) -> Path | None:
+        """The knob's file, whether it exists or not; None where this version or machine has no such file."""
+        ...
+
+    def stat_path(self, group: str, stat: Stat) -> Path | None: ...
+
+    def read(self, group: str, knob: Knob) -> str | None:
+        """The present value in v1 terms; None where the file or the group is missing."""
+        ...
+
+    def write(self, group: str, knob: Knob, value: str) -> None:
+        """Raises InvalidValue before the kernel is asked, OSError as the kernel refuses."""
+        ...
+
+    def kill(self, group: str) -> list[int]:
+        """SIGKILL to every process in the group and below; returns whom. They may take a moment to go."""
+        ...
+
+    def refresh(self) -> None:
+        """Called once before a cycle's reads: a sandbox brings its counters up to date, a kernel needs nothing."""
+        ...
+
+    def close(self) -> None:
+        """Remove the own subtree if nothing runs in it any more, and undo what was prepared for it."""
+        ...
+
+
+class KnobSupport(msgspec.Struct, frozen=True):
+    supported: bool
+    why: str = ""  # where it is not supported: what is missing, in words
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What this node can do, found out once at start."""
+
+    version: CgroupVersion
+    controllers: tuple[str, ...]
+    sandbox: bool
+    root: str  # where the own subtree lies
+    knobs: dict[str, KnobSupport]  # Knob values, and facilities: "psi.node", "psi.group", "resctrl", "core_sched", ...
+    kernel: str = ""  # release, e.g. "6.12.1"
+
+    def supports(self, knob: Knob | str) -> bool:
+        found = self.knobs.get(knob.value if isinstance(knob, Knob) else knob)
+        return found is not None and found.supported
+
+
+class Written(msgspec.Struct, frozen=True):
+    group: str
+    knob: Knob
+    file: str
+    old: str  # in v1 terms, as read before the write; "" where it could not be read
+    new: str  # as read back after the write
+
+
+class Refused(msgspec.Struct, frozen=True):
+    group: str
+    knob: Knob
+    file: str
+    value: str
+    errno: int  # 0 where the value was invalid or read back differently
+    message: str
+
+
+class WriteReport(msgspec.Struct, frozen=True):
+    written: tuple[Written, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    unchanged: int = 0
+    skipped: int = 0  # knobs this kernel lacks, or groups that have gone
+
+
+class Writes(Protocol):
+    """The composer's end of the writer: one value for one file per cycle."""
+
+    def apply(self, values: Mapping[tuple[str, Knob], str]) -> WriteReport: ...

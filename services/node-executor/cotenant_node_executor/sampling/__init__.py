@@ -1,0 +1,4 @@
+"""What a node and its groups use: counters read once a cycle and turned into rates.
+
+``proc`` and ``usage`` are the pure rules; ``snapshot`` the result; ``counters`` keeps the open files; ``sampler`` reads.
+"""

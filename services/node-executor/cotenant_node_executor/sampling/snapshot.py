@@ -1,0 +1,78 @@
+"""One reading of the node: everything that strategies and samples are made from, taken once a cycle.
+
+CPU is in milli-cores over the time since the previous snapshot, memory in bytes. None means that there is no figure yet (a
+first observation, a counter that went backwards) or that this kernel does not offer it; never zero in its place.
+Memory is the working set without page cache: inactive_anon + active_anon + unevictable for a group, MemTotal - MemAvailable for the node.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..kernel.psi import Pressure
+
+
+class PressureSet(msgspec.Struct, frozen=True):
+    cpu: Pressure | None = None
+    memory: Pressure | None = None
+    io: Pressure | None = None
+
+
+class NodeUsage(msgspec.Struct, frozen=True):
+    cpu_milli: int | None
+    cpu_capacity_milli: int
+    memory_bytes: int
+    memory_with_page_cache_bytes: int
+    memory_total_bytes: int
+    pressure: PressureSet
+
+
+class GroupUsage(msgspec.Struct, frozen=True):
+    group: str  # below the own root; for a host application its directory below the mount
+    cpu_milli: int | None
+    cpu_usage_ns: int  # the kernel's cumulative counter
+    memory_bytes: int | None
+    memory_with_page_cache_bytes: int | None
+    throttled_ratio: float | None  # periods throttled of periods passed since the last snapshot
+    throttled_ns: int | None  # cumulative
+    pressure: PressureSet
+
+
+class ContainerUsage(msgspec.Struct, frozen=True):
+    name: str  # the group's last path element
+    usage: GroupUsage
+
+
+class PodUsage(msgspec.Struct, frozen=True):
+    uid: str
+    tier: str  # "guaranteed", "burstable" or "besteffort": the directory it lies in
+    usage: GroupUsage
+    containers: tuple[ContainerUsage, ...] = ()
+
+
+class HostApplicationUsage(msgspec.Struct, frozen=True):
+    name: str
+    usage: GroupUsage
+
+
+class SystemUsage(msgspec.Struct, frozen=True):
+    """Node - pods - host applications, at least 0, each resource for itself."""
+
+    cpu_milli: int | None
+    memory_bytes: int
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    group: str
+    reason: str
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    monotonic_ns: int
+    interval_ns: int | None  # None in the first snapshot
+    node: NodeUsage
+    system: SystemUsage
+    pods: dict[str, PodUsage]  # by uid, in sorted order
+    tiers: dict[str, GroupUsage]  # "burstable", "besteffort" where the directory exists
+    host_applications: dict[str, HostApplicationUsage] = {}
+    skipped: tuple[Skipped, ...] = ()  # groups that vanished or could not be read in this round
