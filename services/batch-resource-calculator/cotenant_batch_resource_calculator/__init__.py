@@ -1,0 +1,1 @@
+"""Node slack becomes batch capacity; the node SLO is rendered."""

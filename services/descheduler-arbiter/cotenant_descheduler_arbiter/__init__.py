@@ -1,0 +1,1 @@
+"""What to move, and which moves may run now."""

@@ -1,0 +1,1 @@
+"""Admission, object writes and the Kubernetes-shaped HTTP API over the log."""

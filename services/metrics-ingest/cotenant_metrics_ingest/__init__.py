@@ -1,0 +1,1 @@
+"""Usage samples become NodeMetric windows, percentiles and staleness."""

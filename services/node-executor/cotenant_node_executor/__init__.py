@@ -1,0 +1,1 @@
+"""One node: samples, processes in cgroups, and enforcement."""

@@ -1,0 +1,1 @@
+"""Elastic quota trees: runtime quota by fair sharing."""

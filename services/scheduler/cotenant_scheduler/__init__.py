@@ -1,0 +1,1 @@
+"""Pods are placed on nodes, in batches over arrays."""

@@ -1,0 +1,1 @@
+"""Node capacities to a YARN ResourceManager, and YARN usage back."""

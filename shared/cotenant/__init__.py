@@ -1,0 +1,1 @@
+"""The contract that every service and every outside subscriber shares."""

@@ -1,0 +1,53 @@
+"""The contract of a pure core.
+
+A core holds a state that is a fold over events and nothing else. It does no I/O and reads no clock; the shell around it
+(NATS, the simulator, replay, a unit test) feeds it events and asks it to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from cotenant.events.envelope import Event
+
+MAX_EVENTS_PER_DECISION = 999
+"""With the commit record one atomic batch holds at most 1,000 messages."""
+
+
+class Core(Protocol):
+    """Fold facts, then decide once from the state.
+
+    `apply` commutes across subjects and is idempotent by (subject, sequence): losing or repeating deliveries must not change
+    where it ends. The state is a function of the last message of each subject.
+    `decide` is read-only, iterates in stated orders, returns at most 999 events and is called again for the rest.
+    """
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact into the state."""
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        """Return what follows from the state, given the time."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A wish that another service must fulfil: a NATS request to its micro endpoint.
+
+    `key` names the wish: at most one request per key is under way; it is repeated (bounded, with back-off) as long as the core
+    still returns it. The answer is a fact that comes back on the log.
+    """
+
+    key: str
+    subject: str
+    body: bytes
+
+
+@runtime_checkable
+class Requesting(Protocol):
+    """A core that also has wishes of other services."""
+
+    def requests(self, now: datetime) -> Sequence[Request]:
+        """Return the wishes outstanding in this state, in a stated order."""

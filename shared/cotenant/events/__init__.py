@@ -1,0 +1,47 @@
+"""Typed events: what is said on the log, and how it is written there.
+
+`envelope` holds the Event that cores see and its CloudEvents form on the wire; each other file is one family of payloads,
+owned by the service that writes it. Importing this package registers every payload type by its wire name.
+"""
+
+from __future__ import annotations
+
+from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.deadletters import DeadLetter
+from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
+from cotenant.events.execution import Execution
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.placements import Placement, Waiting
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.usage import UsageSample
+from cotenant.events.yarn import YarnNode
+
+__all__ = [
+    "Commit",
+    "DeadLetter",
+    "Event",
+    "EvictionOutcome",
+    "Execution",
+    "ExecutorStatus",
+    "Migration",
+    "NodeMetricComputed",
+    "NodeResources",
+    "NodeSLORendered",
+    "ObjectDeleted",
+    "ObjectStored",
+    "Payload",
+    "Placement",
+    "QuotaRuntime",
+    "RunStatus",
+    "ServiceStarted",
+    "UsageSample",
+    "Waiting",
+    "YarnNode",
+    "decode_event",
+    "encode_event",
+    "payload_types",
+]

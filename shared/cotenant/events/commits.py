@@ -1,0 +1,44 @@
+"""What a deciding service says of its own deciding: commit records and start markers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cotenant.events.envelope import Payload
+
+
+class Commit(Payload, frozen=True, kw_only=True, wire="cotenant.commit.v1"):
+    """First message of every batch. It fences: it expects `prior` as the last sequence of its subject.
+
+    `prior`: sequence of the service's own previous commit record, 0 for the first. `folded`: sequence of the last foreign
+    message that was folded. The state decided on is: foreign messages up to `folded` plus own messages up to the end of
+    `prior`'s batch. `count`: messages in this batch beside the record. `config`: digest of the start marker's text. `core`: version
+    of the core's rules. `took_us`: microseconds that `decide` took (0 where time is virtual).
+    """
+
+    prior: int
+    folded: int
+    now: datetime
+    count: int
+    config: str = ""
+    core: str = ""
+    replica: str = ""
+    took_us: int = 0
+
+
+class ServiceStarted(Payload, frozen=True, kw_only=True, wire="cotenant.service.started.v1"):
+    """Start marker of a replica: stored after its consumer was created, inside its filters.
+
+    Its delivery says that everything before it has been folded. `config_text` is the text whose digest the commits carry: the
+    flags, plugins and weights that decisions depend on, as JSON.
+    """
+
+    service: str
+    partition: str = "0"
+    replica: str = ""
+    version: str = ""
+    core: str = ""
+    config: str = ""
+    config_text: str = ""
+    filters: tuple[str, ...] = ()
+    load: int = 0

@@ -1,0 +1,185 @@
+"""The event that cores fold and decide, and its form on the wire.
+
+On the wire an event is a CloudEvents 1.0 JSON object (structured mode) with the extensions `causes` (list of
+`STREAM:sequence`), `actor` and W3C `traceparent`. Its `type` is the payload's versioned name, for example
+`cotenant.placement.v1`. Unknown fields are ignored; an unknown type is skipped and counted; anything else that does not
+decode is an EventError, which the reader turns into a dead letter.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, ClassVar
+
+import msgspec
+
+_REGISTRY: dict[str, type[Payload]] = {}
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {}
+
+
+class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of every payload. A subclass names its wire type: `class Placement(Payload, wire="cotenant.placement.v1")`."""
+
+    TYPE: ClassVar[str] = ""
+
+    def __init_subclass__(cls, wire: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if wire:
+            cls.TYPE = wire
+            _REGISTRY[wire] = cls
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of the structs that payloads are made of."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One fact. A core builds subject, data and causes (and tombstone, ttl_seconds); the shell adds the rest when it is stored.
+
+    `sequence` is the position on `stream`, 0 until stored. `time` is the decision's `now`, UTC.
+    `tombstone` says that the entity has ended: the subject then holds nothing else, and nothing after `ttl_seconds`.
+    `ttl_seconds` 0 means: kept as the stream keeps it.
+    """
+
+    subject: str
+    data: Payload
+    causes: tuple[str, ...] = ()
+    time: datetime | None = None
+    id: str = ""
+    source: str = ""
+    actor: str = ""
+    traceparent: str = ""
+    stream: str = "LOG"
+    sequence: int = 0
+    tombstone: bool = False
+    ttl_seconds: int = 0
+
+    @property
+    def ref(self) -> str:
+        """How other events name this one as their cause: `LOG:123`."""
+        return f"{self.stream}:{self.sequence}"
+
+
+class EventError(ValueError):
+    """A message that is not an event; the text says what is wrong with it."""
+
+
+class UnknownEventType(EventError):
+    """A well-formed CloudEvent of a type that this version does not know."""
+
+
+class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
+    specversion: str
+    id: str
+    source: str
+    type: str
+    time: datetime | None = None
+    datacontenttype: str = ""
+    traceparent: str = ""
+    causes: tuple[str, ...] = ()
+    actor: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _WireOut(msgspec.Struct, kw_only=True, omit_defaults=True):
+    specversion: str
+    id: str
+    source: str
+    type: str
+    time: datetime | None
+    datacontenttype: str
+    traceparent: str
+    causes: tuple[str, ...] = ()
+    actor: str = ""
+    data: Payload | None = None
+
+
+_WIRE_DECODER = msgspec.json.Decoder(_Wire)
+_ENCODER = msgspec.json.Encoder()
+
+
+def payload_types() -> dict[str, type[Payload]]:
+    """Return every registered payload by wire type, sorted by name."""
+    return dict(sorted(_REGISTRY.items()))
+
+
+def trace_id(first_cause: str, event_id: str) -> str:
+    """Return the 16-byte trace id as hex: a digest of the first cause (of the event's own id where there is none)."""
+    return blake2b((first_cause or event_id).encode(), digest_size=16).hexdigest()
+
+
+def span_id(event_id: str) -> str:
+    """Return the 8-byte span id as hex: a digest of the event id."""
+    return blake2b(event_id.encode(), digest_size=8).hexdigest()
+
+
+def traceparent_of(causes: tuple[str, ...], event_id: str) -> str:
+    """Return the W3C traceparent that follows from causes and id: no random ids, so a decision can be recomputed."""
+    return f"00-{trace_id(causes[0] if causes else '', event_id)}-{span_id(event_id)}-01"
+
+
+def encode_event(event: Event) -> bytes:
+    """Return the CloudEvents JSON of an event whose id, source and time are set."""
+    return _ENCODER.encode(
+        _WireOut(
+            specversion="1.0",
+            id=event.id,
+            source=event.source,
+            type=event.data.TYPE,
+            time=event.time,
+            datacontenttype="application/json",
+            traceparent=event.traceparent,
+            causes=event.causes,
+            actor=event.actor,
+            data=event.data,
+        )
+    )
+
+
+def encode_payload(payload: Payload) -> bytes:
+    """Return the JSON of a payload alone; equal payloads give equal bytes."""
+    return _ENCODER.encode(payload)
+
+
+def decode_event(
+    data: bytes, *, subject: str, stream: str, sequence: int, tombstone: bool = False, ttl_seconds: int = 0
+) -> Event:
+    """Return the event of a stored message.
+
+    Raises UnknownEventType for a type that is not registered and EventError for everything else that is wrong: not JSON, not a
+    CloudEvent, a payload whose fields have wrong types.
+    """
+    try:
+        wire = _WIRE_DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EventError(f"not a CloudEvent in JSON: {error}") from error
+    if wire.specversion != "1.0":
+        raise EventError(f"CloudEvents specversion {wire.specversion!r} is not 1.0")
+    cls = _REGISTRY.get(wire.type)
+    if cls is None:
+        raise UnknownEventType(f"event type {wire.type!r} is unknown to this version")
+    decoder = _DECODERS.get(wire.type)
+    if decoder is None:
+        decoder = _DECODERS[wire.type] = msgspec.json.Decoder(cls)
+    try:
+        payload = decoder.decode(wire.data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EventError(f"data of {wire.type} does not fit: {error}") from error
+    time = wire.time
+    if time is not None and time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return Event(
+        subject=subject,
+        data=payload,
+        causes=wire.causes,
+        time=time,
+        id=wire.id,
+        source=wire.source,
+        actor=wire.actor,
+        traceparent=wire.traceparent,
+        stream=stream,
+        sequence=sequence,
+        tombstone=tombstone,
+        ttl_seconds=ttl_seconds,
+    )

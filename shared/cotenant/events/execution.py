@@ -1,0 +1,26 @@
+"""What was really done on a node, on stream EXECUTION."""
+
+from __future__ import annotations
+
+from cotenant.events.envelope import Part, Payload
+
+
+class Change(Part, frozen=True, kw_only=True):
+    """One file (or process) that was changed. `error` is set where the kernel refused."""
+
+    target: str
+    old: str = ""
+    new: str = ""
+    error: str = ""
+
+
+class Execution(Payload, frozen=True, kw_only=True, wire="cotenant.execution.v1"):
+    """Subject `execution.<node>.<topic>`: what was changed from what to what, and why, with the figures."""
+
+    node: str
+    topic: str
+    summary: str
+    changes: tuple[Change, ...] = ()
+    figures: dict[str, int] = {}
+    namespace: str = ""
+    pod: str = ""

@@ -1,0 +1,23 @@
+"""What users declare: objects, byte for byte as given plus what admission changed. Written by gateway and kubernetes-bridge."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.events.envelope import Payload
+
+
+class ObjectStored(Payload, frozen=True, kw_only=True, wire="cotenant.object.v1"):
+    """The object as it is from now on. `object` is the raw JSON document (never with a resourceVersion)."""
+
+    object: msgspec.Raw
+    admission: tuple[str, ...] = ()
+    """What admission did, in words, in order."""
+
+
+class ObjectDeleted(Payload, frozen=True, kw_only=True, wire="cotenant.object.deleted.v1"):
+    """Tombstone: the object with this uid has ended."""
+
+    uid: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    """The last document, for watchers."""

@@ -1,0 +1,49 @@
+"""Overcommitment of a node, written by batch-resource-calculator: every figure with the terms that it was made from."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cotenant.events.envelope import Part, Payload
+from cotenant.events.metrics import Usage
+
+
+class Term(Part, frozen=True, kw_only=True):
+    """One term of the formula: name, value, and the event that it came from (empty: configuration)."""
+
+    name: str
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    source: str = ""
+
+
+class NodeResources(Payload, frozen=True, kw_only=True, wire="cotenant.noderesources.v1"):
+    """Subject `node.<node>.resources`. `batch_cpu_milli` and `batch_memory_bytes` are what batch pods may request in sum.
+
+    `degraded` says that the metric is stale and the stated rule for that applied; `message` says everything in words.
+    """
+
+    node: str
+    batch_cpu_milli: int = 0
+    batch_memory_bytes: int = 0
+    mid_cpu_milli: int = 0
+    mid_memory_bytes: int = 0
+    cpu_policy: str = "usage"
+    memory_policy: str = "usage"
+    terms: tuple[Term, ...] = ()
+    degraded: bool = False
+    reason: str = ""
+    message: str = ""
+    update_time: datetime | None = None
+    third_party: Usage = Usage()
+
+
+class NodeSLORendered(Payload, frozen=True, kw_only=True, wire="cotenant.nodeslo.v1"):
+    """Subject `node.<node>.slo`: the NodeSLO's sections that the executor enforces. Percent values are 0..100."""
+
+    node: str
+    enable: bool = False
+    cpu_suppress_threshold_percent: int = 65
+    cpu_suppress_min_percent: int = 0
+    cpu_suppress_policy: str = "cpuset"
+    reason: str = ""

@@ -1,0 +1,79 @@
+"""What became of a pod on its node, and the executor's report of itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from cotenant.events.envelope import Part, Payload
+
+
+class RunPhase(StrEnum):
+    """pending: accepted, not started; running; succeeded, failed: ended for good; evicted: ended by the node; stopped: ended on order."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    EVICTED = "evicted"
+    STOPPED = "stopped"
+
+    @property
+    def terminal(self) -> bool:
+        """No process of the pod is left and none will be started."""
+        return self not in (RunPhase.PENDING, RunPhase.RUNNING)
+
+
+class ContainerRun(Part, frozen=True, kw_only=True):
+    """One container. `state` is waiting, running or terminated."""
+
+    name: str
+    state: str = "waiting"
+    ready: bool = False
+    restarts: int = 0
+    pid: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class RunStatus(Payload, frozen=True, kw_only=True, wire="cotenant.run.v1"):
+    """Subject `node.<node>.run.<namespace>.<pod>`."""
+
+    node: str
+    namespace: str
+    name: str
+    uid: str
+    phase: RunPhase
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    containers: tuple[ContainerRun, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+class ExecutorStatus(Payload, frozen=True, kw_only=True, wire="cotenant.executor.v1"):
+    """Subject `node.<node>.executor`: the executor's start marker, what it found and what it can do.
+
+    `capacity` and `allocatable`: cpu in milli-cores, others in units. `capabilities`: knob to "supported" or the reason why not.
+    """
+
+    node: str
+    boot: str = ""
+    version: str = ""
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """key, value, effect"""
+    cgroup_version: int = 0
+    sandbox: bool = False
+    simulated: bool = False
+    capabilities: dict[str, str] = {}
+    adopted: tuple[str, ...] = ()
+    kernel: str = ""
+    operating_system: str = ""
+    addresses: tuple[str, ...] = ()
+    message: str = ""

@@ -1,0 +1,67 @@
+"""Raw samples of a node on stream USAGE, written by its executor.
+
+The executor samples every second and says once per report period what it saw: for each series the newest value and the
+digest (the values themselves) of the samples since the last message.
+"""
+
+from __future__ import annotations
+
+from cotenant.events.envelope import Part, Payload
+
+
+class Series(Part, frozen=True, kw_only=True):
+    """Parallel to `UsageSample.offsets_ms`: CPU in milli-cores and memory working set in bytes, per sample."""
+
+    cpu_milli: tuple[int, ...] = ()
+    memory_bytes: tuple[int, ...] = ()
+
+
+class Pressure(Part, frozen=True, kw_only=True):
+    """PSI averages over 10 s in hundredths of a percent; -1 where the kernel has none."""
+
+    cpu_some: int = -1
+    memory_some: int = -1
+    memory_full: int = -1
+    io_some: int = -1
+    io_full: int = -1
+
+
+class PodUsage(Part, frozen=True, kw_only=True):
+    """Usage of one pod. `throttled_permille`: throttled periods per thousand since the last message, -1 unknown."""
+
+    namespace: str
+    name: str
+    uid: str
+    qos: str = ""
+    priority: str = ""
+    series: Series = Series()
+    throttled_permille: int = -1
+    pressure: Pressure = Pressure()
+
+
+class HostApplicationUsage(Part, frozen=True, kw_only=True):
+    """Usage of an application that runs outside pods."""
+
+    name: str
+    qos: str = ""
+    priority: str = ""
+    series: Series = Series()
+
+
+class UsageSample(Payload, frozen=True, kw_only=True, wire="cotenant.usage.v1"):
+    """Subject `usage.<node>`. The event's time is the node's clock at the last sample.
+
+    `offsets_ms`: age of each sample relative to the event's time, oldest first, <= 0 (for example -14000 .. 0).
+    `counter`: increases by one with every message of this executor's life; `boot` names that life.
+    """
+
+    node: str
+    boot: str = ""
+    counter: int = 0
+    period_ms: int = 1000
+    offsets_ms: tuple[int, ...] = ()
+    node_usage: Series = Series()
+    system_usage: Series = Series()
+    pressure: Pressure = Pressure()
+    pods: tuple[PodUsage, ...] = ()
+    host_applications: tuple[HostApplicationUsage, ...] = ()

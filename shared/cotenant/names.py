@@ -1,0 +1,48 @@
+"""The names that users write: labels, annotations, resource names. Spelled as Koordinator and Kubernetes spell them."""
+
+from __future__ import annotations
+
+# Resources (integers: cpu in milli-cores, batch-cpu and mid-cpu in units of one milli-core, memory in bytes).
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+BATCH_CPU = "kubernetes.io/batch-cpu"
+BATCH_MEMORY = "kubernetes.io/batch-memory"
+MID_CPU = "kubernetes.io/mid-cpu"
+MID_MEMORY = "kubernetes.io/mid-memory"
+GPU_CORE = "koordinator.sh/gpu-core"
+
+# Pod labels.
+LABEL_QOS_CLASS = "koordinator.sh/qosClass"
+LABEL_PRIORITY_CLASS = "koordinator.sh/priority-class"
+LABEL_PRIORITY = "koordinator.sh/priority"
+LABEL_QUOTA_NAME = "quota.scheduling.koordinator.sh/name"
+LABEL_QUOTA_TREE_ID = "quota.scheduling.koordinator.sh/tree-id"
+LABEL_QUOTA_PARENT = "quota.scheduling.koordinator.sh/parent"
+LABEL_QUOTA_IS_PARENT = "quota.scheduling.koordinator.sh/is-parent"
+LABEL_PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
+
+# Pod annotations.
+ANNOTATION_EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"
+ANNOTATION_RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+ANNOTATION_EVICTED_BY = "cotenant.io/evicted-by"
+
+# Node annotations and labels.
+ANNOTATION_NODE_RESERVATION = "node.koordinator.sh/reservation"
+ANNOTATION_COLOCATION_STRATEGY = "node.koordinator.sh/colocation-strategy"
+ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE = "node.koordinator.sh/originExtendedAllocatable"
+ANNOTATION_THIRD_PARTY_ALLOCATIONS = "node.koordinator.sh/thirdPartyAllocations"
+LABEL_CPU_RECLAIM_RATIO = "node.koordinator.sh/cpu-reclaim-ratio"
+LABEL_MEMORY_RECLAIM_RATIO = "node.koordinator.sh/memory-reclaim-ratio"
+LABEL_HOSTNAME = "kubernetes.io/hostname"
+
+# The process runtime: the label and the taint of a node that runs processes only, and the RuntimeClass that asks for it.
+RUNTIME_KEY = "cotenant.io/runtime"
+RUNTIME_PROCESS = "process"
+SIMULATED_KEY = "cotenant.io/simulated"
+
+# Schedulers whose pods are ours.
+SCHEDULER_NAMES = frozenset({"default-scheduler", "koord-scheduler", "cotenant"})
+
+SLO_CONFIG_NAMESPACE = "koordinator-system"
+SLO_CONFIG_NAME = "slo-controller-config"

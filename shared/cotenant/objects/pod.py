@@ -1,0 +1,225 @@
+"""Typed view of core/v1 Pod: what some service reads. The raw document holds everything else."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement, ObjectMeta, View
+from cotenant.quantities import Scalar, resource_amount
+
+
+class Resources(View, frozen=True, kw_only=True):
+    """Requests and limits: resource name to quantity as written."""
+
+    requests: dict[str, Scalar] = {}
+    limits: dict[str, Scalar] = {}
+
+
+class EnvVar(View, frozen=True, kw_only=True):
+    """An environment variable; `value_from` is kept raw."""
+
+    name: str
+    value: str = ""
+    value_from: msgspec.Raw = msgspec.Raw(b"")
+
+
+class ContainerPort(View, frozen=True, kw_only=True):
+    """A port; `host_port` 0 means none."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+    name: str = ""
+
+
+class SecurityContext(View, frozen=True, kw_only=True):
+    """Who the processes run as."""
+
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+
+
+class Container(View, frozen=True, kw_only=True):
+    """A container of a pod."""
+
+    name: str = ""
+    image: str = ""
+    command: list[str] = []
+    args: list[str] = []
+    working_dir: str = ""
+    env: list[EnvVar] = []
+    resources: Resources = Resources()
+    ports: list[ContainerPort] = []
+    security_context: SecurityContext | None = None
+    restart_policy: str | None = None
+
+
+class NodeSelectorTerm(View, frozen=True, kw_only=True):
+    """All expressions and fields must hold."""
+
+    match_expressions: list[LabelSelectorRequirement] = []
+    match_fields: list[LabelSelectorRequirement] = []
+
+
+class NodeSelector(View, frozen=True, kw_only=True):
+    """One of the terms must hold."""
+
+    node_selector_terms: list[NodeSelectorTerm] = []
+
+
+class PreferredSchedulingTerm(View, frozen=True, kw_only=True):
+    """A preference with weight 1..100."""
+
+    weight: int = 1
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(View, frozen=True, kw_only=True):
+    """Required and preferred node affinity."""
+
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredSchedulingTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(View, frozen=True, kw_only=True):
+    """Pods selected by label in namespaces, per topology."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+
+
+class WeightedPodAffinityTerm(View, frozen=True, kw_only=True):
+    """A preferred pod affinity term with weight 1..100."""
+
+    weight: int = 1
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(View, frozen=True, kw_only=True):
+    """Required and preferred (anti-)affinity to pods."""
+
+    required: list[PodAffinityTerm] = msgspec.field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WeightedPodAffinityTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(View, frozen=True, kw_only=True):
+    """Affinities of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(View, frozen=True, kw_only=True):
+    """A toleration; empty key with Exists tolerates everything; empty effect means every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class TopologySpreadConstraint(View, frozen=True, kw_only=True):
+    """Spread of pods over topology domains."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+
+
+class PodSpec(View, frozen=True, kw_only=True):
+    """The pod's wish."""
+
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    node_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    topology_spread_constraints: list[TopologySpreadConstraint] = []
+    scheduler_name: str = "default-scheduler"
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    runtime_class_name: str | None = None
+    overhead: dict[str, Scalar] = {}
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    host_network: bool = False
+    security_context: SecurityContext | None = None
+    volumes: list[msgspec.Raw] = []
+
+
+class PodStatus(View, frozen=True, kw_only=True):
+    """Only what users may set at creation and readers need."""
+
+    phase: str = ""
+    qos_class: str = ""
+
+
+class Pod(View, frozen=True, kw_only=True):
+    """A pod object."""
+
+    api_version: str = "v1"
+    kind: str = "Pod"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+_DECODER = msgspec.json.Decoder(Pod)
+
+
+def decode_pod(raw: bytes | memoryview | msgspec.Raw) -> Pod:
+    """Return the typed view. Raises msgspec.ValidationError with the field's path, or DecodeError."""
+    return _DECODER.decode(raw)
+
+
+def container_requests(container: Container) -> dict[str, int]:
+    """Return integer requests; a limit without a request counts as the request, as Kubernetes defaults it."""
+    merged = {**container.resources.limits, **container.resources.requests}
+    return {name: resource_amount(name, quantity) for name, quantity in merged.items()}
+
+
+def pod_requests(pod: Pod) -> dict[str, int]:
+    """Return the pod's effective request per resource (cpu in milli-cores, the rest in units).
+
+    Kubernetes' rule: the larger of the sum over containers (with restartable init containers) and each init container
+    on top of the restartable ones before it, plus overhead.
+    """
+    total: dict[str, int] = {}
+    for container in pod.spec.containers:
+        for name, amount in container_requests(container).items():
+            total[name] = total.get(name, 0) + amount
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in pod.spec.init_containers:
+        requests = container_requests(container)
+        if container.restart_policy == "Always":
+            for name, amount in requests.items():
+                total[name] = total.get(name, 0) + amount
+                sidecars[name] = sidecars.get(name, 0) + amount
+            requests = sidecars
+        else:
+            requests = {name: amount + sidecars.get(name, 0) for name, amount in requests.items()}
+        for name, amount in requests.items():
+            peak[name] = max(peak.get(name, 0), amount)
+    for name, amount in peak.items():
+        total[name] = max(total.get(name, 0), amount)
+    for name, quantity in pod.spec.overhead.items():
+        total[name] = total.get(name, 0) + resource_amount(name, quantity)
+    return total

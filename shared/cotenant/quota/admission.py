@@ -1,0 +1,140 @@
+"""Whether a pod fits its quota now: the check that the scheduler makes before it places the pod.
+
+In: the pod's request and its quota with the quota's ancestors, each with runtime, max, min and used. Out: None, or a
+`Refusal` that names the quota, the ancestor that is too small (if it is not the quota itself), the first dimension, what would
+be needed in that dimension and its limit. The rule:
+
+1. used + request must fit the limit of the quota in every dimension that both have (not only those that the pod asks
+   for: over-use anywhere blocks). The limit is the runtime; with `runtime_limits` False it is max.
+2. a non-preemptible pod: non-preemptible used + request must fit min (unscaled; a dimension that min lacks is unlimited).
+3. with `check_ancestors`: used + request must fit each ancestor's limit in the dimensions of the request, nearest first.
+
+The request is first reduced to the dimensions of the quota's max: a quota says nothing about a resource that it does not list.
+Source: Koordinator ElasticQuota PreFilter, with its texts. A runtime that lacks a dimension which max has is zero there for a pod
+that asks for it: nothing has been granted, so nothing can be taken (upstream lets it pass).
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cotenant.quota.amounts import Amounts, exceeding, format_amounts, masked, plus
+
+
+class QuotaLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """One quota on the way from a pod's quota to the root, as the check reads it."""
+
+    name: str
+    max: dict[str, int] = {}
+    min: dict[str, int] = {}
+    runtime: dict[str, int] = {}
+    used: dict[str, int] = {}
+    non_preemptible_used: dict[str, int] = {}
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pod does not fit. Amounts: cpu in milli-cores, everything else in base units."""
+
+    quota: str
+    ancestor: str = ""
+    """The ancestor that is too small; empty where it is the pod's own quota."""
+    dimension: str
+    """The first exceeding resource by name; `dimensions` has all."""
+    dimensions: tuple[str, ...]
+    need: int
+    """used + request in `dimension`."""
+    limit: int
+    limited_by: str
+    """`runtime`, `max`, or `min` (non-preemptible pods)."""
+    message: str
+
+
+def admit(
+    request: Amounts,
+    chain: Sequence[QuotaLevel],
+    *,
+    preemptible: bool = True,
+    runtime_limits: bool = True,
+    check_ancestors: bool = False,
+) -> Refusal | None:
+    """Check a pod against `chain`: its own quota first, then the ancestors nearest first, without the root."""
+    if not chain:
+        return None
+    own = chain[0]
+    request = masked(request, own.max)
+    return (
+        _own_refusal(request, own, runtime_limits)
+        or (None if preemptible else _non_preemptible_refusal(request, own))
+        or (_ancestor_refusal(request, chain, runtime_limits) if check_ancestors else None)
+    )
+
+
+def _limit(level: QuotaLevel, request: Amounts, runtime_limits: bool) -> Amounts:
+    if not runtime_limits:
+        return level.max
+    granted_nothing = {resource: 0 for resource in request if resource in level.max and resource not in level.runtime}
+    return {**level.runtime, **granted_nothing}
+
+
+def _own_refusal(request: Amounts, own: QuotaLevel, runtime_limits: bool) -> Refusal | None:
+    limit, needed = _limit(own, request, runtime_limits), plus(own.used, request)
+    dimensions = exceeding(needed, limit)
+    if not dimensions:
+        return None
+    return Refusal(
+        quota=own.name,
+        dimension=dimensions[0],
+        dimensions=dimensions,
+        need=needed[dimensions[0]],
+        limit=limit[dimensions[0]],
+        limited_by="runtime" if runtime_limits else "max",
+        message=(
+            f"Insufficient quotas, quotaName: {own.name}, runtime: {format_amounts(limit)}, used: "
+            f"{format_amounts(own.used)}, pod's request: {format_amounts(request)}, "
+            f"exceedDimensions: [{' '.join(dimensions)}]"
+        ),
+    )
+
+
+def _non_preemptible_refusal(request: Amounts, own: QuotaLevel) -> Refusal | None:
+    needed = plus(own.non_preemptible_used, request)
+    dimensions = exceeding(needed, own.min)
+    if not dimensions:
+        return None
+    return Refusal(
+        quota=own.name,
+        dimension=dimensions[0],
+        dimensions=dimensions,
+        need=needed[dimensions[0]],
+        limit=own.min[dimensions[0]],
+        limited_by="min",
+        message=(
+            f"Insufficient non-preemptible quotas, quotaName: {own.name}, min: {format_amounts(own.min)}, "
+            f"nonPreemptibleUsed: {format_amounts(own.non_preemptible_used)}, pod's request: "
+            f"{format_amounts(request)}, exceedDimensions: [{' '.join(dimensions)}]"
+        ),
+    )
+
+
+def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_limits: bool) -> Refusal | None:
+    path = [chain[0].name]
+    for ancestor in chain[1:]:
+        path.insert(0, ancestor.name)
+        limit, needed = _limit(ancestor, request, runtime_limits), masked(plus(ancestor.used, request), request)
+        dimensions = exceeding(needed, limit)
+        if dimensions:
+            return Refusal(
+                quota=chain[0].name,
+                ancestor=ancestor.name,
+                dimension=dimensions[0],
+                dimensions=dimensions,
+                need=needed[dimensions[0]],
+                limit=limit[dimensions[0]],
+                limited_by="runtime" if runtime_limits else "max",
+                message=(
+                    f"Insufficient quotas, quotaNameTopo: [{' '.join(path)}], runtime: {format_amounts(limit)}, used: "
+                    f"{format_amounts(ancestor.used)}, pod's request: {format_amounts(request)}, "
+                    f"exceedDimensions: [{' '.join(dimensions)}]"
+                ),
+            )
+    return None

@@ -1,0 +1,34 @@
+"""The public names of elastic quotas: built-in quotas, labels and annotations, with Koordinator's spelling."""
+
+ROOT = "koordinator-root-quota"
+SYSTEM = "koordinator-system-quota"
+DEFAULT = "koordinator-default-quota"
+BUILT_IN = frozenset({ROOT, SYSTEM, DEFAULT})
+BUILT_IN_NAMESPACE = "koordinator-system"
+
+DEFAULT_TREE = ""
+
+BUILT_IN_MAX = (2**63 - 1) // 5
+"""Max of the default and system quota in cores and in bytes, where no object and no argument says otherwise."""
+
+PREFIX = "quota.scheduling.koordinator.sh/"
+LABEL_QUOTA = PREFIX + "name"
+LABEL_PREEMPTIBLE = PREFIX + "preemptible"
+LABEL_PARENT = PREFIX + "parent"
+LABEL_IS_PARENT = PREFIX + "is-parent"
+LABEL_LENDS = PREFIX + "allow-lent-resource"
+LABEL_TREE = PREFIX + "tree-id"
+LABEL_IS_ROOT = PREFIX + "is-root"
+LABEL_IGNORE_DEFAULT_TREE = PREFIX + "ignore-default-tree"
+LABEL_FORCE_UPDATE = PREFIX + "allow-force-update"
+ANNOTATION_SHARED_WEIGHT = PREFIX + "shared-weight"
+ANNOTATION_NAMESPACES = PREFIX + "namespaces"
+ANNOTATION_TOTAL = PREFIX + "total-resource"
+ANNOTATION_GUARANTEED = PREFIX + "guaranteed"
+ANNOTATION_STRICT_KEYS = PREFIX + "max-strict-check-resource-keys"
+
+RENAMED_RESOURCES = {
+    "koordinator.sh/batch-cpu": "kubernetes.io/batch-cpu",
+    "koordinator.sh/batch-memory": "kubernetes.io/batch-memory",
+}
+"""Deprecated resource names, read as the new ones where the new name is not there already."""
