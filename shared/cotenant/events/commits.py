@@ -7,7 +7,7 @@ from datetime import datetime
 from cotenant.events.envelope import Payload
 
 
-class Commit(Payload, frozen=True, kw_only=True, wire="cotenant.commit.v1"):
+class Commit(Payload, frozen=True, kw_only=True):
     """First message of every batch. It fences: it expects `prior` as the last sequence of its subject.
 
     `prior`: sequence of the service's own previous commit record, 0 for the first. `folded`: sequence of the last foreign
@@ -15,6 +15,7 @@ class Commit(Payload, frozen=True, kw_only=True, wire="cotenant.commit.v1"):
     `prior`'s batch. `count`: messages in this batch beside the record. `config`: digest of the start marker's text. `core`: version
     of the core's rules. `took_us`: microseconds that `decide` took (0 where time is virtual).
     """
+    TYPE = "cotenant.commit.v1"
 
     prior: int
     folded: int
@@ -26,12 +27,13 @@ class Commit(Payload, frozen=True, kw_only=True, wire="cotenant.commit.v1"):
     took_us: int = 0
 
 
-class ServiceStarted(Payload, frozen=True, kw_only=True, wire="cotenant.service.started.v1"):
+class ServiceStarted(Payload, frozen=True, kw_only=True):
     """Start marker of a replica: stored after its consumer was created, inside its filters.
 
     Its delivery says that everything before it has been folded. `config_text` is the text whose digest the commits carry: the
     flags, plugins and weights that decisions depend on, as JSON.
     """
+    TYPE = "cotenant.service.started.v1"
 
     service: str
     partition: str = "0"

@@ -19,15 +19,14 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of every payload. A subclass names its wire type: `class Placement(Payload, wire="cotenant.placement.v1")`."""
+    """Base of every payload. A subclass names its wire type: `TYPE = "cotenant.placement.v1"`; that registers it."""
 
     TYPE: ClassVar[str] = ""
 
-    def __init_subclass__(cls, wire: str = "", **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if wire:
-            cls.TYPE = wire
-            _REGISTRY[wire] = cls
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.TYPE:
+            _REGISTRY[cls.TYPE] = cls
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -65,7 +64,7 @@ class EventError(ValueError):
     """A message that is not an event; the text says what is wrong with it."""
 
 
-class UnknownEventType(EventError):
+class UnknownEventTypeError(EventError):
     """A well-formed CloudEvent of a type that this version does not know."""
 
 
@@ -147,7 +146,7 @@ def decode_event(
 ) -> Event:
     """Return the event of a stored message.
 
-    Raises UnknownEventType for a type that is not registered and EventError for everything else that is wrong: not JSON, not a
+    Raises UnknownEventTypeError for a type that is not registered and EventError for everything else that is wrong: not JSON, not a
     CloudEvent, a payload whose fields have wrong types.
     """
     try:
@@ -158,7 +157,7 @@ def decode_event(
         raise EventError(f"CloudEvents specversion {wire.specversion!r} is not 1.0")
     cls = _REGISTRY.get(wire.type)
     if cls is None:
-        raise UnknownEventType(f"event type {wire.type!r} is unknown to this version")
+        raise UnknownEventTypeError(f"event type {wire.type!r} is unknown to this version")
     decoder = _DECODERS.get(wire.type)
     if decoder is None:
         decoder = _DECODERS[wire.type] = msgspec.json.Decoder(cls)

@@ -14,8 +14,9 @@ class Change(Part, frozen=True, kw_only=True):
     error: str = ""
 
 
-class Execution(Payload, frozen=True, kw_only=True, wire="cotenant.execution.v1"):
+class Execution(Payload, frozen=True, kw_only=True):
     """Subject `execution.<node>.<topic>`: what was changed from what to what, and why, with the figures."""
+    TYPE = "cotenant.execution.v1"
 
     node: str
     topic: str

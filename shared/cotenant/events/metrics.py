@@ -45,12 +45,13 @@ class HostApplicationMetric(Part, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
-class NodeMetricComputed(Payload, frozen=True, kw_only=True, wire="cotenant.nodemetric.v1"):
+class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     """State of a node's metrics. `update_time` is when the last sample was taken into the windows (log time).
 
     `unknown_since` is set while nothing is heard from the node: the figures are then the last ones known and must not be
     acted on. `digests` carries the windows' own state, so that a restart goes on where it was.
     """
+    TYPE = "cotenant.nodemetric.v1"
 
     node: str
     update_time: datetime | None = None

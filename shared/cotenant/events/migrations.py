@@ -7,8 +7,9 @@ from datetime import datetime
 from cotenant.events.envelope import Payload
 
 
-class Migration(Payload, frozen=True, kw_only=True, wire="cotenant.migration.v1"):
+class Migration(Payload, frozen=True, kw_only=True):
     """Subject `migrations.<job>`: a migration job's phase (Pending, Running, Succeeded, Failed, Aborted) and why."""
+    TYPE = "cotenant.migration.v1"
 
     job: str
     namespace: str
@@ -23,11 +24,12 @@ class Migration(Payload, frozen=True, kw_only=True, wire="cotenant.migration.v1"
     updated_at: datetime | None = None
 
 
-class EvictionOutcome(Payload, frozen=True, kw_only=True, wire="cotenant.eviction.v1"):
+class EvictionOutcome(Payload, frozen=True, kw_only=True):
     """Subject `evictions.<namespace>.<pod>`, written by the gateway: the answer to an eviction request.
 
     `allowed` false: `reason` and `message` say which budget refused, with its figures. `job` names the asking migration job.
     """
+    TYPE = "cotenant.eviction.v1"
 
     namespace: str
     name: str

@@ -7,16 +7,18 @@ import msgspec
 from cotenant.events.envelope import Payload
 
 
-class ObjectStored(Payload, frozen=True, kw_only=True, wire="cotenant.object.v1"):
+class ObjectStored(Payload, frozen=True, kw_only=True):
     """The object as it is from now on. `object` is the raw JSON document (never with a resourceVersion)."""
+    TYPE = "cotenant.object.v1"
 
     object: msgspec.Raw
     admission: tuple[str, ...] = ()
     """What admission did, in words, in order."""
 
 
-class ObjectDeleted(Payload, frozen=True, kw_only=True, wire="cotenant.object.deleted.v1"):
+class ObjectDeleted(Payload, frozen=True, kw_only=True):
     """Tombstone: the object with this uid has ended."""
+    TYPE = "cotenant.object.deleted.v1"
 
     uid: str = ""
     object: msgspec.Raw = msgspec.Raw(b"null")

@@ -25,11 +25,12 @@ class Figure(Part, frozen=True, kw_only=True):
     value: int
 
 
-class Placement(Payload, frozen=True, kw_only=True, wire="cotenant.placement.v1"):
+class Placement(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.placement.<namespace>.<pod>`: the pod as this node shall have it.
 
     `pod` is the manifest (null once gone); `requests` what it counts for (cpu in milli-cores, others in units).
     """
+    TYPE = "cotenant.placement.v1"
 
     node: str
     namespace: str
@@ -55,8 +56,9 @@ class WaitingReason(Part, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Waiting(Payload, frozen=True, kw_only=True, wire="cotenant.waiting.v1"):
+class Waiting(Payload, frozen=True, kw_only=True):
     """Subject `waiting.<namespace>.<pod>`: why the pod is not placed, and what would change that."""
+    TYPE = "cotenant.waiting.v1"
 
     namespace: str
     name: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 from cotenant.events.envelope import Payload
 
 
-class QuotaRuntime(Payload, frozen=True, kw_only=True, wire="cotenant.quota.v1"):
+class QuotaRuntime(Payload, frozen=True, kw_only=True):
     """One quota's state per resource name (cpu in milli-cores, others in units). A missing dimension is unlimited in max/runtime."""
+    TYPE = "cotenant.quota.v1"
 
     tree: str
     quota: str

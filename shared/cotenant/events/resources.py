@@ -17,11 +17,12 @@ class Term(Part, frozen=True, kw_only=True):
     source: str = ""
 
 
-class NodeResources(Payload, frozen=True, kw_only=True, wire="cotenant.noderesources.v1"):
+class NodeResources(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.resources`. `batch_cpu_milli` and `batch_memory_bytes` are what batch pods may request in sum.
 
     `degraded` says that the metric is stale and the stated rule for that applied; `message` says everything in words.
     """
+    TYPE = "cotenant.noderesources.v1"
 
     node: str
     batch_cpu_milli: int = 0
@@ -38,8 +39,9 @@ class NodeResources(Payload, frozen=True, kw_only=True, wire="cotenant.noderesou
     third_party: Usage = Usage()
 
 
-class NodeSLORendered(Payload, frozen=True, kw_only=True, wire="cotenant.nodeslo.v1"):
+class NodeSLORendered(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.slo`: the NodeSLO's sections that the executor enforces. Percent values are 0..100."""
+    TYPE = "cotenant.nodeslo.v1"
 
     node: str
     enable: bool = False

@@ -39,8 +39,9 @@ class ContainerRun(Part, frozen=True, kw_only=True):
     message: str = ""
 
 
-class RunStatus(Payload, frozen=True, kw_only=True, wire="cotenant.run.v1"):
+class RunStatus(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.run.<namespace>.<pod>`."""
+    TYPE = "cotenant.run.v1"
 
     node: str
     namespace: str
@@ -54,11 +55,12 @@ class RunStatus(Payload, frozen=True, kw_only=True, wire="cotenant.run.v1"):
     message: str = ""
 
 
-class ExecutorStatus(Payload, frozen=True, kw_only=True, wire="cotenant.executor.v1"):
+class ExecutorStatus(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.executor`: the executor's start marker, what it found and what it can do.
 
     `capacity` and `allocatable`: cpu in milli-cores, others in units. `capabilities`: knob to "supported" or the reason why not.
     """
+    TYPE = "cotenant.executor.v1"
 
     node: str
     boot: str = ""

@@ -48,12 +48,13 @@ class HostApplicationUsage(Part, frozen=True, kw_only=True):
     series: Series = Series()
 
 
-class UsageSample(Payload, frozen=True, kw_only=True, wire="cotenant.usage.v1"):
+class UsageSample(Payload, frozen=True, kw_only=True):
     """Subject `usage.<node>`. The event's time is the node's clock at the last sample.
 
     `offsets_ms`: age of each sample relative to the event's time, oldest first, <= 0 (for example -14000 .. 0).
     `counter`: increases by one with every message of this executor's life; `boot` names that life.
     """
+    TYPE = "cotenant.usage.v1"
 
     node: str
     boot: str = ""

@@ -8,8 +8,9 @@ from cotenant.events.envelope import Payload
 from cotenant.events.metrics import Usage
 
 
-class YarnNode(Payload, frozen=True, kw_only=True, wire="cotenant.yarnnode.v1"):
+class YarnNode(Payload, frozen=True, kw_only=True):
     """`node_id` is the ResourceManager's own id (host:port). `given` was read back from it; `used` is what YARN allocated."""
+    TYPE = "cotenant.yarnnode.v1"
 
     node: str
     node_id: str = ""

@@ -10,8 +10,8 @@ be needed in that dimension and its limit. The rule:
 3. with `check_ancestors`: used + request must fit each ancestor's limit in the dimensions of the request, nearest first.
 
 The request is first reduced to the dimensions of the quota's max: a quota says nothing about a resource that it does not list.
-Source: Koordinator ElasticQuota PreFilter, with its texts. A runtime that lacks a dimension which max has is zero there for a pod
-that asks for it: nothing has been granted, so nothing can be taken (upstream lets it pass).
+Source: Koordinator ElasticQuota PreFilter, with its texts. A limit that lacks a dimension does not limit it; the runtime that
+the quota-tree service publishes always has every dimension of max.
 """
 
 from collections.abc import Sequence
@@ -69,15 +69,12 @@ def admit(
     )
 
 
-def _limit(level: QuotaLevel, request: Amounts, runtime_limits: bool) -> Amounts:
-    if not runtime_limits:
-        return level.max
-    granted_nothing = {resource: 0 for resource in request if resource in level.max and resource not in level.runtime}
-    return {**level.runtime, **granted_nothing}
+def _limit(level: QuotaLevel, runtime_limits: bool) -> Amounts:
+    return level.runtime if runtime_limits else level.max
 
 
 def _own_refusal(request: Amounts, own: QuotaLevel, runtime_limits: bool) -> Refusal | None:
-    limit, needed = _limit(own, request, runtime_limits), plus(own.used, request)
+    limit, needed = _limit(own, runtime_limits), plus(own.used, request)
     dimensions = exceeding(needed, limit)
     if not dimensions:
         return None
@@ -120,7 +117,7 @@ def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_lim
     path = [chain[0].name]
     for ancestor in chain[1:]:
         path.insert(0, ancestor.name)
-        limit, needed = _limit(ancestor, request, runtime_limits), masked(plus(ancestor.used, request), request)
+        limit, needed = _limit(ancestor, runtime_limits), masked(plus(ancestor.used, request), request)
         dimensions = exceeding(needed, limit)
         if dimensions:
             return Refusal(
