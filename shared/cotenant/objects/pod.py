@@ -39,6 +39,7 @@ class SecurityContext(View, frozen=True, kw_only=True):
     run_as_user: int | None = None
     run_as_group: int | None = None
     run_as_non_root: bool | None = None
+    privileged: bool | None = None
 
 
 class Container(View, frozen=True, kw_only=True):
@@ -54,6 +55,12 @@ class Container(View, frozen=True, kw_only=True):
     ports: list[ContainerPort] = []
     security_context: SecurityContext | None = None
     restart_policy: str | None = None
+    env_from: list[msgspec.Raw] = []
+    volume_mounts: list[msgspec.Raw] = []
+    liveness_probe: msgspec.Raw = msgspec.Raw(b"")
+    readiness_probe: msgspec.Raw = msgspec.Raw(b"")
+    startup_probe: msgspec.Raw = msgspec.Raw(b"")
+    lifecycle: msgspec.Raw = msgspec.Raw(b"")
 
 
 class NodeSelectorTerm(View, frozen=True, kw_only=True):
