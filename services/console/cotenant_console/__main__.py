@@ -1,0 +1,69 @@
+"""The `cotenant` command.
+
+In: the command line. Out: what the called command prints, and its exit status (0 done, 1 refused or failed, 2 wrong
+usage). A command's module is imported only when that command is called, so that `cotenant get` starts in a fraction
+of a second; the table below is all that `--help` needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "apply": ("apply", "Create or change objects from manifests."),
+    "delete": ("delete", "Delete objects by name, by label or by manifest."),
+    "describe": ("describe", "Show one object in detail, with its events."),
+    "events": ("events", "Show what happened, in words; follow with -f."),
+    "explain": ("explain", "Walk from a decision back to the samples that caused it."),
+    "get": ("get", "List objects as a table, JSON, YAML or names."),
+    "load": ("load", "Set or show the load of the demonstration's service."),
+    "logs": ("logs", "Print a pod's output."),
+    "replay": ("replay", "Recompute recorded decisions and compare them."),
+    "run": ("run", "Run one service in the foreground."),
+    "simulate": ("simulate", "Run the same cores under a virtual clock, offline."),
+    "top": ("top", "Show what nodes or pods use."),
+    "up": ("up", "Start everything on this machine."),
+    "version": ("version", "Print the versions of the command and of the server."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, and listed without being imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"cotenant_console.commands.{entry[0]}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Run latency-sensitive services and batch jobs on the same machines."""
+
+
+def main() -> None:
+    """Run the command line; a closed pipe (`cotenant get pods | head`) ends quietly, as with other Unix commands."""
+    try:
+        cli(prog_name="cotenant")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`cotenant simulate`: the services' own cores in one process under a virtual clock."""
