@@ -1,17 +1,19 @@
 """Whether a pod fits its quota now: the check that the scheduler makes before it places the pod.
 
 In: the pod's request and its quota with the quota's ancestors, each with runtime, max, min and used. Out: None, or a
-`Refusal` that names the quota, the ancestor that is too small (if it is not the quota itself), the first dimension, what would
-be needed in that dimension and its limit. The rule:
+`Refusal` that names the quota, the ancestor that is too small (if it is not the quota itself), the first dimension,
+what would be needed in that dimension and its limit. The rule:
 
 1. used + request must fit the limit of the quota in every dimension that both have (not only those that the pod asks
    for: over-use anywhere blocks). The limit is the runtime; with `runtime_limits` False it is max.
-2. a non-preemptible pod: non-preemptible used + request must fit min (unscaled; a dimension that min lacks is unlimited).
-3. with `check_ancestors`: used + request must fit each ancestor's limit in the dimensions of the request, nearest first.
+2. a non-preemptible pod: non-preemptible used + request must fit min (unscaled; a dimension that min lacks is
+   unlimited).
+3. with `check_ancestors`: used + request must fit each ancestor's limit in the dimensions of the request, nearest
+   first.
 
-The request is first reduced to the dimensions of the quota's max: a quota says nothing about a resource that it does not list.
-Source: Koordinator ElasticQuota PreFilter, with its texts. A limit that lacks a dimension does not limit it; the runtime that
-the quota-tree service publishes always has every dimension of max.
+The request is first reduced to the dimensions of the quota's max: a quota says nothing about a resource that it does
+not list. Source: Koordinator ElasticQuota PreFilter, with its texts. A limit that lacks a dimension does not limit it;
+the runtime that the quota-tree service publishes always has every dimension of max.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Resource amounts of quotas: integers by resource name, cpu in milli-cores, everything else in its base unit.
 
 In: quantity strings as users write them. Out: `dict[str, int]`. A quantity that is no whole number of units is rounded
-up, as Kubernetes does. A missing dimension is zero in sums, and no limit at all in `exceeding`; `exceeding_complete` is the
-stricter comparison (a dimension that the limit lacks is a limit of zero), which the sums of mins need.
+up, as Kubernetes does. A missing dimension is zero in sums, and no limit at all in `exceeding`; `exceeding_complete`
+is the stricter comparison (a dimension that the limit lacks is a limit of zero), which the sums of mins need.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,10 @@
 """One ElasticQuota object as the rules read it.
 
-In: the object's document (JSON bytes) or its typed view. Out: `ElasticQuotaView`, whose amounts are integers and whose labels
-and annotations are resolved: parent (empty means the root quota), is-parent, lending, tree, shared weight, namespaces. A
-malformed or all-zero shared weight counts as missing, and missing means max; malformed namespaces count as an empty list:
-such a quota still works, and `faults` says what was ignored. A malformed quantity in min or max raises QuantityError.
+In: the object's document (JSON bytes) or its typed view. Out: `ElasticQuotaView`, whose amounts are integers and whose
+labels and annotations are resolved: parent (empty means the root quota), is-parent, lending, tree, shared weight,
+namespaces. A malformed or all-zero shared weight counts as missing, and missing means max; malformed namespaces count
+as an empty list: such a quota still works, and `faults` says what was ignored. A malformed quantity in min or max
+raises QuantityError.
 """
 
 import msgspec
@@ -112,9 +113,7 @@ def quota_view(quota: ElasticQuota, used: dict[str, Scalar] | None = None) -> El
 def built_in_quota(name: str) -> ElasticQuotaView:
     """The default or system quota where no object declares it: no min, a max beyond any cluster."""
     everything = {resource: min(parse_amount(resource, BUILT_IN_MAX), LARGEST_AMOUNT) for resource in ("cpu", "memory")}
-    return ElasticQuotaView(
-        name=name, namespace=BUILT_IN_NAMESPACE, max=everything, shared_weight=everything, parent=ROOT
-    )
+    return ElasticQuotaView(name=name, namespace=BUILT_IN_NAMESPACE, max=everything, shared_weight=everything, parent=ROOT)
 
 
 def _renamed(amounts: dict[str, int]) -> dict[str, int]:
