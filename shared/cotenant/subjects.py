@@ -95,6 +95,11 @@ def migration_subject(job: str) -> str:
     return f"migrations.{encode_token(job)}"
 
 
+def descheduling_subject(node: str) -> str:
+    """How a node's load was judged, and the streaks of that."""
+    return f"descheduling.{encode_token(node)}"
+
+
 def eviction_subject(namespace: str, pod: str) -> str:
     """The gateway's answer to the last eviction request for a pod."""
     return f"evictions.{encode_token(namespace)}.{encode_token(pod)}"

@@ -7,11 +7,12 @@ owned by the service that writes it. Importing this package registers every payl
 from __future__ import annotations
 
 from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
 from cotenant.events.execution import Execution
 from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.migrations import EvictionOutcome, EvictionRequest, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
@@ -25,9 +26,12 @@ __all__ = [
     "DeadLetter",
     "Event",
     "EvictionOutcome",
+    "EvictionRequest",
     "Execution",
     "ExecutorStatus",
     "Migration",
+    "NodeCondition",
+    "NodeLoadJudged",
     "NodeMetricComputed",
     "NodeResources",
     "NodeSLORendered",

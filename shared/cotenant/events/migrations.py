@@ -1,14 +1,34 @@
-"""Migration jobs, written by descheduler-arbiter, and the gateway's answers to eviction requests."""
+"""Migration jobs and the load of nodes as descheduler-arbiter judged it, and the gateway's answers to eviction requests."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 
-from cotenant.events.envelope import Payload
+from cotenant.events.envelope import Part, Payload
+from cotenant.events.placements import Figure
+
+EVICT_ENDPOINT = "cotenant.gateway.evict"
+"""The micro endpoint that takes an `EvictionRequest` as JSON; what it decides comes back as an `EvictionOutcome` event."""
+
+
+class JobCondition(Part, frozen=True, kw_only=True):
+    """A condition of a PodMigrationJob: `Eviction` False (reason Evicting) while the pod ends, True (EvictComplete) after."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
 
 
 class Migration(Payload, frozen=True, kw_only=True):
-    """Subject `migrations.<job>`: a migration job's phase (Pending, Running, Succeeded, Failed, Aborted) and why."""
+    """Subject `migrations.<job>`: a migration job's phase (Pending, Running, Succeeded, Failed, Aborted) and why.
+
+    The job's wish is here too (mode, ttl, trigger, evict_reason), because a job that a plugin creates has no object of its own:
+    `object_uid` is that of a user's PodMigrationJob, empty for the others.
+    """
+
     TYPE = "cotenant.migration.v1"
 
     job: str
@@ -17,11 +37,71 @@ class Migration(Payload, frozen=True, kw_only=True):
     uid: str
     node: str = ""
     phase: str = "Pending"
+    status: str = ""
+    """Type of the last changed condition, or Complete."""
     reason: str = ""
     message: str = ""
+    conditions: tuple[JobCondition, ...] = ()
     evict_ordered: bool = False
     created_at: datetime | None = None
     updated_at: datetime | None = None
+
+    object_uid: str = ""
+    mode: str = "EvictDirectly"
+    ttl_seconds: int = 0
+    """0: never times out."""
+    paused: bool = False
+    trigger: str = ""
+    """The plugin that wants the move (LowNodeLoad, TaintEviction), or User."""
+    evict_reason: str = ""
+    ignore_budgets: bool = False
+    """True where the node is lost, so that a budget cannot keep the pod alive."""
+    passed_arbitration: bool = False
+
+    workload: str = ""
+    """uid of the pod's controller; empty for a bare pod."""
+    target: str = ""
+    """The node that showed room for the pod when the move was decided; the scheduler chooses for itself."""
+    pod_usage: dict[str, int] = {}
+    """Measured usage of the pod that the decision counted with (cpu in milli-cores, others in units)."""
+    figures: tuple[Figure, ...] = ()
+    """Usage, bounds and computed after-state of source and target, per resource."""
+
+    ordered_at: datetime | None = None
+    """When the eviction was first asked for."""
+    attempts: int = 0
+    """Refusals so far."""
+    retry_at: datetime | None = None
+    """Not asked again before this time."""
+    answer: str = ""
+    """The last EvictionOutcome that was taken into account, as STREAM:sequence."""
+    evicted_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    workload_moves: int = 0
+    """Moves of the workload in a row, this one included: the exponent of its back-off."""
+    workload_retry_at: datetime | None = None
+    """No further move of the workload before this time."""
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed", "Aborted")
+
+
+class EvictionRequest(Part, frozen=True, kw_only=True):
+    """Body of a request to `EVICT_ENDPOINT`: end this pod, if its budgets allow it.
+
+    Idempotent by uid: a pod that is terminating already is answered as allowed. `ignore_budgets` is for pods of lost nodes.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    job: str = ""
+    trigger: str = ""
+    reason: str = ""
+    grace_period_seconds: int | None = None
+    ignore_budgets: bool = False
 
 
 class EvictionOutcome(Payload, frozen=True, kw_only=True):
@@ -29,6 +109,7 @@ class EvictionOutcome(Payload, frozen=True, kw_only=True):
 
     `allowed` false: `reason` and `message` say which budget refused, with its figures. `job` names the asking migration job.
     """
+
     TYPE = "cotenant.eviction.v1"
 
     namespace: str
@@ -39,3 +120,57 @@ class EvictionOutcome(Payload, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     budget: str = ""
+
+
+class DetectorState(StrEnum):
+    """OK until a node was seen hot often enough in a row."""
+
+    OK = "OK"
+    ANOMALY = "Anomaly"
+
+
+class AnomalyStreak(Part, frozen=True, kw_only=True):
+    """The anomaly detector of one node: its state and its streaks."""
+
+    state: DetectorState = DetectorState.OK
+    total: int = 0
+    normal: int = 0
+    abnormal: int = 0
+    normal_streak: int = 0
+    abnormal_streak: int = 0
+    expires_at: datetime | None = None
+
+
+class KeptPod(Part, frozen=True, kw_only=True):
+    """A pod of a hot node that stays, and why."""
+
+    namespace: str
+    name: str
+    reason: str
+
+
+class NodeLoadJudged(Payload, frozen=True, kw_only=True):
+    """Subject `descheduling.<node>`: how LowNodeLoad judged a hot node in its last cycle, and the streaks that it goes on from.
+
+    Stored once per cycle while a node is hot, and when a streak ends. `figures`: `<resource>.usage`, `.low`, `.high`
+    (amounts) and the same with the prefix `prod.`.
+    """
+
+    TYPE = "cotenant.nodeload.v1"
+
+    node: str
+    pool: str = ""
+    load_class: str = "normal"
+    """high, prodHigh, low, bothLow, prodLow or normal."""
+    judged_at: datetime | None = None
+    node_streak: AnomalyStreak = AnomalyStreak()
+    prod_streak: AnomalyStreak = AnomalyStreak()
+    abnormal_at: datetime | None = None
+    """The last time that the node was seen hot."""
+    figures: tuple[Figure, ...] = ()
+    moved: tuple[str, ...] = ()
+    """Jobs that this cycle created for the node."""
+    kept: tuple[KeptPod, ...] = ()
+    """At most 10 pods that stay, with reasons."""
+    kept_count: int = 0
+    message: str = ""

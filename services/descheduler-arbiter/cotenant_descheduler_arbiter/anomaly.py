@@ -1,0 +1,105 @@
+"""Whether a hot node has been hot long enough: the anomaly detector of one node.
+
+In: the detector's counters (fields of an event), one mark a cycle, the time. Out: the counters after the mark.
+
+    current(now): if ANOMALY and (now > expires_at or normal streak > M) -> OK
+    mark normal:   normal streak + 1, abnormal streak = 0; if ANOMALY and normal streak > M -> OK
+    mark abnormal: abnormal streak + 1, normal streak = 0; if OK and abnormal streak > N -> ANOMALY
+    a change of state clears all counters; ANOMALY expires one timeout after it began and is not extended by further marks
+
+N and M are exceeded, not reached: the (N+1)th detection in a row makes the anomaly. N = 1 (or no condition) is special: the
+first detection counts and no detector is kept. A timeout of 0 or less means 60 s.
+
+Source: koord-descheduler anomaly detection (BasicDetector) as LowNodeLoad uses it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+DEFAULT_TIMEOUT = timedelta(seconds=60)
+
+
+class DetectorState(StrEnum):
+    """OK until enough detections in a row."""
+
+    OK = "OK"
+    ANOMALY = "Anomaly"
+
+
+class AnomalyCondition(msgspec.Struct, frozen=True):
+    """When a detection counts: more than N abnormal marks in a row; more than M normal ones end it."""
+
+    timeout: timedelta = DEFAULT_TIMEOUT
+    consecutive_abnormalities: int = 5
+    consecutive_normalities: int = 3
+
+    @property
+    def immediate(self) -> bool:
+        """True where the first detection is enough."""
+        return self.consecutive_abnormalities == 1
+
+
+class Detector(msgspec.Struct, frozen=True):
+    """State and streaks of one node."""
+
+    state: DetectorState = DetectorState.OK
+    total: int = 0
+    normal: int = 0
+    abnormal: int = 0
+    normal_streak: int = 0
+    abnormal_streak: int = 0
+    expires_at: datetime | None = None
+
+
+def _enter(detector: Detector, state: DetectorState, condition: AnomalyCondition, now: datetime) -> Detector:
+    if state is detector.state:
+        return detector
+    if state is DetectorState.OK:
+        return Detector()
+    timeout = condition.timeout if condition.timeout > timedelta(0) else DEFAULT_TIMEOUT
+    return Detector(state=state, expires_at=now + timeout)
+
+
+def current(detector: Detector, condition: AnomalyCondition, now: datetime) -> Detector:
+    """Return the detector as it is now: an anomaly that ended or ran out is OK with cleared counters."""
+    if detector.state is DetectorState.ANOMALY and (
+        (detector.expires_at is not None and now > detector.expires_at)
+        or detector.normal_streak > condition.consecutive_normalities
+    ):
+        return Detector()
+    return detector
+
+
+def mark(detector: Detector, condition: AnomalyCondition, now: datetime, *, normal: bool) -> Detector:
+    """Return the detector after one observation."""
+    before = current(detector, condition, now)
+    if normal:
+        marked = msgspec.structs.replace(
+            before,
+            total=before.total + 1,
+            normal=before.normal + 1,
+            normal_streak=before.normal_streak + 1,
+            abnormal_streak=0,
+        )
+        if before.state is DetectorState.ANOMALY and marked.normal_streak > condition.consecutive_normalities:
+            marked = _enter(marked, DetectorState.OK, condition, now)
+    else:
+        marked = msgspec.structs.replace(
+            before,
+            total=before.total + 1,
+            abnormal=before.abnormal + 1,
+            abnormal_streak=before.abnormal_streak + 1,
+            normal_streak=0,
+        )
+        if before.state is DetectorState.OK and marked.abnormal_streak > condition.consecutive_abnormalities:
+            marked = _enter(marked, DetectorState.ANOMALY, condition, now)
+    return current(marked, condition, now)
+
+
+def reset(detector: Detector) -> Detector:
+    """Return the detector in state OK; in that state already, its counters stay as they are."""
+    return detector if detector.state is DetectorState.OK else Detector()

@@ -1,0 +1,44 @@
+"""How fast one workload or namespace may lose pods: a token bucket, replayed from the times of its evictions.
+
+    rate = max migrating / duration, size = burst (1 unless given); the bucket is full at the first eviction
+    each eviction takes one token if there is one; limited = tokens - 1 < 0
+    it is forgotten 1.5 x duration after the last eviction; duration 0 or max migrating 0: not tracked
+
+The bucket is no counter: it follows from the evictions that the log holds.
+
+Source: koord-descheduler migration controller (object limiters), Go's rate.Limiter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+FORGET_FACTOR = 1.5
+
+
+def tokens_left(evictions: Sequence[datetime], rate_per_second: float, burst: int, now: datetime) -> float:
+    """Return the tokens of a bucket now, given the times of what took from it in ascending order."""
+    tokens = float(burst)
+    last: datetime | None = None
+    for at in evictions:
+        if last is not None:
+            tokens = min(float(burst), tokens + max((at - last).total_seconds(), 0.0) * rate_per_second)
+        if tokens >= 1:
+            tokens -= 1
+        last = at
+    if last is not None:
+        tokens = min(float(burst), tokens + max((now - last).total_seconds(), 0.0) * rate_per_second)
+    return tokens
+
+
+def limited(
+    evictions: Sequence[datetime], *, duration: timedelta, max_migrating: int, burst: int, now: datetime
+) -> bool:
+    """Tell whether one more eviction must wait. `evictions` are those of the same workload or namespace, ascending."""
+    if duration <= timedelta(0) or max_migrating <= 0 or not evictions:
+        return False
+    if now - evictions[-1] > duration * FORGET_FACTOR:
+        return False
+    rate = max_migrating / duration.total_seconds()
+    return tokens_left(evictions, rate, burst if burst > 0 else 1, now) - 1 < 0
