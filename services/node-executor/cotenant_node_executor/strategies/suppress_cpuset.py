@@ -1,0 +1,145 @@
+"""Suppression by cpuset: which CPUs batch work may run on.
+
+In: the suppress quantity, the processors, the current set of the best-effort group, the CPUs that pods hold
+exclusively, the CPUs that are reserved. Out: a new CPU list, or None where nothing is to be written.
+
+    n = max(ceil(quantity / 1000), 2), growing by at most ceil(10 % of all processors) a cycle, shrinking at once;
+    n is divided between CPUs of LSR pods (shared with batch) and free ones by their sizes; LSE and reserved CPUs are
+    never used; whole physical cores first, round-robin over (NUMA node, socket).
+
+Source: CPU suppress with the cpuset policy, koordlet rule. Where both parts are empty nothing is done.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+
+from cotenant.qos import QoSClass
+from msgspec import Struct
+
+from cotenant_node_executor.kernel.cpulist import format_cpu_list
+
+MIN_CPUS = 2
+
+
+class Processor(Struct, frozen=True):
+    """One logical CPU and where it sits."""
+
+    cpu: int
+    core: int
+    socket: int
+    node: int
+
+
+def cpu_owners(bound: Iterable[tuple[str, frozenset[int]]]) -> dict[int, str]:
+    """QoS class by CPU from (class of the pod, its CPUs); the last pod that names a CPU wins."""
+    owners: dict[int, str] = {}
+    for qos, cpus in bound:
+        for cpu in sorted(cpus):
+            owners[cpu] = qos
+    return owners
+
+
+def select_cpus(count: int, processors: Sequence[Processor]) -> list[int]:
+    """`count` CPUs in the order of choice, or none at all where there are not enough.
+
+    The bucket key may collide for unusual topologies; two (node, socket) pairs then share a bucket, harmlessly.
+    """
+    size = len(processors)
+    if size < count or count <= 0:
+        return []
+    grouped: dict[int, list[Processor]] = {}
+    for processor in processors:
+        grouped.setdefault((processor.node + size) * (processor.socket + 1), []).append(processor)
+    buckets = [sorted(bucket, key=lambda p: (p.core, p.cpu)) for bucket in grouped.values()]
+    buckets.sort(key=lambda bucket: (-len(bucket), bucket[0].cpu))
+    used: set[int] = set()
+    chosen: list[int] = []
+    turn = _take_cores(count, buckets, used, chosen)
+    _take_threads(count, buckets, turn, used, chosen)
+    return chosen
+
+
+def _take_cores(count: int, buckets: list[list[Processor]], used: set[int], chosen: list[int]) -> int:
+    """Pick whole cores round-robin; return the bucket whose turn is next."""
+    turn, before = 0, -1
+    while count - len(chosen) > 1:
+        need = count - len(chosen)
+        if turn == 0:
+            if before == need:
+                break
+            before = need
+        bucket = buckets[turn]
+        for first, second in itertools.pairwise(bucket):
+            if first.cpu not in used and second.cpu not in used and first.core == second.core:
+                used.update((first.cpu, second.cpu))
+                chosen.extend((first.cpu, second.cpu))
+                break
+        turn = (turn + 1) % len(buckets)
+    return turn
+
+
+def _take_threads(count: int, buckets: list[list[Processor]], turn: int, used: set[int], chosen: list[int]) -> None:
+    """Pick single CPUs round-robin from bucket `turn` on."""
+    start, before = turn, -1
+    while len(chosen) < count:
+        need = count - len(chosen)
+        if turn == start:
+            if before == need:
+                return
+            before = need
+        for processor in buckets[turn]:
+            if processor.cpu not in used:
+                used.add(processor.cpu)
+                chosen.append(processor.cpu)
+                break
+        turn = (turn + 1) % len(buckets)
+
+
+def next_cpuset(
+    quantity_milli: int,
+    processors: Sequence[Processor],
+    current: frozenset[int],
+    owners: Mapping[int, str],
+    excluded: frozenset[int] = frozenset(),
+) -> str | None:
+    """The CPU list that the best-effort group shall have, or None when nothing can be chosen."""
+    exclusive: list[Processor] = []
+    shared: list[Processor] = []
+    for processor in processors:
+        owner = owners.get(processor.cpu, "")
+        if processor.cpu in excluded or owner == QoSClass.LSE:
+            continue
+        (exclusive if owner == QoSClass.LSR else shared).append(processor)
+    usable = len(exclusive) + len(shared)
+    if usable == 0:
+        return None
+    want = max(-(-quantity_milli // 1000), MIN_CPUS)
+    step = -(-len(processors) // 10)
+    want = min(want, len(current) + step)
+    part = want * len(exclusive) // usable
+    chosen = select_cpus(part, exclusive) + select_cpus(want - part, shared)
+    return format_cpu_list(chosen) if chosen else None
+
+
+def recover_cpuset(processors: Sequence[Processor], owners: Mapping[int, str], excluded: frozenset[int]) -> str:
+    """The widest set that batch work may have: all CPUs but the reserved ones and those of LSE pods."""
+    return format_cpu_list(
+        p.cpu for p in processors if p.cpu not in excluded and owners.get(p.cpu, "") != QoSClass.LSE
+    )
+
+
+def cpuset_targets(
+    new: str, recover: str, static_policy: bool, dirs_by_depth: Sequence[Sequence[str]]
+) -> dict[str, str]:
+    """The CPU list for each directory of the best-effort tree (depth 0 the class, 1 pods, 2 containers).
+
+    Under a static CPU policy only containers are narrowed: the class and the pods must stay wide, or creating a
+    container in them fails.
+    """
+    targets: dict[str, str] = {}
+    for depth, names in enumerate(dirs_by_depth):
+        for name in names:
+            targets[name] = recover if static_policy and depth < 2 else new
+    return targets

@@ -1,0 +1,111 @@
+"""How much CPU batch work may use now: the quantity behind both suppression policies.
+
+In: what the node, each pod and each host application used (cores), the node's capacity, what is reserved, and the
+threshold of the node's SLO. Out: milli-CPU for the best-effort group, possibly negative (callers clamp).
+
+    suppress = capacity * threshold% - used by pods that are not batch - used by host applications that are not batch
+               - max(system, reserved)
+
+"system" is what no pod and no host application accounts for. Capacity is the node's capacity, not its allocatable.
+A floor (cpuSuppressMinPercent) may hold the result up. Source: CPU suppress, koordlet rule, with the v1.7 floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cotenant.qos import KubeQoS, QoSClass
+from msgspec import Struct
+
+KUBEPODS_BESTEFFORT = "KubepodsBesteffort"
+
+
+class PodClass(Struct, frozen=True):
+    """What decides whether a pod's usage is batch usage."""
+
+    uid: str
+    qos: str
+    """Value of the QoS label, empty without one."""
+    kube_qos: str
+
+
+class HostApplication(Struct, frozen=True):
+    """A process group outside of pods that the node SLO names."""
+
+    name: str
+    qos: str = ""
+    base: str = ""
+
+
+class UsageSplit(Struct, frozen=True):
+    """CPU in use that is not batch, in cores."""
+
+    pods_non_be: float
+    hosts_non_be: float
+    system: float
+
+
+def pod_is_batch(pod: PodClass) -> bool:
+    """True for a pod whose label says BE or whose Kubernetes QoS is BestEffort."""
+    return pod.qos == QoSClass.BE or pod.kube_qos == KubeQoS.BEST_EFFORT
+
+
+def host_is_batch(host: HostApplication) -> bool:
+    """True for a batch application that lives below the best-effort group."""
+    return host.qos == QoSClass.BE and host.base == KUBEPODS_BESTEFFORT
+
+
+def reserved_cores(
+    capacity: float, allocatable: float, annotated: float = 0.0, annotated_cpus: int | None = None
+) -> float:
+    """CPU kept for the system, in cores: what allocatable leaves out, or what the reservation annotation asks for.
+
+    A list of reserved CPUs (`annotated_cpus` is its length) replaces the annotation's CPU amount.
+    """
+    if annotated_cpus is not None:
+        annotated = float(annotated_cpus)
+    return max(capacity - allocatable, 0.0, annotated)
+
+
+def split_usage(
+    node_used: float,
+    reserved: float,
+    pods: Sequence[PodClass],
+    pod_used: Mapping[str, float],
+    hosts: Sequence[HostApplication] = (),
+    host_used: Mapping[str, float] | None = None,
+) -> UsageSplit:
+    """Split the node's usage (cores). A pod with usage but without manifest is not batch; an application without a
+    sample is part of "system"."""
+    batch = {pod.uid for pod in pods if pod_is_batch(pod)}
+    pods_all = 0.0
+    pods_non_be = 0.0
+    for uid in sorted(pod_used):
+        pods_all += pod_used[uid]
+        if uid not in batch:
+            pods_non_be += pod_used[uid]
+    hosts_all = 0.0
+    hosts_non_be = 0.0
+    samples = host_used or {}
+    for host in hosts:
+        used = samples.get(host.name)
+        if used is None:
+            continue
+        hosts_all += used
+        if not host_is_batch(host):
+            hosts_non_be += used
+    system = max(node_used - pods_all - hosts_all, 0.0)
+    return UsageSplit(pods_non_be=pods_non_be, hosts_non_be=hosts_non_be, system=max(system, reserved))
+
+
+def suppress_milli(capacity_milli: int, threshold_percent: int, split: UsageSplit, min_percent: int | None = None) -> int:
+    """CPU that batch work may use, in milli-CPU; negative when the others already use more than the threshold."""
+    left = (
+        capacity_milli * threshold_percent // 100
+        - int(split.pods_non_be * 1000)
+        - int(split.hosts_non_be * 1000)
+        - int(split.system * 1000)
+    )
+    if min_percent is not None:
+        left = max(left, capacity_milli * min_percent // 100)
+    return left
