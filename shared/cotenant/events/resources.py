@@ -39,6 +39,13 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     third_party: Usage = Usage()
 
 
+class CpuIdentity(Part, frozen=True, kw_only=True):
+    """CPU identity of one QoS class: -1 gives way, 0 normal, 1 and 2 latency-sensitive. Counts only while enabled."""
+
+    enable: bool = False
+    group_identity: int = 0
+
+
 class NodeSLORendered(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.slo`: the NodeSLO's sections that the executor enforces. Percent values are 0..100."""
     TYPE = "cotenant.nodeslo.v1"
@@ -49,3 +56,12 @@ class NodeSLORendered(Payload, frozen=True, kw_only=True):
     cpu_suppress_min_percent: int = 0
     cpu_suppress_policy: str = "cpuset"
     reason: str = ""
+    cpu_policy: str = "groupIdentity"
+    """groupIdentity, or coreSched (then no identity is given)."""
+    lsr_identity: CpuIdentity = CpuIdentity(group_identity=2)
+    ls_identity: CpuIdentity = CpuIdentity(group_identity=2)
+    be_identity: CpuIdentity = CpuIdentity(group_identity=-1)
+    reserved_cpu_milli: int = 0
+    """The node's reservation annotation, in milli-cores."""
+    reserved_cpus: str = ""
+    """CPUs that it keeps from pods, as a list in the kernel's format."""
