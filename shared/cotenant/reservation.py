@@ -6,8 +6,8 @@ In: capacity, allocatable and annotations of a node. Out: integer amounts (cpu i
     annotation reserve = `resources` of node.koordinator.sh/reservation; `reservedCPUs` replaces its cpu by their number
     node reserve       = max(kubelet reserve, annotation reserve)             per resource, not the sum
 
-Source: Koordinator node reservation. A malformed annotation reserves nothing and says so in `Reservation.error`. A resource that
-`allocatable` does not name counts as wholly allocatable, as Kubernetes defaults a node's status.
+Source: Koordinator node reservation. A malformed annotation reserves nothing and says so in `Reservation.error`. A
+resource that `allocatable` does not name counts as wholly allocatable, as Kubernetes defaults a node's status.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class _Document(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """What the annotation reserves. `apply_policy` is empty, `Default` or `ReservedCPUsOnly`; `error` is empty if it could be read."""
+    """What the annotation reserves. `apply_policy` is empty, `Default` or `ReservedCPUsOnly`; `error` is empty if it
+    could be read.
+    """
 
     resources: dict[str, int] = {}
     reserved_cpus: frozenset[int] = frozenset()
@@ -76,14 +78,9 @@ def parse_reservation(annotations: Mapping[str, str]) -> Reservation:
     return Reservation(resources=resources, reserved_cpus=cpus, apply_policy=document.apply_policy)
 
 
-def kubelet_reserved(capacity: Mapping[str, Scalar], allocatable: Mapping[str, Scalar]) -> dict[str, int]:
+def kubelet_reserved(capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> dict[str, int]:
     """Return max(capacity - allocatable, 0) of cpu and memory."""
-    reserved: dict[str, int] = {}
-    for name in (CPU, MEMORY):
-        total = resource_amount(name, capacity.get(name, 0))
-        usable = resource_amount(name, allocatable[name]) if name in allocatable else total
-        reserved[name] = max(total - usable, 0)
-    return reserved
+    return {name: max(capacity.get(name, 0) - allocatable.get(name, capacity.get(name, 0)), 0) for name in (CPU, MEMORY)}
 
 
 def node_reserved(kubelet: Mapping[str, int], reservation: Reservation) -> dict[str, int]:

@@ -1,10 +1,11 @@
 """Batch resources shared with a foreign scheduler: the two node annotations that Kubernetes users see.
 
-    node.koordinator.sh/originExtendedAllocatable   {"resources": {...}}                   batch resources before the foreign share
-    node.koordinator.sh/thirdPartyAllocations       {"allocations": [{name, priority, resources}]}   what the foreign scheduler uses
+    node.koordinator.sh/originExtendedAllocatable  {"resources": {...}}   batch resources before the foreign share
+    node.koordinator.sh/thirdPartyAllocations      {"allocations": [{name, priority, resources}]}   the foreign share
 
-In: the annotations of a node. Out: exact amounts (batch-cpu in milli-CPUs, memory in bytes), or new annotation texts in the
-canonical form that Koordinator writes (Go's JSON: declared field order, resource names sorted). Source: Koordinator's node annotations.
+In: the annotations of a node. Out: exact amounts (batch-cpu in milli-CPUs, memory in bytes), or new annotation texts
+in the canonical form that Koordinator writes (Go's JSON: declared field order, resource names sorted). Source:
+Koordinator's node annotations.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ _ORIGIN = msgspec.json.Decoder(_Origin)
 
 
 def parse_allocations(annotations: Mapping[str, str]) -> tuple[Allocation, ...]:
-    """Return the foreign allocations in the order written; none where the annotation is absent. Raises ThirdPartyError."""
+    """Return the foreign allocations in the order written; none where the annotation is absent. Raises
+    ThirdPartyError.
+    """
     text = annotations.get(ANNOTATION_THIRD_PARTY_ALLOCATIONS)
     if text is None:
         return ()
@@ -74,7 +77,9 @@ def batch_total(allocations: tuple[Allocation, ...], *, replaced: str = "") -> d
 
 
 def write_allocation(annotations: Mapping[str, str], allocation: Allocation) -> dict[str, str]:
-    """Return the annotations with this allocation in the place of the entry of its name, or added. Raises ThirdPartyError."""
+    """Return the annotations with this allocation in the place of the entry of its name, or added. Raises
+    ThirdPartyError.
+    """
     entries = list(parse_allocations(annotations))
     index = next((at for at, entry in enumerate(entries) if entry.name == allocation.name), None)
     if index is None:
@@ -91,7 +96,9 @@ def write_allocation(annotations: Mapping[str, str], allocation: Allocation) -> 
 
 
 def parse_origin(annotations: Mapping[str, str]) -> dict[str, Scalar] | None:
-    """Return the batch resources before the foreign share; None where absent or without `resources`. Raises ThirdPartyError."""
+    """Return the batch resources before the foreign share; None where absent or without `resources`. Raises
+    ThirdPartyError.
+    """
     text = annotations.get(ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE)
     if text is None:
         return None
@@ -104,7 +111,9 @@ def parse_origin(annotations: Mapping[str, str]) -> dict[str, Scalar] | None:
 
 
 def write_origin(annotations: Mapping[str, str], resources: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotations with these origin resources laid over those present; an unreadable old value is replaced."""
+    """Return the annotations with these origin resources laid over those present; an unreadable old value is
+    replaced.
+    """
     try:
         old = {name: str(quantity) for name, quantity in (parse_origin(annotations) or {}).items()}
     except ThirdPartyError:

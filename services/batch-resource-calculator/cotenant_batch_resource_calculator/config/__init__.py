@@ -1,0 +1,1 @@
+"""The ConfigMap koordinator-system/slo-controller-config: decoding, defaults, selection per node."""

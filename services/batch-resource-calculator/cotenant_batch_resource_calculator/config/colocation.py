@@ -1,0 +1,233 @@
+"""`colocation-config`: how much of a node may be lent, decided for the cluster, for groups of nodes, and on the node
+itself.
+
+In: the section's text, a node's labels and annotations. Out: the node's ColocationStrategy. Source: Koordinator
+colocation config:
+
+    strategy = defaults <- cluster part <- first node entry that selects <- annotation colocation-strategy <- ratio
+    labels
+
+A cluster part that does not parse or is out of range rejects the section. A node entry that is out of range falls back
+to the cluster strategy. A node cannot be enabled while the cluster is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from cotenant.names import ANNOTATION_COLOCATION_STRATEGY, LABEL_CPU_RECLAIM_RATIO, LABEL_MEMORY_RECLAIM_RATIO
+from cotenant.objects.metadata import LabelSelector
+
+from cotenant_batch_resource_calculator.config.json_overlay import (
+    ConfigError,
+    JsonObject,
+    camel_name,
+    canonical,
+    decode_object,
+    fit,
+    overlay,
+)
+from cotenant_batch_resource_calculator.config.selectors import selects
+
+KEY = "colocation-config"
+LABEL_MID_STATIC_CPU_RATIO = "node.koordinator.sh/mid-static-cpu-reserved-ratio"
+LABEL_MID_STATIC_MEMORY_RATIO = "node.koordinator.sh/mid-static-memory-reserved-ratio"
+_RATIO_LABELS = (
+    (LABEL_CPU_RECLAIM_RATIO, "cpuReclaimThresholdPercent"),
+    (LABEL_MEMORY_RECLAIM_RATIO, "memoryReclaimThresholdPercent"),
+    (LABEL_MID_STATIC_CPU_RATIO, "midStaticCPUReservedPercent"),
+    (LABEL_MID_STATIC_MEMORY_RATIO, "midStaticMemoryReservedPercent"),
+)
+_MAX_RATIO = 100.0
+
+
+class AggregatePolicy(msgspec.Struct, frozen=True, rename=camel_name, omit_defaults=True):
+    """Windows of the node's aggregated usage, as duration texts."""
+
+    durations: list[str] = []
+
+
+class ColocationStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """A strategy as written; None: not given. Percent values are whole."""
+
+    enable: bool | None = None
+    metric_aggregate_duration_seconds: int | None = None
+    metric_report_interval_seconds: int | None = None
+    metric_aggregate_policy: AggregatePolicy | None = None
+    metric_memory_collect_policy: str | None = None
+    cpu_reclaim_threshold_percent: int | None = None
+    cpu_calculate_policy: str | None = None
+    memory_reclaim_threshold_percent: int | None = None
+    memory_calculate_policy: str | None = None
+    degrade_time_minutes: int | None = None
+    update_time_threshold_seconds: int | None = None
+    resource_diff_threshold: float | None = None
+    mid_cpu_threshold_percent: int | None = None
+    mid_memory_threshold_percent: int | None = None
+    mid_unallocated_percent: int | None = None
+    mid_reclaim_mode: str | None = None
+    mid_static_cpu_reserved_percent: int | None = None
+    mid_static_memory_reserved_percent: int | None = None
+    batch_cpu_threshold_percent: int | None = None
+    batch_memory_threshold_percent: int | None = None
+
+
+class NodeEntry(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """A strategy for the nodes that the selector selects."""
+
+    name: str = ""
+    node_selector: LabelSelector | None = None
+
+
+class _Section(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    node_configs: list[NodeEntry] = []
+
+
+class ColocationConfig(msgspec.Struct, frozen=True):
+    """The section in force: the cluster's strategy and the node entries in their order, as documents to lay over."""
+
+    cluster: JsonObject
+    entries: tuple[tuple[LabelSelector | None, JsonObject], ...] = ()
+    fallen_back: tuple[str, ...] = ()
+    """Names (or positions) of node entries that are out of range and count as the cluster strategy."""
+
+
+DEFAULTS: JsonObject = {
+    "enable": False,
+    "metricAggregateDurationSeconds": 300,
+    "metricReportIntervalSeconds": 60,
+    "metricAggregatePolicy": {"durations": ["5m0s", "10m0s", "30m0s"]},
+    "metricMemoryCollectPolicy": "usageWithoutPageCache",
+    "cpuReclaimThresholdPercent": 60,
+    "cpuCalculatePolicy": "usage",
+    "memoryReclaimThresholdPercent": 65,
+    "memoryCalculatePolicy": "usage",
+    "degradeTimeMinutes": 15,
+    "updateTimeThresholdSeconds": 300,
+    "resourceDiffThreshold": 0.1,
+    "midCPUThresholdPercent": 100,
+    "midMemoryThresholdPercent": 100,
+    "midUnallocatedPercent": 0,
+    "midStaticCPUReservedPercent": 0,
+    "midStaticMemoryReservedPercent": 0,
+}
+
+_POSITIVE = (
+    "metric_aggregate_duration_seconds",
+    "metric_report_interval_seconds",
+    "degrade_time_minutes",
+    "update_time_threshold_seconds",
+    "resource_diff_threshold",
+)
+_NOT_NEGATIVE = (
+    "cpu_reclaim_threshold_percent",
+    "memory_reclaim_threshold_percent",
+    "batch_cpu_threshold_percent",
+    "batch_memory_threshold_percent",
+    "mid_static_cpu_reserved_percent",
+    "mid_static_memory_reserved_percent",
+)
+_PERCENT = ("mid_cpu_threshold_percent", "mid_memory_threshold_percent", "mid_unallocated_percent")
+
+
+def out_of_range(strategy: ColocationStrategy) -> str:
+    """Return what is out of range, with the field's name and the bound; empty if the strategy can be used."""
+    for field in _POSITIVE:
+        if (value := getattr(strategy, field)) is not None and not value > 0:
+            return f"{camel_name(field)} is {value}: must be greater than 0"
+    for field in _NOT_NEGATIVE:
+        if (value := getattr(strategy, field)) is not None and value < 0:
+            return f"{camel_name(field)} is {value}: must not be negative"
+    for field in _PERCENT:
+        if (value := getattr(strategy, field)) is not None and not 0 <= value <= 100:
+            return f"{camel_name(field)} is {value}: must be between 0 and 100"
+    if strategy.metric_memory_collect_policy == "":
+        return "metricMemoryCollectPolicy must not be empty"
+    return ""
+
+
+def _entry_parts(document: JsonObject) -> list[JsonObject]:
+    entries = document.get("nodeConfigs")
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _strategy_fields(document: JsonObject) -> JsonObject:
+    return {key: value for key, value in document.items() if key not in ("name", "nodeSelector", "nodeConfigs")}
+
+
+def load(text: str | None) -> ColocationConfig:
+    """Return the configuration that the section's text gives; the defaults for no text. Raises ConfigError."""
+    if text is None or not text:
+        return ColocationConfig(DEFAULTS)
+    return of_document(decode_object(text, KEY))
+
+
+def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> ColocationConfig:
+    """Return the configuration of a decoded section, laid over the defaults. Raises ConfigError."""
+    document = canonical(given, _Section)
+    section = fit(document, _Section, KEY)
+    cluster = overlay(defaults, _strategy_fields(document))
+    wrong = out_of_range(fit(cluster, ColocationStrategy, KEY))
+    if wrong:
+        raise ConfigError(f"{KEY}: {wrong}")
+    entries: list[tuple[LabelSelector | None, JsonObject]] = []
+    fallen_back: list[str] = []
+    for index, (entry, part) in enumerate(zip(section.node_configs, _entry_parts(document), strict=True)):
+        merged = overlay(cluster, _strategy_fields(part))
+        if out_of_range(fit(merged, ColocationStrategy, KEY)):
+            merged = cluster
+            fallen_back.append(entry.name or f"nodeConfigs[{index}]")
+        entries.append((entry.node_selector, merged))
+    return ColocationConfig(cluster, tuple(entries), tuple(fallen_back))
+
+
+def select(config: ColocationConfig, labels: Mapping[str, str]) -> JsonObject:
+    """Return the strategy for a node before what the node itself says: the first entry that selects it, else the
+    cluster's.
+    """
+    for selector, strategy in config.entries:
+        if selects(selector, labels):
+            return overlay(config.cluster, strategy)
+    return config.cluster
+
+
+def on_node(base: JsonObject, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[ColocationStrategy, str]:
+    """Return the strategy with the node's own annotation and labels laid over, and what of them could not be used.
+
+    A ratio label becomes trunc(ratio * 100) percent; one that is not a number between 0 and 100 is ignored.
+    """
+    merged = base
+    ignored = ""
+    text = annotations.get(ANNOTATION_COLOCATION_STRATEGY)
+    if text is not None:
+        try:
+            given = canonical(decode_object(text, ANNOTATION_COLOCATION_STRATEGY), ColocationStrategy)
+            laid = overlay(base, given)
+            wrong = out_of_range(fit(laid, ColocationStrategy, ANNOTATION_COLOCATION_STRATEGY))
+            if wrong:
+                raise ConfigError(f"{ANNOTATION_COLOCATION_STRATEGY}: {wrong}")
+            merged = laid
+        except ConfigError as error:
+            ignored = f"annotation ignored: {error}"
+    for label, field in _RATIO_LABELS:
+        percent = ratio_percent(labels.get(label))
+        if percent is not None:
+            merged = {**merged, field: percent}
+    return fit(merged, ColocationStrategy, KEY), ignored
+
+
+def ratio_percent(text: str | None) -> int | None:
+    """Return a ratio label as whole percent (double arithmetic, truncated); None where it cannot be used."""
+    if text is None:
+        return None
+    try:
+        ratio = float(text)
+    except ValueError:
+        return None
+    return int(ratio * 100) if 0 <= ratio <= _MAX_RATIO else None
+
+
+def is_enabled(cluster: JsonObject, strategy: ColocationStrategy) -> bool:
+    """Tell whether the node lends anything: the cluster's switch and the node's must both be on."""
+    return cluster.get("enable") is True and strategy.enable is True

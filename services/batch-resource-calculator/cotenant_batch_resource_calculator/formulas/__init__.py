@@ -1,0 +1,1 @@
+"""The overcommitment formulas: pure functions of integers."""

@@ -1,0 +1,185 @@
+"""Batch resources of a node: what its high-priority (HP) pods do not use may be lent to batch pods.
+
+In: capacity, reserves, system usage, one line per pod and per metric, the strategy. Out: the batch amounts and every
+term of the formula. Source: Koordinator batch resource plugin, the rule of its newest release.
+
+    margin          = capacity * (100 - reclaim threshold percent) / 100
+    S               = max(system usage incl. HP host applications, node reserve)
+    usage           = max(0, capacity - margin - S            - HP used)
+    request         = max(0, capacity - margin - node reserve - HP request)
+    maxUsageRequest = max(0, capacity - margin - S            - HP max(used, request))
+    batch           = min(by policy, capacity * batch threshold percent / 100 where set)
+
+CPU knows the policies usage and maxUsageRequest, memory all three; any other word means usage.
+
+What counts as HP used: the usage of a pod that has a metric (an LSE pod counts its CPU request, which it owns
+exclusively); the request of a pod that has no metric yet, under either policy, and the pod is named in `assumed`; the
+usage of a metric whose pod is not on the node any more, named in `dangling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+from cotenant.qos import PriorityClass
+
+from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, margin_of, share
+
+_LENT_TIERS = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
+
+
+class CalculatePolicy(StrEnum):
+    """How the need of HP pods is measured."""
+
+    USAGE = "usage"
+    REQUEST = "request"
+    MAX_USAGE_REQUEST = "maxUsageRequest"
+
+
+class PodNeed(msgspec.Struct, frozen=True):
+    """A running or pending pod on the node. `key` is namespace/name, `tier` its priority class after defaulting.
+
+    `exclusive` marks an LSE pod. `zones` are the NUMA ids that it was given; empty: spread over all.
+    """
+
+    key: str
+    tier: PriorityClass
+    exclusive: bool
+    request: Amounts
+    zones: tuple[int, ...] = ()
+
+    @property
+    def high_priority(self) -> bool:
+        """Its need comes before batch: neither batch nor free."""
+        return self.tier not in _LENT_TIERS
+
+
+class MeasuredUsage(msgspec.Struct, frozen=True):
+    """Usage of a pod or host application; `priority` is the tier that the metric names, empty if it names none."""
+
+    key: str
+    usage: Amounts
+    priority: str = ""
+
+
+class HighPriorityNeed(msgspec.Struct, frozen=True):
+    """Sums over the HP pods, and which pods were counted by a rule instead of a measurement."""
+
+    request: Amounts = ZERO
+    used: Amounts = ZERO
+    max_used_request: Amounts = ZERO
+    assumed: tuple[str, ...] = ()
+    dangling: tuple[str, ...] = ()
+
+
+class BatchStrategy(msgspec.Struct, frozen=True):
+    """What the formula reads of the colocation strategy. Percent values are whole; thresholds None: no cap."""
+
+    cpu_reclaim_percent: int
+    memory_reclaim_percent: int
+    cpu_policy: CalculatePolicy = CalculatePolicy.USAGE
+    memory_policy: CalculatePolicy = CalculatePolicy.USAGE
+    cpu_threshold_percent: int | None = None
+    memory_threshold_percent: int | None = None
+
+
+class BatchTerms(msgspec.Struct, frozen=True):
+    """All terms of one calculation; `batch` is the result."""
+
+    capacity: Amounts
+    margin: Amounts
+    system_used: Amounts
+    host_applications: Amounts
+    node_reserved: Amounts
+    need: HighPriorityNeed
+    batch: Amounts
+
+
+def effective_policies(cpu: str, memory: str) -> tuple[CalculatePolicy, CalculatePolicy]:
+    """Return the policies that act: `request` is not one for CPU, and an unknown word means usage."""
+    cpu_policy = CalculatePolicy.MAX_USAGE_REQUEST if cpu == CalculatePolicy.MAX_USAGE_REQUEST else CalculatePolicy.USAGE
+    memory_policy = next((policy for policy in CalculatePolicy if policy == memory), CalculatePolicy.USAGE)
+    return cpu_policy, memory_policy
+
+
+def is_lent(priority: str) -> bool:
+    """Tell whether usage of this tier is lent capacity itself and therefore no HP usage. No tier counts as HP."""
+    return priority in _LENT_TIERS
+
+
+def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> HighPriorityNeed:
+    """Return the HP sums; `metrics` by namespace/name."""
+    request = used = max_used_request = ZERO
+    assumed: list[str] = []
+    seen: set[str] = set()
+    for pod in pods:
+        seen.add(pod.key)
+        if not pod.high_priority:
+            continue
+        request = request + pod.request
+        metric = metrics.get(pod.key)
+        if metric is None:
+            assumed.append(pod.key)
+            used = used + pod.request
+            max_used_request = max_used_request + pod.request
+            continue
+        used = used + (Amounts(pod.request.cpu, metric.usage.memory) if pod.exclusive else metric.usage)
+        max_used_request = max_used_request + pod.request.larger(metric.usage)
+    dangling = [metric for key, metric in sorted(metrics.items()) if key not in seen and not is_lent(metric.priority)]
+    for metric in dangling:
+        used = used + metric.usage
+        max_used_request = max_used_request + metric.usage
+    return HighPriorityNeed(request, used, max_used_request, tuple(sorted(assumed)), tuple(metric.key for metric in dangling))
+
+
+def host_application_usage(applications: Sequence[MeasuredUsage]) -> Amounts:
+    """Return the usage of applications outside pods that is not lent capacity (one that names no tier counts)."""
+    used = ZERO
+    for application in applications:
+        if not is_lent(application.priority):
+            used = used + application.usage
+    return used
+
+
+def lend(
+    capacity: Amounts,
+    margin: Amounts,
+    system_used: Amounts,
+    node_reserved: Amounts,
+    need: HighPriorityNeed,
+    strategy: BatchStrategy,
+) -> Amounts:
+    """Return the batch amounts by policy, before the threshold cap. `system_used` includes HP host applications."""
+    usable = capacity - margin
+    taken = system_used.larger(node_reserved)
+    by_policy = {
+        CalculatePolicy.USAGE: (usable - taken - need.used).floored(),
+        CalculatePolicy.REQUEST: (usable - node_reserved - need.request).floored(),
+        CalculatePolicy.MAX_USAGE_REQUEST: (usable - taken - need.max_used_request).floored(),
+    }
+    return Amounts(by_policy[strategy.cpu_policy].cpu, by_policy[strategy.memory_policy].memory)
+
+
+def calculate_batch(
+    *,
+    capacity: Amounts,
+    node_reserved: Amounts,
+    system_usage: Amounts,
+    host_applications: Sequence[MeasuredUsage],
+    pods: Sequence[PodNeed],
+    metrics: Mapping[str, MeasuredUsage],
+    strategy: BatchStrategy,
+) -> BatchTerms:
+    """Return the node's batch amounts with every term."""
+    hosts = host_application_usage(host_applications)
+    system_used = system_usage + hosts
+    margin = margin_of(capacity, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)
+    need = sum_need(pods, metrics)
+    batch = lend(capacity, margin, system_used, node_reserved, need, strategy)
+    if strategy.cpu_threshold_percent is not None:
+        batch = Amounts(min(batch.cpu, share(capacity, strategy.cpu_threshold_percent).cpu), batch.memory)
+    if strategy.memory_threshold_percent is not None:
+        batch = Amounts(batch.cpu, min(batch.memory, share(capacity, strategy.memory_threshold_percent).memory))
+    return BatchTerms(capacity, margin, system_used, hosts, node_reserved, need, batch)

@@ -1,0 +1,174 @@
+"""One node evaluated once: guards, terms, batch, mid and zones together.
+
+In: what the node has (capacity, allocatable, reservation), its latest metric, the pods on it, its strategy, and the time. Out: an
+Evaluation, which is either the figures with their terms or the reason for their withdrawal. Source: Koordinator node
+resource controller:
+
+    colocation switched off                          -> withdrawn
+    no metric, or a metric older than degrade time   -> withdrawn (the node's need is unknown, so nothing may be lent)
+    else batch and mid by their formulas
+
+Missing parts of a metric move a term by rule: a pod without a figure counts its request; a node without a total has no mid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+from cotenant.qos import PriorityClass
+from cotenant.reservation import Reservation, kubelet_reserved, node_reserved
+
+from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
+from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping, total
+from cotenant_batch_resource_calculator.formulas.batch import (
+    BatchStrategy,
+    BatchTerms,
+    MeasuredUsage,
+    PodNeed,
+    calculate_batch,
+    effective_policies,
+)
+from cotenant_batch_resource_calculator.formulas.mid import STATIC_MODE, MidStrategy, calculate_mid
+from cotenant_batch_resource_calculator.formulas.numa import calculate_zones
+from cotenant_batch_resource_calculator.formulas.synchronise import is_stale
+
+DEFAULT_CPU_RECLAIM_PERCENT = 60
+DEFAULT_MEMORY_RECLAIM_PERCENT = 65
+DEFAULT_DEGRADE_MINUTES = 15
+DEFAULT_UPDATE_SECONDS = 300
+DEFAULT_DIFF_THRESHOLD = 0.1
+
+_NOT_PROD = frozenset({PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE})
+
+
+class NodeFigures(msgspec.Struct, frozen=True):
+    """What the node has: cpu in milli-CPUs, everything else in units."""
+
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    reservation: Reservation = Reservation()
+
+
+class NodeMeasurement(msgspec.Struct, frozen=True):
+    """The node's latest metric. `node_usage` None: the node reported no total; memory is the working set."""
+
+    update_time: datetime | None
+    node_usage: Amounts | None
+    system_usage: Amounts = ZERO
+    pods: tuple[MeasuredUsage, ...] = ()
+    host_applications: tuple[MeasuredUsage, ...] = ()
+    prod_reclaimable: Amounts = ZERO
+    unknown_since: datetime | None = None
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """`terms` None: batch and mid are withdrawn for `reason`, a code, with `message` in words. `zones` are zone-level amounts."""
+
+    terms: BatchTerms | None = None
+    mid: Amounts | None = None
+    zones: tuple[Amounts, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+def batch_strategy(strategy: ColocationStrategy) -> BatchStrategy:
+    """Return what the batch formula reads, with the defaults in the places that the strategy leaves open."""
+    cpu_policy, memory_policy = effective_policies(strategy.cpu_calculate_policy or "", strategy.memory_calculate_policy or "")
+    return BatchStrategy(
+        _or(strategy.cpu_reclaim_threshold_percent, DEFAULT_CPU_RECLAIM_PERCENT),
+        _or(strategy.memory_reclaim_threshold_percent, DEFAULT_MEMORY_RECLAIM_PERCENT),
+        cpu_policy,
+        memory_policy,
+        strategy.batch_cpu_threshold_percent,
+        strategy.batch_memory_threshold_percent,
+    )
+
+
+def mid_strategy(strategy: ColocationStrategy) -> MidStrategy:
+    """Return what the mid formula reads."""
+    return MidStrategy(
+        _or(strategy.mid_cpu_threshold_percent, 100),
+        _or(strategy.mid_memory_threshold_percent, 100),
+        _or(strategy.mid_unallocated_percent, 0),
+        strategy.mid_reclaim_mode == STATIC_MODE,
+        _or(strategy.mid_static_cpu_reserved_percent, 0),
+        _or(strategy.mid_static_memory_reserved_percent, 0),
+    )
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def reserve_of(node: NodeFigures) -> Amounts:
+    """Return the node's own reserve: the larger of the kubelet's and the annotation's."""
+    return of_mapping(node_reserved(kubelet_reserved(node.capacity, node.allocatable), node.reservation))
+
+
+def withdrawal(measurement: NodeMeasurement | None, strategy: ColocationStrategy, now: datetime) -> tuple[str, str]:
+    """Return why nothing may be lent now, as code and in words; both empty where the metric can be acted on."""
+    minutes = _or(strategy.degrade_time_minutes, DEFAULT_DEGRADE_MINUTES)
+    if measurement is None or measurement.update_time is None:
+        return "NoMetric", "the node has no metric yet: batch and mid resources are withdrawn until it reports"
+    if is_stale(measurement.update_time, now, minutes):
+        return "StaleMetric", (
+            f"the node's metric of {measurement.update_time.isoformat(timespec='seconds')} is older than {minutes} minutes"
+            " (degradeTimeMinutes): batch and mid resources are withdrawn"
+        )
+    if measurement.node_usage is None:
+        return "NoNodeUsage", "the node's metric has no node usage: batch and mid resources are withdrawn"
+    return "", ""
+
+
+def calculate(
+    node: NodeFigures,
+    measurement: NodeMeasurement,
+    pods: Sequence[PodNeed],
+    strategy: ColocationStrategy,
+    zone_capacities: Sequence[Amounts] = (),
+) -> Evaluation:
+    """Return the figures of a node whose metric can be acted on."""
+    capacity = of_mapping(node.capacity)
+    reserved = reserve_of(node)
+    metrics = {metric.key: metric for metric in measurement.pods}
+    by_batch = batch_strategy(strategy)
+    terms = calculate_batch(
+        capacity=capacity,
+        node_reserved=reserved,
+        system_usage=measurement.system_usage,
+        host_applications=measurement.host_applications,
+        pods=pods,
+        metrics=metrics,
+        strategy=by_batch,
+    )
+    prod_hosts = (app.usage for app in measurement.host_applications if app.priority not in _NOT_PROD)
+    mid = calculate_mid(
+        capacity=capacity,
+        node_usage=measurement.node_usage,
+        prod_reclaimable=measurement.prod_reclaimable,
+        system_used=total((measurement.system_usage, *prod_hosts)),
+        node_reserved=reserved,
+        prod_request=total(pod.request for pod in pods if pod.tier not in _NOT_PROD),
+        strategy=mid_strategy(strategy),
+    )
+    zones = calculate_zones(
+        capacities=zone_capacities,
+        node_reserved=reserved,
+        system_used=terms.system_used,
+        pods=pods,
+        metrics=metrics,
+        strategy=by_batch,
+    )
+    return Evaluation(terms=terms, mid=mid, zones=tuple(zones))
+
+
+def zone_numbers(names: Mapping[str, Amounts]) -> list[str]:
+    """Return the zone names `node-<id>` in the order of their ids; names without a number come last, by name."""
+    return sorted(names, key=_zone_order)
+
+
+def _zone_order(name: str) -> tuple[int, int, str]:
+    number = name.rpartition("-")[2]
+    return (0, int(number), name) if number.isdecimal() else (1, 0, name)

@@ -1,0 +1,53 @@
+"""From calculated figures to what the node offers: CPU normalisation, the origin and the foreign share.
+
+In: calculated batch amounts (None: withdrawn), the normalisation ratio, what foreign schedulers use. Out: origin and
+offered amounts. Source: Koordinator batch resource plugin, prepare.
+
+    origin[batch-cpu]    = trunc(calculated * ratio)      only for a ratio above 1.0
+    origin[batch-memory] = calculated
+    offered              = max(0, origin - sum of foreign koord-batch allocations)
+    withdrawn            : origin is 0, the node offers no batch resources
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+from cotenant.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.quantities import multiply_milli
+
+from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts
+
+ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """`origin`: batch amounts before the foreign share. `offered`: what batch pods may request; None: withdrawn."""
+
+    origin: Amounts
+    offered: Amounts | None
+
+
+def amplified(batch_cpu_milli: int, ratio: float) -> int:
+    """Return batch CPU in normalised units; a ratio of 1.0 or less changes nothing."""
+    return multiply_milli(batch_cpu_milli, ratio) if ratio > 1.0 else batch_cpu_milli
+
+
+def normalization_ratio(annotations: Mapping[str, str]) -> float:
+    """Return the ratio that the annotation names, 1.0 where it is absent or not a number."""
+    try:
+        ratio = float(annotations.get(ANNOTATION_CPU_NORMALIZATION_RATIO, "1"))
+    except ValueError:
+        return 1.0
+    return ratio if math.isfinite(ratio) else 1.0
+
+
+def offer(calculated: Amounts | None, ratio: float, foreign: Mapping[str, int]) -> Offer:
+    """Return what the node offers; `foreign` maps resource names to units."""
+    if calculated is None:
+        return Offer(ZERO, None)
+    origin = Amounts(amplified(calculated.cpu, ratio), calculated.memory)
+    taken = Amounts(foreign.get(BATCH_CPU, 0), foreign.get(BATCH_MEMORY, 0))
+    return Offer(origin, (origin - taken).floored())

@@ -1,0 +1,36 @@
+"""When a new figure is worth an event: the dead band, and when a metric is too old to be acted on.
+
+In: old and new figures with the strategy's bounds. Out: yes or no. Source: Koordinator node resource controller,
+NeedSync and degrade. Times are compared strictly: at the bound itself nothing happens yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+
+def differs(old: int | None, new: int | None, threshold: float) -> bool:
+    """Tell whether a resource moved by more than `threshold` of its old amount; None means that the node does not
+    offer it.
+
+    Appearing and vanishing always count; from 0 everything counts. Amounts are milli-units.
+    """
+    if old is None or new is None:
+        return old is not new
+    return float(abs(new - old)) > float(old) * threshold
+
+
+def any_differs(names: Iterable[str], old: Mapping[str, int], new: Mapping[str, int], threshold: float) -> bool:
+    """Tell whether one of the named resources moved by more than the threshold (milli-units by name)."""
+    return any(differs(old.get(name), new.get(name), threshold) for name in names)
+
+
+def is_due(last: datetime | None, now: datetime, update_threshold_seconds: int) -> bool:
+    """Tell whether the last event is older than the refresh bound, or missing."""
+    return last is None or now - last > timedelta(seconds=update_threshold_seconds)
+
+
+def is_stale(update_time: datetime | None, now: datetime, degrade_minutes: int) -> bool:
+    """Tell whether the metric is missing or older than the degrade time: batch and mid are then withdrawn."""
+    return update_time is None or now > update_time + timedelta(minutes=degrade_minutes)
