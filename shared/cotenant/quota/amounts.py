@@ -13,7 +13,9 @@ Amounts = Mapping[str, int]
 """Resource name to integer amount: milli-cores for `cpu`, bytes, cards or pieces for all others."""
 
 LARGEST_AMOUNT = 2**63 - 1
-"""Amounts are capped here, as they travel as 64-bit integers: a max of "everything" in cores is more milli-cores than that."""
+"""Amounts are capped here, as they travel as 64-bit integers: a max of "everything" in cores is more milli-cores than
+that.
+"""
 
 
 def parse_amount(resource: str, quantity: Scalar) -> int:

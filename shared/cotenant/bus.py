@@ -1,0 +1,527 @@
+"""The log on NATS JetStream.
+
+Writing: an atomic batch is published at once and only its last message asks for the answer. Reading: a pull consumer without
+acknowledgements; every delivery carries the consumer's own sequence, which must be contiguous. A gap, a lost heartbeat or a
+reconnect (a killed server loses the consumer) makes the reader create a new consumer behind the last delivered message; too far
+behind, it raises Behind, and its owner starts over with a fresh core.
+
+Pulls use `expires` and `idle_heartbeat`, never `no_wait`, and pending counts are not trusted: both mislead after purges.
+
+Bounds: one pull of PULL_BATCH messages under way, at most PENDING_BYTES undelivered in the client, ANSWER_SECONDS for an answer,
+reconnection for ever with at most RECONNECT_SECONDS between tries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import ConnectionClosedError, NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
+
+from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event, encode_event
+from cotenant.log import EXECUTION, LOG, MAX_BATCH, Behind, Head, NoAnswer, Refused, Stored, Write
+from cotenant.memory_log import MAX_BEHIND, make_dead_letter
+from cotenant.streams import MAX_MESSAGE_BYTES, stream_configs
+
+logger = logging.getLogger(__name__)
+
+PULL_BATCH = 1000
+PULL_EXPIRES_SECONDS = 1.0
+HEARTBEAT_SECONDS = 0.1
+SILENCE_SECONDS = 3.0
+PENDING_BYTES = 128 << 20
+ANSWER_SECONDS = 5.0
+RECONNECT_SECONDS = 2.0
+INACTIVE_SECONDS = 60
+_WRONG_SEQUENCE = {10071, 10164}
+_API_ERRORS = (NatsTimeoutError, NoRespondersError, ConnectionClosedError, TimeoutError, OSError)
+
+Headers = dict[str, str]
+T = TypeVar("T")
+
+
+class BusError(RuntimeError):
+    """The server refused what a bus needs; the text says what and why."""
+
+
+class _ApiError(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _Ack(msgspec.Struct):
+    seq: int = 0
+    error: _ApiError | None = None
+
+
+class _ApiAnswer(msgspec.Struct):
+    error: _ApiError | None = None
+
+
+class _StoredMessage(msgspec.Struct):
+    seq: int
+    subject: str = ""
+    data: str = ""
+    hdrs: str = ""
+
+
+class _GetAnswer(msgspec.Struct):
+    message: _StoredMessage | None = None
+    error: _ApiError | None = None
+
+
+class _IdOnly(msgspec.Struct):
+    id: str = ""
+
+
+class _State(msgspec.Struct):
+    first_seq: int = 0
+    last_seq: int = 0
+    messages: int = 0
+    num_deleted: int = 0
+
+
+class _StreamInfo(msgspec.Struct):
+    state: _State = msgspec.field(default_factory=_State)
+    error: _ApiError | None = None
+
+
+_ACK = msgspec.json.Decoder(_Ack)
+_GET = msgspec.json.Decoder(_GetAnswer)
+_ID = msgspec.json.Decoder(_IdOnly)
+
+
+def _event_headers(event: Event) -> Headers:
+    headers: Headers = {}
+    if event.tombstone:
+        headers["Nats-Rollup"] = "sub"
+    if event.ttl_seconds:
+        headers["Nats-TTL"] = f"{event.ttl_seconds}s"
+    return headers
+
+
+def _parse_headers(block: bytes) -> Headers:
+    headers: Headers = {}
+    for line in block.decode(errors="replace").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip()] = value.strip()
+    return headers
+
+
+def _ttl_seconds(headers: Headers) -> int:
+    text = headers.get("Nats-TTL", "").removesuffix("s")
+    return int(text) if text.isdigit() else 0
+
+
+def _origin_sequence(headers: Headers, own: int) -> int:
+    """Return the LOG sequence of a message that HISTORY took over: second word of the source header."""
+    words = headers.get("Nats-Stream-Source", "").split(" ")
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else own
+
+
+class NatsLog:
+    """`cotenant.log.Log` on a NATS connection. Make one with `connect`."""
+
+    def __init__(self, client: Client, service: str) -> None:
+        self.client = client
+        self.service = service
+        self.unknown_types = 0
+        self.dead_letters = 0
+
+    # -- declaring -----------------------------------------------------------------------------------------------
+
+    async def declare(self, *, replicas: int = 1, history_bytes: int = 1 << 30) -> None:
+        """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
+        for config in stream_configs(replicas=replicas, history_bytes=history_bytes):
+            name = config["name"]
+            answer = await self._api(f"STREAM.CREATE.{name}", config, _ApiAnswer)
+            if answer.error is not None and answer.error.err_code == 10058:
+                answer = await self._api(f"STREAM.UPDATE.{name}", config, _ApiAnswer)
+            if answer.error is not None:
+                raise BusError(f"stream {name} cannot be declared: {answer.error.description}")
+
+    async def _api(self, subject: str, body: dict[str, Any], kind: type[T]) -> T:
+        reply = await self.client.request(f"$JS.API.{subject}", msgspec.json.encode(body), timeout=ANSWER_SECONDS)
+        return msgspec.json.decode(reply.data, type=kind)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        """See `cotenant.log.Log`."""
+        if not 0 < len(writes) <= MAX_BATCH:
+            raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(writes)}")
+        messages: list[tuple[str, bytes, Headers]] = []
+        for write in writes:
+            headers = _event_headers(write.event)
+            if write.expected is not None:
+                headers["Nats-Expected-Last-Subject-Sequence"] = str(write.expected)
+            body = encode_event(write.event)
+            if len(body) > MAX_MESSAGE_BYTES:
+                return Refused(f"{write.event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}", wrong_sequence=False)
+            messages.append((write.event.subject, body, headers))
+        try:
+            ack = await self._send(messages)
+        except _API_ERRORS as error:
+            return NoAnswer(f"{type(error).__name__}: {error}")
+        if ack.error is not None:
+            return Refused(ack.error.description, wrong_sequence=ack.error.err_code in _WRONG_SEQUENCE)
+        return Stored(ack.seq - len(writes) + 1, ack.seq)
+
+    async def _send(self, messages: Sequence[tuple[str, bytes, Headers]]) -> _Ack:
+        if not self.client.is_connected:
+            raise ConnectionClosedError
+        if len(messages) > 1:
+            batch = os.urandom(9).hex()
+            for index, (_, _, headers) in enumerate(messages, start=1):
+                headers["Nats-Batch-Id"] = batch
+                headers["Nats-Batch-Sequence"] = str(index)
+            messages[-1][2]["Nats-Batch-Commit"] = "1"
+            for subject, body, headers in messages[:-1]:
+                await self.client.publish(subject, body, headers=headers)
+        subject, body, headers = messages[-1]
+        reply = await self.client.request(subject, body, timeout=ANSWER_SECONDS, headers=headers or None)
+        return _ACK.decode(reply.data)
+
+    async def publish(self, event: Event) -> int | None:
+        """See `cotenant.log.Log`."""
+        try:
+            reply = await self.client.request(
+                event.subject, encode_event(event), timeout=ANSWER_SECONDS, headers=_event_headers(event) or None
+            )
+        except _API_ERRORS as error:
+            logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error)
+            return None
+        ack = _ACK.decode(reply.data)
+        if ack.error is not None:
+            logger.warning("refused on %s: %s", event.subject, ack.error.description)
+            return None
+        return ack.seq
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def head(self, subject: str) -> Head | None:
+        """See `cotenant.log.Log`."""
+        answer = await self._api(f"STREAM.MSG.GET.{LOG}", {"last_by_subj": subject}, _GetAnswer)
+        message = answer.message
+        if message is None:
+            return None
+        headers = _parse_headers(base64.b64decode(message.hdrs))
+        try:
+            event_id = _ID.decode(base64.b64decode(message.data)).id
+        except msgspec.DecodeError:
+            event_id = ""
+        return Head(message.seq, event_id, headers.get("Nats-Rollup") == "sub")
+
+    async def get(self, stream: str, sequence: int) -> Event | None:
+        """See `cotenant.log.Log`."""
+        try:
+            answer = await self._api(f"STREAM.MSG.GET.{stream}", {"seq": sequence}, _GetAnswer)
+        except _API_ERRORS:
+            return None
+        if answer.message is None:
+            return None
+        headers = _parse_headers(base64.b64decode(answer.message.hdrs))
+        try:
+            return decode_event(
+                base64.b64decode(answer.message.data),
+                subject=answer.message.subject,
+                stream=stream,
+                sequence=answer.message.seq,
+                tombstone=headers.get("Nats-Rollup") == "sub",
+                ttl_seconds=_ttl_seconds(headers),
+            )
+        except EventError:
+            return None
+
+    async def last_sequence(self, stream: str) -> int:
+        """Return the sequence of the stream's last message."""
+        return (await self._api(f"STREAM.INFO.{stream}", {}, _StreamInfo)).state.last_seq
+
+    async def purge(self, stream: str, filter_subject: str, *, keep: int = 0) -> None:
+        """Remove messages as an operator can."""
+        body: dict[str, Any] = {"filter": filter_subject}
+        if keep:
+            body["keep"] = keep
+        await self._api(f"STREAM.PURGE.{stream}", body, _ApiAnswer)
+
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> NatsReader:
+        """See `cotenant.log.Log`. With `name` the consumer has that name (one replica at a time)."""
+        reader = NatsReader(self, stream, tuple(filters), after, name)
+        await reader.open()
+        return reader
+
+    async def dead_letter(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
+        """Keep what could not be used on EXECUTION, with the reason; the reader goes on."""
+        self.dead_letters += 1
+        logger.warning("dead letter %s:%d on %s: %s", stream, sequence, subject, reason)
+        await self.publish(make_dead_letter(stream, subject, sequence, reason, raw, datetime.now(UTC), self.service))
+
+    async def close(self) -> None:
+        """Send what is pending and close the connection."""
+        if not self.client.is_closed:
+            try:
+                await asyncio.wait_for(self.client.drain(), ANSWER_SECONDS)
+            except _API_ERRORS:
+                await self.client.close()
+
+
+class NatsReader:
+    """Follows one stream. Use `pull` from one task only."""
+
+    def __init__(self, log: NatsLog, stream: str, filters: tuple[str, ...], after: int | None, name: str) -> None:
+        self._log = log
+        self._stream = stream
+        self._filters = filters
+        self._name = name
+        self._consumer = ""
+        self._inbox = ""
+        self._subscription: Any = None
+        self._queue: deque[Msg] = deque()
+        self._arrived = asyncio.Event()
+        self._consumer_sequence = 0
+        self._asked = False
+        self._wanted = 0
+        self._heard = 0.0
+        self._resume = after
+        self._loading = after is None
+        self.position = after or 0
+        self.reopened = 0
+
+    async def open(self) -> None:
+        """Create the consumer behind the last delivered message, or at the last message per subject when nothing was."""
+        await self._forget()
+        client = self._log.client
+        self._consumer = self._name or f"c-{os.urandom(8).hex()}"
+        config: dict[str, Any] = {
+            "name": self._consumer,
+            "ack_policy": "none",
+            "inactive_threshold": INACTIVE_SECONDS * 1_000_000_000,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "max_waiting": 8,
+        }
+        if self._resume is None:
+            config["deliver_policy"] = "last_per_subject"
+        else:
+            config["deliver_policy"] = "by_start_sequence"
+            config["opt_start_seq"] = self._resume + 1
+        suffix = ""
+        if len(self._filters) == 1:
+            config["filter_subject"] = self._filters[0]
+            suffix = f".{self._filters[0]}"
+        else:
+            config["filter_subjects"] = list(self._filters)
+        body = {"stream_name": self._stream, "config": config}
+        if self._name:
+            # A named consumer of an earlier life stands elsewhere: its position is not ours.
+            await self._log._api(f"CONSUMER.DELETE.{self._stream}.{self._name}", {}, _ApiAnswer)
+        answer = await self._log._api(f"CONSUMER.CREATE.{self._stream}.{self._consumer}{suffix}", body, _ApiAnswer)
+        if answer.error is not None:
+            raise BusError(f"no consumer on {self._stream} for {', '.join(self._filters)}: {answer.error.description}")
+        self._inbox = client.new_inbox()
+        self._subscription = await client.subscribe(
+            self._inbox, cb=self._on_message, pending_msgs_limit=PULL_BATCH * 4, pending_bytes_limit=PENDING_BYTES
+        )
+        self._consumer_sequence = 0
+        self._asked = False
+        self._heard = asyncio.get_running_loop().time()
+
+    async def _forget(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        self._queue.clear()
+        if subscription is not None:
+            try:
+                await subscription.unsubscribe()
+            except Exception as error:  # noqa: BLE001 - nats-py raises plain errors on a closed connection
+                logger.debug("unsubscribe: %s", error)
+
+    async def _on_message(self, message: Msg) -> None:
+        self._queue.append(message)
+        self._arrived.set()
+
+    async def _ask(self) -> None:
+        body = {
+            "batch": PULL_BATCH,
+            "expires": int(PULL_EXPIRES_SECONDS * 1e9),
+            "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9),
+        }
+        await self._log.client.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", msgspec.json.encode(body), reply=self._inbox
+        )
+        self._asked = True
+        self._wanted = PULL_BATCH
+
+    async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
+        """See `cotenant.log.Reader`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            try:
+                events = await self._take(limit)
+            except _Gap as gap:
+                logger.info("%s: %s; resuming behind %d", self._stream, gap, self.position)
+                await self._reopen()
+                continue
+            except _API_ERRORS as error:
+                logger.info("%s: %s: %s", self._stream, type(error).__name__, error)
+                await self._reopen()
+                continue
+            remaining = deadline - loop.time()
+            if events or remaining <= 0:
+                return events
+            self._arrived.clear()
+            if self._queue:
+                continue
+            try:
+                await asyncio.wait_for(self._arrived.wait(), min(remaining, SILENCE_SECONDS))
+            except TimeoutError:
+                if loop.time() - self._heard > SILENCE_SECONDS:
+                    logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
+                    await self._reopen()
+
+    async def _take(self, limit: int) -> list[Event]:
+        events: list[Event] = []
+        while len(events) < limit:
+            if not self._queue:
+                if not self._asked:
+                    await self._ask()
+                break
+            message = self._queue.popleft()
+            self._heard = asyncio.get_running_loop().time()
+            if not message.reply.startswith("$JS.ACK."):
+                self._read_status(message)
+                continue
+            event = await self._read(message)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _read_status(self, message: Msg) -> None:
+        headers = message.headers or {}
+        status = headers.get("Status", "")
+        if status == "100":
+            last = headers.get("Nats-Last-Consumer", "")
+            if last.isdigit() and int(last) > self._consumer_sequence:
+                raise _Gap(f"heartbeat at {last}, delivered {self._consumer_sequence}")
+        elif status == "408":
+            self._asked = False
+        else:
+            raise _Gap(f"status {status} {headers.get('Description', '')}")
+
+    async def _read(self, message: Msg) -> Event | None:
+        words = message.reply.split(".")
+        # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>, two words more with a domain.
+        stream_sequence, consumer_sequence, pending = int(words[-4]), int(words[-3]), int(words[-1])
+        if consumer_sequence != self._consumer_sequence + 1:
+            raise _Gap(f"delivery {consumer_sequence} after {self._consumer_sequence}")
+        self._consumer_sequence = consumer_sequence
+        self._wanted -= 1
+        if self._wanted == 0:
+            self._asked = False
+        if self._loading and pending == 0:
+            self._loading = False
+        elif not self._loading and pending > MAX_BEHIND:
+            raise Behind(f"{pending} messages behind on {self._stream}")
+        self.position = self._resume = stream_sequence
+        headers = message.headers or {}
+        try:
+            return decode_event(
+                message.data,
+                subject=message.subject,
+                stream=self._stream,
+                sequence=stream_sequence,
+                tombstone=headers.get("Nats-Rollup") == "sub",
+                ttl_seconds=_ttl_seconds(headers) if headers else 0,
+            )
+        except UnknownEventTypeError as error:
+            self._log.unknown_types += 1
+            logger.debug("%s:%d skipped: %s", self._stream, stream_sequence, error)
+        except EventError as error:
+            await self._log.dead_letter(self._stream, message.subject, stream_sequence, str(error), message.data)
+        return None
+
+    async def _reopen(self) -> None:
+        """Create a new consumer; retries for ever, as there is nothing to do without one."""
+        self.reopened += 1
+        if self._loading:
+            # A load that broke in the middle is not a state: its owner starts over.
+            self._resume = None
+            raise Behind("the load broke off")
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type((*_API_ERRORS, BusError)),
+            wait=wait_exponential_jitter(initial=0.05, max=RECONNECT_SECONDS),
+        ):
+            with attempt:
+                await self.open()
+
+    async def close(self) -> None:
+        """See `cotenant.log.Reader`."""
+        consumer, self._consumer = self._consumer, ""
+        await self._forget()
+        if consumer and self._log.client.is_connected:
+            try:
+                await self._log._api(f"CONSUMER.DELETE.{self._stream}.{consumer}", {}, _ApiAnswer)
+            except _API_ERRORS:
+                logger.debug("consumer %s is left to its inactivity threshold", consumer)
+
+
+class _Gap(Exception):  # noqa: N818 - a signal between methods of this file
+    """What was delivered does not follow on what was there."""
+
+
+async def connect(url: str, service: str, *, on_reconnect: Callable[[], Awaitable[None]] | None = None) -> NatsLog:
+    """Connect, trying for ever (the server may start later than the service), and reconnect for ever."""
+
+    async def ignore(error: Exception) -> None:
+        logger.debug("nats: %s: %s", type(error).__name__, error)
+
+    async for attempt in AsyncRetrying(
+        retry=retry_if_exception_type((OSError, nats.errors.Error, TimeoutError)),
+        wait=wait_exponential_jitter(initial=0.05, max=RECONNECT_SECONDS),
+    ):
+        with attempt:
+            client = await nats.connect(
+                url,
+                name=service,
+                allow_reconnect=True,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.1,
+                connect_timeout=2,
+                ping_interval=10,
+                error_cb=ignore,
+                reconnected_cb=on_reconnect,
+                pending_size=16 << 20,
+            )
+    return NatsLog(client, service)
+
+
+async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int, until: int) -> list[Event]:
+    """Return all decodable events of a stretch, in order. Meant for replay, not for services: it holds them all."""
+    reader = await log.follow(stream, filters, after=after)
+    found: list[Event] = []
+    try:
+        while reader.position < until:
+            events = await reader.pull(PULL_BATCH, 2.0)
+            if not events:
+                break
+            found.extend(event for event in events if event.sequence <= until)
+    finally:
+        await reader.close()
+    return found
+
+
+__all__ = ["EXECUTION", "BusError", "NatsLog", "NatsReader", "connect", "read_all"]

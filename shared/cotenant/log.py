@@ -1,0 +1,140 @@
+"""The log as services see it: what can be written, what comes back, and what can go wrong. Storage-neutral.
+
+Two implementations hold these semantics: `bus` (NATS JetStream) and `memory_log` (in one process, for the simulator and tests).
+One test-suite runs against both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from cotenant.events.commits import Commit
+from cotenant.events.envelope import Event
+
+LOG = "LOG"
+HISTORY = "HISTORY"
+USAGE = "USAGE"
+EXECUTION = "EXECUTION"
+
+TOMBSTONE_TTL_SECONDS = 24 * 3600
+"""How long a subject still holds its tombstone."""
+
+MAX_BATCH = 1000
+"""Messages in one atomic batch, the commit record included."""
+
+KEEP_PER_SUBJECT = 64
+"""Versions of one subject that LOG keeps."""
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """One message to store. `expected`: the last sequence that its subject must have (0: none), or None for no expectation."""
+
+    event: Event
+    expected: int | None = None
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """The batch is on the log, contiguous: `first` .. `last`."""
+
+    first: int
+    last: int
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Nothing of the batch is on the log: an expectation failed, or the server said why not."""
+
+    reason: str
+    wrong_sequence: bool = True
+
+
+class NoAnswer(msgspec.Struct, frozen=True):
+    """Nobody knows whether the batch is on the log."""
+
+    reason: str
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The last message of a subject, undecoded: sequence, event id, whether it is a tombstone."""
+
+    sequence: int
+    event_id: str
+    tombstone: bool = False
+
+
+class Behind(Exception):  # noqa: N818 - not an error: the reader asks its owner to start over
+    """The reader is too far behind to catch up message by message: start a fresh core and a new load."""
+
+
+class Reader(Protocol):
+    """A consumer of one stream: first the last message of each subject (or from a sequence), then everything that follows."""
+
+    @property
+    def position(self) -> int:
+        """Sequence of the last message delivered, 0 before the first."""
+
+    async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
+        """Return what is there, at most `limit`, waiting up to `wait_seconds` for the first.
+
+        Undecodable messages go to the dead letters and are left out. Raises Behind.
+        """
+
+    async def close(self) -> None:
+        """Give the consumer back."""
+
+
+class Log(Protocol):
+    """Reading and writing the streams."""
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        """Store all on LOG as one atomic batch, or nothing. One try; at most MAX_BATCH messages, else ValueError."""
+
+    async def publish(self, event: Event) -> int | None:
+        """Store one fact on USAGE or EXECUTION (`event.stream`); returns its sequence, None if nobody confirmed it."""
+
+    async def head(self, subject: str) -> Head | None:
+        """Return the last message of a LOG subject, read from the leader; None where there is none."""
+
+    async def get(self, stream: str, sequence: int) -> Event | None:
+        """Return one stored event, None where it is no longer (or never was) there."""
+
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> Reader:
+        """Create a consumer: the last message of each subject and then what follows; with `after`, all that comes after it."""
+
+
+async def store_batch(log: Log, writes: Sequence[Write], *, tries: int = 5) -> Stored | Refused | NoAnswer:
+    """Store a batch whose first message carries an expectation, and find out what happened when no answer came.
+
+    After a lost answer the same messages go out as a new batch with the same expectation. If that is refused, the last
+    message of the first subject tells: our own id means that the lost one was stored. At most `tries` attempts.
+    """
+    outcome: Stored | Refused | NoAnswer = NoAnswer("not tried")
+    lost = False
+    for _ in range(tries):
+        outcome = await log.append(writes)
+        if isinstance(outcome, Stored):
+            return outcome
+        if isinstance(outcome, NoAnswer):
+            lost = True
+            continue
+        if not lost or not outcome.wrong_sequence:
+            return outcome
+        head = await log.head(writes[0].event.subject)
+        if head is not None and head.event_id == writes[0].event.id:
+            return Stored(head.sequence, head.sequence + len(writes) - 1)
+        return outcome
+    return outcome
+
+
+def is_commit(event: Event) -> bool:
+    """Tell whether the event is some service's commit record."""
+    return isinstance(event.data, Commit)
+
+
+class Clock(Protocol):
+    """Where the shell reads the time."""
+
+    def __call__(self) -> datetime: ...

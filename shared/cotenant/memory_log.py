@@ -1,0 +1,370 @@
+"""The streams in one process: sequences, expectations, last per subject, atomic batches, rollup, TTL, purge.
+
+`MemoryStream` is plain and synchronous, so the simulator can drive it under a virtual clock. `MemoryLog` puts the four
+streams behind the asyncio interface of `cotenant.log`, so tests run against it as against a real server.
+
+Bounds: LOG keeps KEEP_PER_SUBJECT versions a subject, USAGE 4, the others MAX_MESSAGES in all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from cotenant.events.deadletters import DeadLetter
+from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event
+from cotenant.log import (
+    EXECUTION,
+    HISTORY,
+    KEEP_PER_SUBJECT,
+    LOG,
+    MAX_BATCH,
+    USAGE,
+    Behind,
+    Head,
+    NoAnswer,
+    Refused,
+    Stored,
+    Write,
+)
+from cotenant.subjects import deadletter_subject, matches
+
+MAX_MESSAGES = 1_000_000
+MAX_BEHIND = 5_000
+
+
+class _Slot(msgspec.Struct):
+    """One stored message: an event, or raw bytes that may not decode. `expires` is set by a TTL."""
+
+    subject: str
+    event: Event | None
+    raw: bytes
+    time: datetime
+    expires: datetime | None
+
+
+class MemoryStream:
+    """One stream under a given clock. Sequences start at 1 and never return."""
+
+    def __init__(self, name: str, clock: Callable[[], datetime], *, keep_per_subject: int = 0) -> None:
+        self.name = name
+        self._clock = clock
+        self._keep = keep_per_subject
+        self._slots: dict[int, _Slot] = {}
+        self._order: list[int] = []
+        self._dead = 0
+        self._by_subject: dict[str, deque[int]] = {}
+        self._expiring: list[tuple[datetime, int]] = []
+        self.last_sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def append(self, writes: Sequence[Write]) -> Stored | Refused:
+        """Store all or nothing. Expectations are checked against the state before the batch, as the server does."""
+        if not 0 < len(writes) <= MAX_BATCH:
+            raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(writes)}")
+        self.expire()
+        for write in writes:
+            if write.expected is None:
+                continue
+            last = self.last_of(write.event.subject)
+            if last != write.expected:
+                return Refused(f"wrong last sequence: {last} on {write.event.subject}, expected {write.expected}")
+        first = self.last_sequence + 1
+        for write in writes:
+            self._store(write.event.subject, write.event, b"")
+        return Stored(first, self.last_sequence)
+
+    def append_raw(self, subject: str, data: bytes) -> int:
+        """Store bytes as they are, as any client of a real server can."""
+        self.expire()
+        return self._store(subject, None, data)
+
+    def _store(self, subject: str, event: Event | None, raw: bytes) -> int:
+        self.last_sequence += 1
+        sequence = self.last_sequence
+        now = self._clock()
+        expires = None
+        if event is not None:
+            event = msgspec.structs.replace(event, stream=self.name, sequence=sequence)
+            if event.tombstone:
+                for old in tuple(self._by_subject.get(subject, ())):
+                    self._remove(old)
+            if event.ttl_seconds:
+                expires = now + timedelta(seconds=event.ttl_seconds)
+                self._expiring.append((expires, sequence))
+        self._slots[sequence] = _Slot(subject, event, raw, now, expires)
+        self._order.append(sequence)
+        kept = self._by_subject.setdefault(subject, deque())
+        kept.append(sequence)
+        if self._keep and len(kept) > self._keep:
+            self._remove(kept[0])
+        if len(self._slots) > MAX_MESSAGES:
+            self._remove(next(iter(self._slots)))
+        return sequence
+
+    def _remove(self, sequence: int) -> None:
+        slot = self._slots.pop(sequence, None)
+        if slot is None:
+            return
+        kept = self._by_subject[slot.subject]
+        kept.remove(sequence)
+        if not kept:
+            del self._by_subject[slot.subject]
+        self._dead += 1
+        if self._dead > 1024 and self._dead > len(self._slots):
+            self._order = [seq for seq in self._order if seq in self._slots]
+            self._dead = 0
+
+    def expire(self) -> None:
+        """Drop what has outlived its TTL."""
+        if not self._expiring:
+            return
+        now = self._clock()
+        left = []
+        for expires, sequence in self._expiring:
+            if expires <= now:
+                self._remove(sequence)
+            elif sequence in self._slots:
+                left.append((expires, sequence))
+        self._expiring = left
+
+    def purge(self, filter_subject: str, *, keep: int = 0) -> int:
+        """Remove all messages of the subjects that match, but the last `keep` of each; returns how many."""
+        removed = 0
+        for subject in [subject for subject in self._by_subject if matches(filter_subject, subject)]:
+            sequences = list(self._by_subject[subject])
+            for sequence in sequences[: len(sequences) - keep]:
+                self._remove(sequence)
+                removed += 1
+        return removed
+
+    def last_of(self, subject: str) -> int:
+        """Return the last sequence of a subject, 0 where there is none."""
+        kept = self._by_subject.get(subject)
+        return kept[-1] if kept else 0
+
+    def subjects(self) -> Iterator[str]:
+        """Yield the subjects that hold something."""
+        return iter(tuple(self._by_subject))
+
+    def slot(self, sequence: int) -> _Slot | None:
+        """Return one stored message."""
+        return self._slots.get(sequence)
+
+    def event(self, sequence: int) -> Event | None:
+        """Return the stored event; raw bytes are decoded. Raises EventError where that cannot be done."""
+        slot = self._slots.get(sequence)
+        if slot is None:
+            return None
+        if slot.event is not None:
+            return slot.event
+        return decode_event(slot.raw, subject=slot.subject, stream=self.name, sequence=sequence)
+
+    def snapshot(self, filters: Sequence[str]) -> list[int]:
+        """Return the last sequence of each subject that a filter selects, in order of sequence."""
+        self.expire()
+        return sorted(
+            kept[-1] for subject, kept in self._by_subject.items() if any(matches(wanted, subject) for wanted in filters)
+        )
+
+    def after(self, sequence: int, filters: Sequence[str], limit: int) -> list[int]:
+        """Return up to `limit` sequences after the given one that a filter selects, in order."""
+        found: list[int] = []
+        for index in range(bisect_right(self._order, sequence), len(self._order)):
+            candidate = self._order[index]
+            slot = self._slots.get(candidate)
+            if slot is not None and any(matches(wanted, slot.subject) for wanted in filters):
+                found.append(candidate)
+                if len(found) == limit:
+                    break
+        return found
+
+
+class MemoryReader:
+    """Follows one stream of a MemoryLog."""
+
+    def __init__(self, log: MemoryLog, stream: MemoryStream, filters: Sequence[str], after: int | None) -> None:
+        self._log = log
+        self._stream = stream
+        self._filters = tuple(filters)
+        self._backlog: deque[int] = deque(stream.snapshot(self._filters) if after is None else ())
+        self._after = stream.last_sequence if after is None else after
+        self._loading = after is None
+        self.position = 0 if after is None else after
+
+    async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
+        """See `cotenant.log.Reader`."""
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        while True:
+            sequences = self._take(limit)
+            if sequences:
+                return self._decode(sequences)
+            remaining = deadline - asyncio.get_running_loop().time()
+            if remaining <= 0 or not await self._log.wait_for_news(self._stream, self._after, remaining):
+                return ()
+
+    def _take(self, limit: int) -> list[int]:
+        taken: list[int] = []
+        while self._backlog and len(taken) < limit:
+            taken.append(self._backlog.popleft())
+        if len(taken) < limit and not self._backlog:
+            if not self._loading and self._stream.last_sequence - self._after > MAX_BEHIND:
+                waiting = self._stream.after(self._after, self._filters, MAX_BEHIND + 1)
+                if len(waiting) > MAX_BEHIND:
+                    raise Behind(f"more than {MAX_BEHIND} messages behind on {self._stream.name}")
+            self._loading = False
+            room = limit - len(taken)
+            following = self._stream.after(self._after, self._filters, room)
+            taken.extend(following)
+            self._after = following[-1] if len(following) == room else self._stream.last_sequence
+        return taken
+
+    def _decode(self, sequences: Sequence[int]) -> list[Event]:
+        events = []
+        for sequence in sequences:
+            slot = self._stream.slot(sequence)
+            if slot is None:
+                continue
+            try:
+                event = self._stream.event(sequence)
+            except UnknownEventTypeError:
+                self._log.unknown_types += 1
+                continue
+            except EventError as error:
+                self._log.dead_letter(self._stream.name, slot.subject, sequence, str(error), slot.raw)
+                continue
+            if event is not None:
+                events.append(event)
+        self.position = max(self.position, sequences[-1])
+        return events
+
+    async def close(self) -> None:
+        """Nothing is held elsewhere."""
+
+
+class MemoryLog:
+    """The four streams behind `cotenant.log.Log`. Faults for tests: `lose_answers` stores but does not answer that often."""
+
+    def __init__(self, clock: Callable[[], datetime] | None = None) -> None:
+        clock = clock or (lambda: datetime.now(UTC))
+        self.streams = {
+            LOG: MemoryStream(LOG, clock, keep_per_subject=KEEP_PER_SUBJECT),
+            HISTORY: MemoryStream(HISTORY, clock),
+            USAGE: MemoryStream(USAGE, clock, keep_per_subject=4),
+            EXECUTION: MemoryStream(EXECUTION, clock),
+        }
+        self.lose_answers = 0
+        self.lose_batches = 0
+        self.unknown_types = 0
+        self.dead_letters = 0
+        self._clock = clock
+        self._news = asyncio.Condition()
+
+    @property
+    def log(self) -> MemoryStream:
+        """The stream LOG."""
+        return self.streams[LOG]
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        """See `cotenant.log.Log`."""
+        if self.lose_batches > 0:
+            self.lose_batches -= 1
+            return NoAnswer("the batch was lost on its way")
+        outcome = self.log.append(writes)
+        if isinstance(outcome, Stored):
+            await self._tell()
+            if self.lose_answers > 0:
+                self.lose_answers -= 1
+                return NoAnswer("the answer was lost on its way")
+        return outcome
+
+    async def append_raw(self, stream: str, subject: str, data: bytes) -> int:
+        """Store bytes that need not be an event."""
+        sequence = self.streams[stream].append_raw(subject, data)
+        await self._tell()
+        return sequence
+
+    async def publish(self, event: Event) -> int | None:
+        """See `cotenant.log.Log`."""
+        outcome = self.streams[event.stream].append([Write(event=event)])
+        await self._tell()
+        return outcome.first if isinstance(outcome, Stored) else None
+
+    async def head(self, subject: str) -> Head | None:
+        """See `cotenant.log.Log`."""
+        self.log.expire()
+        sequence = self.log.last_of(subject)
+        slot = self.log.slot(sequence)
+        if slot is None:
+            return None
+        if slot.event is None:
+            return Head(sequence, "")
+        return Head(sequence, slot.event.id, slot.event.tombstone)
+
+    async def get(self, stream: str, sequence: int) -> Event | None:
+        """See `cotenant.log.Log`."""
+        try:
+            return self.streams[stream].event(sequence)
+        except EventError:
+            return None
+
+    async def purge(self, stream: str, filter_subject: str, *, keep: int = 0) -> int:
+        """Remove messages as an operator can."""
+        return self.streams[stream].purge(filter_subject, keep=keep)
+
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> MemoryReader:
+        """See `cotenant.log.Log`."""
+        del name
+        return MemoryReader(self, self.streams[stream], filters, after)
+
+    def dead_letter(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
+        """Keep what could not be decoded on EXECUTION, with the reason."""
+        self.dead_letters += 1
+        letter = make_dead_letter(stream, subject, sequence, reason, raw, self._clock(), "memory")
+        self.streams[EXECUTION].append([Write(event=letter)])
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def wait_for_news(self, stream: MemoryStream, after: int, seconds: float) -> bool:
+        """Wait until the stream has grown beyond `after`; False when the time is over."""
+        async with self._news:
+            try:
+                await asyncio.wait_for(self._news.wait_for(lambda: stream.last_sequence > after), seconds)
+            except TimeoutError:
+                return False
+        return True
+
+
+MAX_DEAD_LETTER_BYTES = 64 * 1024
+
+
+def make_dead_letter(
+    stream: str, subject: str, sequence: int, reason: str, raw: bytes, now: datetime, service: str
+) -> Event:
+    """Return the dead letter of a message: at most 64 KiB of it, with the reason."""
+    return Event(
+        subject=deadletter_subject(stream),
+        data=DeadLetter(
+            stream=stream,
+            subject=subject,
+            sequence=sequence,
+            reason=reason,
+            service=service,
+            message=raw[:MAX_DEAD_LETTER_BYTES].decode(errors="replace"),
+            truncated=len(raw) > MAX_DEAD_LETTER_BYTES,
+        ),
+        causes=(f"{stream}:{sequence}",),
+        time=now,
+        id=f"deadletter/{stream}/{sequence}",
+        source=f"/cotenant/{service}",
+        stream=EXECUTION,
+    )
