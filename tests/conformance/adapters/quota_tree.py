@@ -1,0 +1,335 @@
+"""quota-tree vectors: from `given` to what the quota rules return; no rule stands here, only the translation."""
+
+import msgspec
+from cotenant.objects.metadata import ObjectMeta
+from cotenant.objects.node import Node
+from cotenant.objects.pod import Pod, pod_requests
+from cotenant.objects.policies import ElasticQuota
+from cotenant.quantities import format_amount
+from cotenant.quota.admission import QuotaLevel, admit
+from cotenant.quota.amounts import Amounts, limited, masked, minus, parse_amounts, plus, total
+from cotenant.quota.membership import QuotaIdentity, QuotaIndex, is_preemptible
+from cotenant.quota.names import DEFAULT, ROOT, SYSTEM
+from cotenant.quota.sums import OwnPods, PodDemand, add_pod
+from cotenant.quota.view import ElasticQuotaView, built_in_quota, quota_view
+from cotenant_quota_tree.hierarchy import build_trees
+from cotenant_quota_tree.scale_min import MinOf, scale_mins
+from cotenant_quota_tree.share import Shared, Sibling, share
+from cotenant_quota_tree.solution import Rules, SolvedQuota, solve_tree
+from cotenant_quota_tree.totals import available, tree_totals
+from tests.conformance.mended import mended
+
+
+def quota_runtime(given: dict, *, name: str) -> object:
+    whole = parse_amounts(given["total"])
+    runtime: dict[str, dict[str, int]] = {quota["name"]: {} for quota in given["quotas"]}
+    mins = {quota["name"]: parse_amounts(quota["min"]) for quota in given["quotas"]}
+    resources = sorted({resource for quota in given["quotas"] for resource in (*quota["request"], *quota["min"])})
+    for resource in resources:
+        for quota_name, amount in _share_one(whole.get(resource, 0), resource, given["quotas"]).runtime.items():
+            runtime[quota_name][resource] = amount
+    return {
+        "runtime": {quota_name: _shown(amounts) for quota_name, amounts in runtime.items()},
+        "sum": _shown(total(runtime.values())),
+        "atLeastMin": [
+            quota_name
+            for quota_name, amounts in runtime.items()
+            if all(amounts[resource] >= amount for resource, amount in mins[quota_name].items())
+        ],
+    }
+
+
+def _share_one(whole: int, resource: str, quotas: list[dict]) -> Shared:
+    siblings = []
+    for quota in quotas:
+        request = parse_amounts(quota["request"])
+        minimum, guaranteed = parse_amounts(quota["min"]), parse_amounts(quota.get("guaranteed", {}))
+        siblings.append(
+            Sibling(
+                name=quota["name"],
+                weight=parse_amounts(quota["sharedWeight"]).get(resource, 0),
+                request=limited(request, parse_amounts(quota.get("max", {}))).get(resource, 0),
+                floor=max(minimum.get(resource, 0), guaranteed.get(resource, 0)),
+                lends=quota["allowLentResource"],
+            )
+        )
+    return share(whole, siblings)
+
+
+def quota_scale_min(given: dict, *, name: str) -> object:
+    siblings = [
+        MinOf(name=sibling["name"], min=parse_amounts(sibling["min"]), scalable=sibling["enableScale"])
+        for sibling in given["siblings"]
+    ]
+    parent_total = None if given["parentTotal"] is None else parse_amounts(given["parentTotal"])
+    scaled = scale_mins(parent_total, siblings).get(given["target"])
+    return {"applies": False} if scaled is None else {"applies": True, "min": _shown(scaled)}
+
+
+def quota_bench(given: dict, *, name: str) -> object:
+    numbers = range(given["quotaCount"])
+    asked = {
+        "cpu": [(7919 * j + 13) % 2000 * 1000 for j in numbers],
+        "memory": [(104729 * j + 17) % 2000 for j in numbers],
+    }
+    whole = {"cpu": int(sum(asked["cpu"]) // 1000 / 1.5) * 1000, "memory": int(sum(asked["memory"]) / 1.5)}
+    maximum, weight = parse_amounts(given["max"]), parse_amounts(given["sharedWeight"])
+    shared = {
+        resource: share(
+            whole[resource],
+            [
+                Sibling(name=str(j), weight=weight[resource], request=min(request, maximum[resource]))
+                for j, request in enumerate(asked[resource])
+            ],
+        )
+        for resource in ("cpu", "memory")
+    }
+    return {
+        "total": _shown(whole),
+        "sharingRounds": {resource: outcome.rounds for resource, outcome in shared.items()},
+        "sumRuntime": _shown({resource: sum(outcome.runtime.values()) for resource, outcome in shared.items()}),
+        "runtime": {
+            str(j): _shown({resource: outcome.runtime[str(j)] for resource, outcome in shared.items()})
+            for j in (0, given["quotaCount"] - 1)
+        },
+    }
+
+
+def quota_admission(given: dict, *, name: str) -> object:
+    if not given["quotaName"]:
+        return {"code": "Skip", "message": ""}
+    levels = [{**given["quota"], "name": given["quotaName"]}, *(given.get("ancestors") or [])]
+    chain = [
+        QuotaLevel(
+            name=level["name"],
+            max=parse_amounts(level.get("max") or {}),
+            min=parse_amounts(level.get("min") or {}),
+            runtime=parse_amounts(level.get("runtime") or {}),
+            used=parse_amounts(level.get("used") or {}),
+            non_preemptible_used=parse_amounts(level.get("nonPreemptibleUsed") or {}),
+        )
+        for level in levels
+    ]
+    args = given.get("args") or {}
+    refusal = admit(
+        parse_amounts(given["podRequests"]),
+        chain,
+        preemptible=is_preemptible(given["pod"]["metadata"].get("labels") or {}),
+        runtime_limits=args.get("enableRuntimeQuota", True),
+        check_ancestors=args.get("enableCheckParentQuota", False),
+    )
+    return (
+        {"code": "Success", "message": ""}
+        if refusal is None
+        else {
+            "code": "Unschedulable",
+            "message": refusal.message,
+        }
+    )
+
+
+def quota_binding(given: dict, *, name: str) -> object:
+    pod = msgspec.convert(given["pod"]["metadata"], ObjectMeta)
+    views = [_view(quota) for quota in given["quotas"]]
+    index = QuotaIndex(
+        [QuotaIdentity(view.name, view.namespace, view.tree, view.namespaces) for view in views],
+        default_quota=not (given.get("features") or {}).get("DisableDefaultQuota", False),
+    )
+    membership = index.associate(pod.namespace, pod.labels)
+    return {
+        "lookup": index.lookup(pod.namespace, pod.labels),
+        "associated": "" if membership is None else membership.quota,
+    }
+
+
+def quota_tree(given: dict, *, name: str) -> object:
+    world = _World(given)
+    for step in given["steps"]:
+        world.do(step)
+    if name == "pod seen before its quota exists":
+        # Membership is a fold: the pod counts as soon as its quota is there, not with the pod's next event.
+        return mended(world.seen, trap="T9")
+    return world.seen
+
+
+class _World:
+    """The facts that a vector's steps make; every check solves the tree from them."""
+
+    def __init__(self, given: dict) -> None:
+        features = given.get("features") or {}
+        self.tree = given.get("treeID") or ""
+        self.now = given.get("now") or 0
+        self.rules = Rules(
+            scale_min=given["scaleMinEnabled"],
+            guarantee_usage=features.get("ElasticQuotaGuaranteeUsage", False),
+        )
+        self.overhead = not features.get("ElasticQuotaIgnorePodOverhead", False)
+        self.ignores_expired = features.get("ElasticQuotaIgnoreTerminatingPod", False)
+        self.ignores_terminating = features.get("ElasticQuotaImmediateIgnoreTerminatingPod", False)
+        self.declared: dict[str, int] = {}
+        self.nodes: dict[str, dict[str, int]] = {}
+        self.quotas: dict[str, ElasticQuotaView] = {}
+        self.pods: dict[tuple[str, str], tuple[str, dict]] = {}
+        self.extra: dict[str, OwnPods] = {}
+        self.seen: dict[str, object] = {}
+
+    def do(self, step: dict) -> None:
+        getattr(self, f"_{step['op']}")(step)
+
+    def _totalDelta(self, step: dict) -> None:
+        self.declared = plus(self.declared, parse_amounts(step["delta"]))
+
+    def _nodeAdd(self, step: dict) -> None:
+        node = msgspec.convert(step["node"], Node)
+        if node.metadata.deletion_timestamp is None:
+            self.nodes[node.metadata.name] = parse_amounts(node.status.allocatable)
+
+    _nodeUpdate = _nodeAdd
+
+    def _nodeDelete(self, step: dict) -> None:
+        self.nodes.pop(step["node"]["metadata"]["name"], None)
+
+    def _quota(self, step: dict) -> None:
+        view = _view(step["quota"])
+        self.quotas[view.name] = view
+
+    def _deleteQuota(self, step: dict) -> None:
+        self.quotas.pop(step["name"], None)
+        self.extra.pop(step["name"], None)
+
+    def _requestDelta(self, step: dict) -> None:
+        own = self.extra.get(step["quota"], OwnPods())
+        self.extra[step["quota"]] = msgspec.structs.replace(
+            own,
+            request=_grown(own.request, step["delta"]),
+            non_preemptible_request=_grown(own.non_preemptible_request, step["nonPreemptibleDelta"]),
+        )
+
+    def _usedDelta(self, step: dict) -> None:
+        own = self.extra.get(step["quota"], OwnPods())
+        self.extra[step["quota"]] = msgspec.structs.replace(
+            own,
+            used=_grown(own.used, step["delta"]),
+            non_preemptible_used=_grown(own.non_preemptible_used, step["nonPreemptibleDelta"]),
+        )
+
+    def _podAdd(self, step: dict) -> None:
+        meta = step["pod"]["metadata"]
+        self.pods[(meta.get("namespace", ""), meta["name"], step["quota"])] = (step["quota"], step["pod"])
+
+    def _podUpdate(self, step: dict) -> None:
+        self._podDelete({"pod": step["oldPod"], "quota": step["oldQuota"]})
+        if step["quota"]:
+            self._podAdd(step)
+
+    def _podDelete(self, step: dict) -> None:
+        meta = step["pod"]["metadata"]
+        self.pods.pop((meta.get("namespace", ""), meta["name"], step["quota"]), None)
+
+    def _reserve(self, step: dict) -> None:
+        self._podAdd({**step, "pod": {**step["pod"], "spec": {**step["pod"]["spec"], "nodeName": "reserved"}}})
+
+    def _unreserve(self, step: dict) -> None:
+        self._podAdd({**step, "pod": {**step["pod"], "spec": {**step["pod"]["spec"], "nodeName": ""}}})
+
+    def _refresh(self, step: dict) -> None:
+        """Everything is recomputed at each check."""
+
+    _rebuild = _refresh
+
+    def _ignored(self, pod: Pod) -> bool:
+        ends = pod.metadata.deletion_timestamp
+        if ends is None:
+            return False
+        expired = self.now > int(ends) + (pod.metadata.deletion_grace_period_seconds or 0)
+        return self.ignores_terminating or (self.ignores_expired and expired)
+
+    def _check(self, step: dict) -> None:
+        quotas = {name: view for name, view in self.quotas.items() if name not in (ROOT, SYSTEM, DEFAULT)}
+        built_in = {} if self.tree else {name: self.quotas.get(name) or built_in_quota(name) for name in (SYSTEM, DEFAULT)}
+        own, counts = dict(self.extra), dict.fromkeys((*quotas, *built_in), 0)
+        for quota, document in self.pods.values():
+            document = {**document, "metadata": dict(document["metadata"])}
+            if (ends := document["metadata"].get("deletionTimestamp")) is not None:
+                document["metadata"]["deletionTimestamp"] = str(ends)
+            pod = msgspec.convert(document, Pod)
+            known = quotas.get(quota) or built_in.get(quota)
+            if known is None or self._ignored(pod):
+                continue
+            counts[quota] += 1
+            request = pod_requests(pod)
+            if not self.overhead:
+                request = minus(request, parse_amounts(pod.spec.overhead))
+            demand = PodDemand(
+                request=masked(request, known.max),
+                assigned=bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed"),
+                preemptible=is_preemptible(pod.metadata.labels),
+            )
+            own[quota] = add_pod(own.get(quota, OwnPods()), demand)
+        whole = total([self.declared, *self.nodes.values()])
+        if not self.tree:
+            whole = tree_totals(whole, quotas)[""]
+        tree = build_trees(quotas)[self.tree]
+        solved = solve_tree(whole, tree, own, built_in, self.rules)
+        checks: dict[str, object] = {
+            name: _fields(quota, self.quotas.get(name), counts.get(name, 0)) for name, quota in solved.items()
+        }
+        used = total(solved[name].sums.used for name in built_in)
+        checks["@manager"] = {
+            "total": _shown(whole),
+            "totalExceptSystemAndDefaultUsed": _shown(available(whole, used)),
+        }
+        self.seen[step["id"]] = _Checked(checks)
+
+
+class _Checked(dict):
+    """A quota that does not exist reads as null."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+    def get(self, key: str, default: object = None) -> object:
+        return super().get(key, default)
+
+
+def _fields(quota: SolvedQuota, view: ElasticQuotaView | None, pods: int) -> dict[str, object]:
+    sums = quota.sums
+    amounts: dict[str, Amounts] = {
+        "max": quota.max,
+        "min": quota.min,
+        "autoScaleMin": quota.scaled_min,
+        "sharedWeight": view.shared_weight if view else {},
+        "request": sums.request,
+        "childRequest": sums.child_request,
+        "limitRequest": sums.limit_request,
+        "used": sums.used,
+        "selfRequest": sums.own.request,
+        "selfUsed": sums.own.used,
+        "selfNonPreemptibleRequest": sums.own.non_preemptible_request,
+        "selfNonPreemptibleUsed": sums.own.non_preemptible_used,
+        "nonPreemptibleRequest": sums.non_preemptible_request,
+        "nonPreemptibleUsed": sums.non_preemptible_used,
+        "allocated": sums.allocated,
+        "guaranteed": sums.guaranteed,
+        "runtime": quota.runtime,
+        "storedRuntime": quota.runtime,
+    }
+    return {
+        **{field: _shown(value) for field, value in amounts.items()},
+        "parentName": quota.parent,
+        "isParent": view.is_parent if view else False,
+        "allowLentResource": view.lends if view else True,
+        "podCount": pods,
+    }
+
+
+def _grown(amounts: dict[str, int], delta: dict) -> dict[str, int]:
+    return {resource: max(amount, 0) for resource, amount in plus(amounts, parse_amounts(delta)).items()}
+
+
+def _view(document: dict) -> ElasticQuotaView:
+    return quota_view(msgspec.convert(document, ElasticQuota))
+
+
+def _shown(amounts: Amounts) -> dict[str, str]:
+    return {resource: format_amount(resource, amount) for resource, amount in sorted(amounts.items())}
