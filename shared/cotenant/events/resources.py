@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import msgspec
+
 from cotenant.events.envelope import Part, Payload
 from cotenant.events.metrics import Usage
 
@@ -17,10 +19,23 @@ class Term(Part, frozen=True, kw_only=True):
     source: str = ""
 
 
+class ZoneResources(Part, frozen=True, kw_only=True):
+    """Batch resources of one NUMA zone, before the foreign share."""
+
+    name: str
+    batch_cpu_milli: int = 0
+    batch_memory_bytes: int = 0
+
+
 class NodeResources(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.resources`. `batch_cpu_milli` and `batch_memory_bytes` are what batch pods may request in sum.
 
-    `degraded` says that the metric is stale and the stated rule for that applied; `message` says everything in words.
+    `withdrawn` says that the node offers no batch and mid resources at all, which is not the same as 0 left: colocation is off, or
+    the metric is too old (`degraded`). `reason` is a code, `message` says everything in words.
+    `origin` is batch before `third_party`, the share of foreign schedulers such as YARN, was taken off.
+    `assumed` names pods that have no metric yet and count by their request; `dangling` those that have a metric and no placement.
+    `strategy` is the colocation strategy (JSON) before what the node's own annotation and labels say: a rejected configuration
+    keeps it. `config` is the event that it came from.
     """
     TYPE = "cotenant.noderesources.v1"
 
@@ -37,6 +52,15 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     message: str = ""
     update_time: datetime | None = None
     third_party: Usage = Usage()
+    withdrawn: bool = False
+    origin: Usage = Usage()
+    zones: tuple[ZoneResources, ...] = ()
+    assumed: tuple[str, ...] = ()
+    dangling: tuple[str, ...] = ()
+    cpu_normalization_ratio: float = 1.0
+    cluster_enable: bool = False
+    strategy: msgspec.Raw = msgspec.Raw(b"{}")
+    config: str = ""
 
 
 class CpuIdentity(Part, frozen=True, kw_only=True):
@@ -65,3 +89,7 @@ class NodeSLORendered(Payload, frozen=True, kw_only=True):
     """The node's reservation annotation, in milli-cores."""
     reserved_cpus: str = ""
     """CPUs that it keeps from pods, as a list in the kernel's format."""
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    """The whole NodeSLO spec as JSON, sections and spelling as Koordinator's."""
+    config: str = ""
+    """The ConfigMap's event that it was rendered from; empty: built-in defaults."""
