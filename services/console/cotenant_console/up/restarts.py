@@ -1,0 +1,32 @@
+"""When a process that ended is started again.
+
+In: how long it ran. Out: seconds to wait. The pause doubles from a quarter of a second to at most ten, and starts
+again from the beginning once a process has stayed up for twenty seconds: a service that is killed comes back at
+once, one that cannot start does not burn the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 10.0
+HEALTHY_AFTER_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How often a process ended in a row without having been healthy."""
+
+    failures: int = 0
+
+    def after_exit(self, ran_seconds: float) -> Backoff:
+        """The state after one more exit of a process that ran for so long."""
+        return Backoff(1 if ran_seconds >= HEALTHY_AFTER_SECONDS else self.failures + 1)
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait before the next start."""
+        if self.failures == 0:
+            return 0.0
+        return float(min(FIRST_PAUSE_SECONDS * 2.0 ** min(self.failures - 1, 16), LONGEST_PAUSE_SECONDS))

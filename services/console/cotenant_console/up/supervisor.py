@@ -1,0 +1,188 @@
+"""The supervisor: starts processes, starts them again when they end, and ends them all at the end.
+
+In: `ProcessSpec`s. Out: running processes, their states for the screen, and a list of `Crash`es. Every process gets
+a session of its own, so that Ctrl-C in the terminal reaches only the supervisor, which then ends them in the stated
+order; if the supervisor itself is killed, the kernel sends each of them SIGTERM. Output goes to one file per
+process. An exit that the supervisor did not order is a crash, whoever caused it: it is kept, shown, and counted in
+the exit status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from cotenant_console.up.restarts import Backoff
+
+MAX_LOG_BYTES = 16 * 1024 * 1024
+MAX_CRASHES_KEPT = 200
+PR_SET_PDEATHSIG = 1
+TAIL_BYTES = 2000
+
+
+class ProcessState(StrEnum):
+    """Where a supervised process is in its life."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """One process to keep running."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    stop_seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class Crash:
+    """An exit that nobody ordered."""
+
+    name: str
+    at: datetime
+    how: str
+    last_line: str
+
+    def __str__(self) -> str:
+        said = f": {self.last_line}" if self.last_line else ""
+        return f"{self.name} ended by itself ({self.how}){said}"
+
+
+@dataclass
+class Supervised:
+    """One process as it is now."""
+
+    spec: ProcessSpec
+    log: Path
+    state: ProcessState = ProcessState.STARTING
+    pid: int = 0
+    starts: int = 0
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+class Supervisor:
+    """Keeps a set of processes running until `stop`."""
+
+    def __init__(self, log_folder: Path) -> None:
+        self.processes: dict[str, Supervised] = {}
+        self.crashes: deque[Crash] = deque(maxlen=MAX_CRASHES_KEPT)
+        self.crash_count = 0
+        self._log_folder = log_folder
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping: set[str] = set()
+
+    def start(self, spec: ProcessSpec) -> None:
+        """Start a process and keep it running. Names are unique."""
+        assert spec.name not in self.processes, spec.name
+        self._log_folder.mkdir(parents=True, exist_ok=True)
+        process = Supervised(spec, self._log_folder / f"{spec.name}.log")
+        _make_room(process.log)
+        self.processes[spec.name] = process
+        self._tasks[spec.name] = asyncio.create_task(self._keep(process), name=f"keep-{spec.name}")
+
+    async def stop(self, *stages: Sequence[str]) -> None:
+        """End everything, stage by stage: SIGTERM, its time to end, SIGKILL. What no stage names ends last."""
+        named = {name for stage in stages for name in stage}
+        rest = [name for name in self.processes if name not in named]
+        for stage in [*stages, rest]:
+            await asyncio.gather(*(self.stop_one(name) for name in stage if name in self.processes))
+
+    async def stop_one(self, name: str) -> None:
+        """End one process and do not start it again."""
+        process, task = self.processes[name], self._tasks[name]
+        self._stopping.add(name)
+        if process.pid:
+            _signal(process.pid, signal.SIGTERM)
+            _, late = await asyncio.wait([task], timeout=process.spec.stop_seconds)
+            if late:
+                _signal(process.pid, signal.SIGKILL)
+        else:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        process.state, process.pid = ProcessState.STOPPED, 0
+
+    async def _keep(self, process: Supervised) -> None:
+        while process.spec.name not in self._stopping:
+            await asyncio.sleep(process.backoff.pause_seconds)
+            began = time.monotonic()
+            try:
+                how = await self._run_once(process)
+            except OSError as error:
+                how = f"cannot be started: {error}"
+            process.pid = 0
+            if process.spec.name in self._stopping:
+                return
+            process.state = ProcessState.RESTARTING
+            process.backoff = process.backoff.after_exit(time.monotonic() - began)
+            self.crash_count += 1
+            self.crashes.append(Crash(process.spec.name, datetime.now(UTC), how, _last_line(process.log)))
+
+    async def _run_once(self, process: Supervised) -> str:
+        """Run the process to its end and say how it ended."""
+        with process.log.open("ab") as log:
+            child = await asyncio.create_subprocess_exec(
+                *process.spec.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(process.spec.environment),
+                start_new_session=True,
+                preexec_fn=_end_with_parent(os.getpid()),
+            )
+        process.pid, process.state = child.pid, ProcessState.RUNNING
+        process.starts += 1
+        if process.spec.name in self._stopping:
+            _signal(child.pid, signal.SIGTERM)
+        code = await child.wait()
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
+def _end_with_parent(supervisor_pid: int) -> Callable[[], None]:
+    """What a child does before exec: ask the kernel for SIGTERM when the supervisor dies, even of SIGKILL."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def ask() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != supervisor_pid:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return ask
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _make_room(log: Path) -> None:
+    """Keep one older log beside the present one: a log that has grown too large becomes `.1`."""
+    if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+
+
+def _last_line(log: Path) -> str:
+    """The last line a process wrote, for the screen."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - TAIL_BYTES))
+            lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    except OSError:
+        return ""
+    return lines[-1].strip()[:200] if lines else ""
