@@ -6,18 +6,41 @@ from cotenant.events.envelope import Payload
 
 
 class QuotaRuntime(Payload, frozen=True, kw_only=True):
-    """One quota's state per resource name (cpu in milli-cores, others in units). A missing dimension is unlimited in max/runtime."""
+    """One quota's state per resource name (cpu in milli-cores, others in units). A missing dimension is unlimited in
+    max/runtime.
+
+    `runtime` is what the quota may use now, in every dimension of its max. `request` counts pending and placed pods,
+    children limited by their max; `used` the placed ones, of the whole sub-tree. `parent` is where the quota stands,
+    and `reason` says why that is not where its object says: ParentNotFound, ParentInAnotherTree, ParentIsBuiltIn,
+    ParentCycle; or DuplicateName where a quota of the same name in another namespace is not used.
+    """
+
     TYPE = "cotenant.quota.v1"
 
     tree: str
     quota: str
     namespace: str = ""
     parent: str = ""
+    is_parent: bool = False
+    lends: bool = True
+    """Whether siblings may use what it does not request of its min."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces whose pods without a quota label belong to it."""
     min: dict[str, int] = {}
     scaled_min: dict[str, int] = {}
+    """Min after scaling to what the parent can distribute."""
     max: dict[str, int] = {}
+    shared_weight: dict[str, int] = {}
     runtime: dict[str, int] = {}
     request: dict[str, int] = {}
+    child_request: dict[str, int] = {}
     used: dict[str, int] = {}
+    non_preemptible_request: dict[str, int] = {}
+    non_preemptible_used: dict[str, int] = {}
+    allocated: dict[str, int] = {}
     guaranteed: dict[str, int] = {}
+    overused: tuple[str, ...] = ()
+    """Resources in which used is above runtime, sorted."""
+    total: dict[str, int] = {}
+    """On the root only: what the tree distributes, without what the default and the system quota use."""
     reason: str = ""
