@@ -2,8 +2,8 @@
 
 Writing: an atomic batch is published at once and only its last message asks for the answer. Reading: a pull consumer without
 acknowledgements; every delivery carries the consumer's own sequence, which must be contiguous. A gap, a lost heartbeat or a
-reconnect (a killed server loses the consumer) makes the reader create a new consumer behind the last delivered message; too far
-behind, it raises Behind, and its owner starts over with a fresh core.
+reconnect (a killed server loses the consumer) makes the reader create a new consumer behind the last delivered message; too
+far behind, it raises Behind, and its owner starts over with a fresh core.
 
 Pulls use `expires` and `idle_heartbeat`, never `no_wait`, and pending counts are not trusted: both mislead after purges.
 
@@ -299,6 +299,7 @@ class NatsReader:
         self._resume = after
         self._loading = after is None
         self.position = after or 0
+        self.max_behind = MAX_BEHIND
         self.reopened = 0
 
     async def open(self) -> None:
@@ -370,16 +371,14 @@ class NatsReader:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
+            events: list[Event] = []
             try:
-                events = await self._take(limit)
-            except _Gap as gap:
-                logger.info("%s: %s; resuming behind %d", self._stream, gap, self.position)
+                await self._take(events, limit)
+            except (_Gap, *_API_ERRORS) as error:
+                logger.info("%s: %s: %s; resuming behind %d", self._stream, type(error).__name__, error, self.position)
                 await self._reopen()
-                continue
-            except _API_ERRORS as error:
-                logger.info("%s: %s: %s", self._stream, type(error).__name__, error)
-                await self._reopen()
-                continue
+                if not events:
+                    continue
             remaining = deadline - loop.time()
             if events or remaining <= 0:
                 return events
@@ -393,8 +392,8 @@ class NatsReader:
                     logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
                     await self._reopen()
 
-    async def _take(self, limit: int) -> list[Event]:
-        events: list[Event] = []
+    async def _take(self, events: list[Event], limit: int) -> None:
+        """Move what has arrived into `events`; what is in there stays good when this raises."""
         while len(events) < limit:
             if not self._queue:
                 if not self._asked:
@@ -408,7 +407,6 @@ class NatsReader:
             event = await self._read(message)
             if event is not None:
                 events.append(event)
-        return events
 
     def _read_status(self, message: Msg) -> None:
         headers = message.headers or {}
@@ -432,10 +430,8 @@ class NatsReader:
         self._wanted -= 1
         if self._wanted == 0:
             self._asked = False
-        if self._loading and pending == 0:
-            self._loading = False
-        elif not self._loading and pending > MAX_BEHIND:
-            raise Behind(f"{pending} messages behind on {self._stream}")
+        if pending > MAX_BEHIND and not self._loading and consumer_sequence % PULL_BATCH == 0:
+            await self._check_distance(stream_sequence)
         self.position = self._resume = stream_sequence
         headers = message.headers or {}
         try:
@@ -453,6 +449,15 @@ class NatsReader:
         except EventError as error:
             await self._log.dead_letter(self._stream, message.subject, stream_sequence, str(error), message.data)
         return None
+
+    async def _check_distance(self, sequence: int) -> None:
+        """Raise Behind if the reader is far behind. The pending count alone misleads after purges: the stream's end decides."""
+        if self.max_behind and await self._log.last_sequence(self._stream) - sequence > self.max_behind:
+            raise Behind(f"more than {self.max_behind} messages behind on {self._stream}")
+
+    def loaded(self) -> None:
+        """The owner has seen what ends its load: from here on a broken consumer is resumed instead of started over."""
+        self._loading = False
 
     async def _reopen(self) -> None:
         """Create a new consumer; retries for ever, as there is nothing to do without one."""

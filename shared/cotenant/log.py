@@ -82,6 +82,9 @@ class Reader(Protocol):
         Undecodable messages go to the dead letters and are left out. Raises Behind.
         """
 
+    def loaded(self) -> None:
+        """The owner has seen the end of its load. Until then a broken consumer raises Behind; afterwards it is resumed."""
+
     async def close(self) -> None:
         """Give the consumer back."""
 

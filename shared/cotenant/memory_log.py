@@ -219,7 +219,6 @@ class MemoryReader:
                 waiting = self._stream.after(self._after, self._filters, MAX_BEHIND + 1)
                 if len(waiting) > MAX_BEHIND:
                     raise Behind(f"more than {MAX_BEHIND} messages behind on {self._stream.name}")
-            self._loading = False
             room = limit - len(taken)
             following = self._stream.after(self._after, self._filters, room)
             taken.extend(following)
@@ -244,6 +243,10 @@ class MemoryReader:
                 events.append(event)
         self.position = max(self.position, sequences[-1])
         return events
+
+    def loaded(self) -> None:
+        """See `cotenant.log.Reader`."""
+        self._loading = False
 
     async def close(self) -> None:
         """Nothing is held elsewhere."""

@@ -6,7 +6,7 @@ owned by the service that writes it. Importing this package registers every payl
 
 from __future__ import annotations
 
-from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.commits import Commit, CommitRefused, ServiceStarted
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
@@ -23,6 +23,7 @@ from cotenant.events.yarn import YarnNode
 
 __all__ = [
     "Commit",
+    "CommitRefused",
     "DeadLetter",
     "Event",
     "EvictionOutcome",

@@ -44,3 +44,16 @@ class ServiceStarted(Payload, frozen=True, kw_only=True):
     config_text: str = ""
     filters: tuple[str, ...] = ()
     load: int = 0
+
+
+class CommitRefused(Payload, frozen=True, kw_only=True):
+    """Subject `execution._.commits` (stream EXECUTION): a replica lost a race, its batch was refused and it refolds."""
+
+    TYPE = "cotenant.commit.refused.v1"
+
+    service: str
+    partition: str = "0"
+    replica: str = ""
+    expected: int = 0
+    events: int = 0
+    reason: str = ""

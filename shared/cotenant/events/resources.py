@@ -30,12 +30,12 @@ class ZoneResources(Part, frozen=True, kw_only=True):
 class NodeResources(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.resources`. `batch_cpu_milli` and `batch_memory_bytes` are what batch pods may request in sum.
 
-    `withdrawn` says that the node offers no batch and mid resources at all, which is not the same as 0 left: colocation is off, or
-    the metric is too old (`degraded`). `reason` is a code, `message` says everything in words.
+    `withdrawn` says that the node offers no batch and mid resources at all, which is not the same as 0 left: colocation
+    is off, or the metric is too old (`degraded`). `reason` is a code, `message` says everything in words.
     `origin` is batch before `third_party`, the share of foreign schedulers such as YARN, was taken off.
-    `assumed` names pods that have no metric yet and count by their request; `dangling` those that have a metric and no placement.
-    `strategy` is the colocation strategy (JSON) before what the node's own annotation and labels say: a rejected configuration
-    keeps it. `config` is the event that it came from.
+    `assumed` names pods that have no metric yet and count by their request; `dangling` those that have a metric and no
+    placement. `strategy` is the colocation strategy (JSON) before what the node's own annotation and labels say: a
+    rejected configuration keeps it. `config` is the event that it came from.
     """
     TYPE = "cotenant.noderesources.v1"
 

@@ -1,0 +1,277 @@
+"""The shell of a deciding service: pull, fold, decide, store, apply; at least one decision a tick.
+
+It owns no rule: `cotenant.cycle` holds the order of things, `cotenant.log` what can go wrong. A core that raises ends the process
+(the supervisor starts it again and the crash is seen); a bad message cannot, as the reader puts it aside.
+
+Bounds: QUEUE_PULLS pulls wait between reader and core; MAX_REQUESTS wishes under way, each repeated with growing pauses while it is wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from cotenant.core import Request, Requesting
+from cotenant.cycle import Batch, Cycle, Identity
+from cotenant.definition import Definition
+from cotenant.events.commits import CommitRefused
+from cotenant.events.envelope import Event
+from cotenant.host import VERSION, Host, run_program
+from cotenant.log import EXECUTION, LOG, USAGE, Behind, Log, Reader, Refused, Stored, Write, store_batch
+from cotenant.settings import parser
+from cotenant.subjects import execution_subject
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 1.0
+PULL_LIMIT = 1000
+QUEUE_PULLS = 4
+MAX_REQUESTS = 16
+REQUEST_PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+REQUEST_TIMEOUT_SECONDS = 5.0
+
+
+def utc_now() -> datetime:
+    """Return the wall clock in UTC."""
+    return datetime.now(UTC)
+
+
+class StoppedReadingError(RuntimeError):
+    """A reader's task ended although nobody asked it to."""
+
+
+class DecidingService:
+    """Runs one Definition on a Log until `stopping` is set. Each life starts with a fresh core and a new load."""
+
+    def __init__(self, definition: Definition, config: msgspec.Struct, identity: Identity, log: Log, host: Host | None) -> None:
+        self.definition = definition
+        self.config = config
+        self.identity = identity
+        self.log = log
+        self.host = host
+        self.stopping = host.stopping if host is not None else asyncio.Event()
+        self.cycle: Cycle | None = None
+        self.lives = 0
+        self.ready = asyncio.Event()
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        self._tries: dict[str, int] = {}
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """Everything that this service reads on LOG."""
+        return (*self.definition.filters, self.identity.commit_subject, self.identity.marker_subject)
+
+    async def run(self) -> None:
+        """Live until told to stop; too far behind, start over."""
+        while not self.stopping.is_set():
+            self.lives += 1
+            try:
+                await self._live()
+            except Behind as behind:
+                logger.warning("%s: %s: starting over with a fresh core", self.identity.service, behind)
+
+    async def _live(self) -> None:
+        core = self.definition.make_core(self.config)
+        cycle = Cycle(core, self.identity, self.definition.config_text(self.config), timer=time.perf_counter_ns)
+        self.cycle = cycle
+        self.ready.clear()
+        readers: list[Reader] = [await self.log.follow(LOG, self.filters)]
+        if self.definition.usage_filters:
+            usage = await self.log.follow(USAGE, self.definition.usage_filters)
+            usage.loaded()
+            readers.append(usage)
+        marker = cycle.start_marker(utc_now(), self.filters, self.lives)
+        outcome = await store_batch(self.log, [Write(event=marker)])
+        if not isinstance(outcome, Stored):
+            raise Behind(f"the start marker was not stored: {outcome.reason}")
+        queue: asyncio.Queue[Sequence[Event]] = asyncio.Queue(QUEUE_PULLS)
+        tasks = [asyncio.ensure_future(self._read(reader, queue)) for reader in readers]
+        try:
+            await self._cycle(cycle, readers[0], queue, tasks)
+        finally:
+            for task in (*tasks, *self._sending.values()):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._sending.values(), return_exceptions=True)
+            self._sending.clear()
+            for reader in readers:
+                with contextlib.suppress(Exception):
+                    await asyncio.wait_for(reader.close(), 2)
+
+    async def _read(self, reader: Reader, queue: asyncio.Queue[Sequence[Event]]) -> None:
+        while True:
+            events = await reader.pull(PULL_LIMIT, TICK_SECONDS)
+            if events:
+                await queue.put(events)
+
+    async def _cycle(
+        self, cycle: Cycle, reader: Reader, queue: asyncio.Queue[Sequence[Event]], tasks: Sequence[asyncio.Task[None]]
+    ) -> None:
+        again = False
+        while not self.stopping.is_set():
+            if not again:
+                await self._wait(queue, tasks)
+            self._fold_waiting(cycle, queue)
+            if cycle.loaded and not self.ready.is_set():
+                reader.loaded()
+                self._say_ready(cycle)
+            again = await self._decide(cycle)
+            self._send_requests(cycle)
+            # Deliveries of a long load arrive between decisions: let the readers run.
+            await asyncio.sleep(0)
+
+    async def _wait(self, queue: asyncio.Queue[Sequence[Event]], tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Wait for news, a tick, the end, or a reader that fails."""
+        if not queue.empty():
+            return
+        news = asyncio.ensure_future(queue.get())
+        stop = asyncio.ensure_future(self.stopping.wait())
+        try:
+            done, _ = await asyncio.wait({news, stop, *tasks}, timeout=TICK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+        if news in done:
+            self._early = news.result()
+        else:
+            news.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                self._early = await news
+        for task in tasks:
+            if task in done:
+                task.result()
+                raise StoppedReadingError(self.identity.service)
+
+    _early: Sequence[Event] = ()
+
+    def _fold_waiting(self, cycle: Cycle, queue: asyncio.Queue[Sequence[Event]]) -> None:
+        now = utc_now()
+        batches = [self._early]
+        self._early = ()
+        while not queue.empty():
+            batches.append(queue.get_nowait())
+        count = 0
+        for events in batches:
+            for event in events:
+                cycle.fold(event, now)
+            count += len(events)
+        if count and self.host is not None:
+            self.host.telemetry.folded.add(count)
+
+    def _say_ready(self, cycle: Cycle) -> None:
+        self.ready.set()
+        logger.info("%s: loaded, folded to LOG:%d", self.identity.service, cycle.folded)
+        if self.host is not None:
+            self.host.health.ready = True
+            self.host.health.detail = "ok"
+
+    async def _decide(self, cycle: Cycle) -> bool:
+        """Decide once and store it. True if there may be more to decide at once."""
+        started = time.perf_counter()
+        batch = cycle.propose(utc_now())
+        if batch is None:
+            return False
+        sent_ns = time.time_ns()
+        sent = time.perf_counter()
+        outcome = await store_batch(self.log, batch.writes())
+        if isinstance(outcome, Stored):
+            stored = cycle.stored(batch, outcome)
+            self._measure("stored", len(stored), sent - started, time.perf_counter() - sent)
+            if self.host is not None:
+                self.host.telemetry.trace_stored(stored, sent_ns, time.time_ns())
+            return True
+        self._measure("refused" if isinstance(outcome, Refused) else "unanswered", 0, sent - started, time.perf_counter() - sent)
+        if isinstance(outcome, Refused) and outcome.wrong_sequence:
+            if cycle.refused(utc_now()):
+                logger.warning("%s: another replica committed first: %s", self.identity.service, outcome.reason)
+                await self._tell_refusal(batch, outcome)
+            return False
+        raise Behind(f"a batch of {len(batch.events)} was not stored: {outcome.reason}")
+
+    def _measure(self, outcome: str, events: int, decide_seconds: float, store_seconds: float) -> None:
+        if self.host is None:
+            return
+        telemetry = self.host.telemetry
+        telemetry.batches.add(1, {"outcome": outcome})
+        telemetry.decided.add(events)
+        telemetry.decide_seconds.record(decide_seconds)
+        telemetry.store_seconds.record(store_seconds)
+
+    async def _tell_refusal(self, batch: Batch, refusal: Refused) -> None:
+        identity = self.identity
+        now = utc_now()
+        await self.log.publish(
+            Event(
+                subject=execution_subject("_", "commits"),
+                data=CommitRefused(
+                    service=identity.service,
+                    partition=identity.partition,
+                    replica=identity.replica,
+                    expected=batch.prior,
+                    events=len(batch.events) - 1,
+                    reason=refusal.reason,
+                ),
+                causes=(f"LOG:{batch.prior}",) if batch.prior else (),
+                time=now,
+                id=f"{identity.cell}/{identity.service}/{identity.replica}/refused/{batch.prior}",
+                source=identity.source,
+                stream=EXECUTION,
+            )
+        )
+
+    # -- wishes of other services --------------------------------------------------------------------------------
+
+    def _send_requests(self, cycle: Cycle) -> None:
+        core = cycle.core
+        if self.host is None or not cycle.ready or cycle.holding_back or not isinstance(core, Requesting):
+            return
+        wanted = core.requests(utc_now())
+        keys = {request.key for request in wanted}
+        for key in [key for key in self._tries if key not in keys]:
+            del self._tries[key]
+        for request in wanted:
+            if len(self._sending) >= MAX_REQUESTS:
+                break
+            if request.key not in self._sending:
+                self._sending[request.key] = asyncio.ensure_future(self._send(self.host, request))
+
+    async def _send(self, host: Host, request: Request) -> None:
+        tries = self._tries.get(request.key, 0)
+        try:
+            reply = await host.log.client.request(request.subject, request.body, timeout=REQUEST_TIMEOUT_SECONDS)
+            refusal = (reply.headers or {}).get("Nats-Service-Error", "")
+            if refusal:
+                logger.warning("%s refused %s: %s", request.subject, request.key, refusal)
+        except Exception as error:  # noqa: BLE001 - whatever fails is tried again while it is wanted
+            logger.warning("%s did not answer %s: %s: %s", request.subject, request.key, type(error).__name__, error)
+        # The answer comes back on the log; until then the wish stands, and the pause keeps it from being repeated at once.
+        self._tries[request.key] = tries + 1
+        await asyncio.sleep(REQUEST_PAUSE_SECONDS[min(tries, len(REQUEST_PAUSE_SECONDS) - 1)])
+        self._sending.pop(request.key, None)
+
+
+def run_service(definition: Definition) -> None:
+    """Run a deciding service as a process: the whole of a service's `__main__`."""
+
+    async def program(host: Host, _: argparse.Namespace) -> None:
+        settings = host.settings
+        try:
+            config = definition.config_from(settings.config)
+        except msgspec.ValidationError as error:
+            raise SystemExit(f"cotenant-{definition.name}: configuration: {error}") from error
+        identity = Identity(
+            service=definition.name,
+            cell=settings.cell,
+            partition=settings.partition,
+            replica=settings.replica,
+            version=VERSION,
+            core=definition.core_version,
+        )
+        await DecidingService(definition, config, identity, host.log, host).run()
+
+    run_program(definition.name, parser(definition.name, definition.summary), program)

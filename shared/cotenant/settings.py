@@ -1,0 +1,84 @@
+"""What every process of cotenant is told on its command line or in its environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from collections.abc import Sequence
+
+import msgspec
+import yaml
+
+DEFAULT_NATS_URL = "nats://127.0.0.1:4222"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Common settings. `http_port` 0 picks a free port, -1 serves nothing; `config` is JSON text, `{}` for defaults."""
+
+    nats_url: str = DEFAULT_NATS_URL
+    cell: str = "cell"
+    partition: str = "0"
+    replica: str = "0"
+    http_host: str = "127.0.0.1"
+    http_port: int = 0
+    log_level: str = "INFO"
+    log_format: str = "text"
+    config: str = "{}"
+
+
+def parser(name: str, summary: str) -> argparse.ArgumentParser:
+    """Return a parser with the common flags; a service adds its own."""
+    made = argparse.ArgumentParser(prog=f"cotenant-{name}", description=summary)
+    made.add_argument("--nats", default=os.environ.get("COTENANT_NATS_URL", DEFAULT_NATS_URL), help="URL of the NATS server")
+    made.add_argument("--cell", default=os.environ.get("COTENANT_CELL", "cell"), help="name of the cell (one log)")
+    made.add_argument("--partition", default="0", help="partition of the service's entities")
+    made.add_argument(
+        "--replica",
+        default=os.environ.get("COTENANT_REPLICA", f"{socket.gethostname()}-{os.getpid()}"),
+        help="name of this replica, unique among those of the partition",
+    )
+    made.add_argument("--http-host", default="127.0.0.1", help="address of /metrics, /healthz and /readyz")
+    made.add_argument("--http-port", type=int, default=0, help="their port; 0 picks one, -1 serves none")
+    made.add_argument("--log-level", default=os.environ.get("COTENANT_LOG_LEVEL", "INFO"))
+    made.add_argument("--log-format", choices=("text", "json"), default=os.environ.get("COTENANT_LOG_FORMAT", "text"))
+    made.add_argument("--config", metavar="FILE", help="YAML or JSON file with the service's configuration")
+    made.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one configuration field (VALUE is YAML)")
+    return made
+
+
+def settings_from(arguments: argparse.Namespace) -> Settings:
+    """Return the settings that parsed arguments say. Raises SystemExit with a message on an unreadable configuration."""
+    return Settings(
+        nats_url=arguments.nats,
+        cell=arguments.cell,
+        partition=arguments.partition,
+        replica=arguments.replica,
+        http_host=arguments.http_host,
+        http_port=arguments.http_port,
+        log_level=arguments.log_level.upper(),
+        log_format=arguments.log_format,
+        config=_config_text(arguments.config, arguments.set),
+    )
+
+
+def _config_text(path: str | None, assignments: Sequence[str]) -> str:
+    fields: dict[str, object] = {}
+    if path:
+        try:
+            with open(path, encoding="utf-8") as file:
+                loaded = yaml.safe_load(file)
+        except (OSError, yaml.YAMLError) as error:
+            raise SystemExit(f"--config {path}: {error}") from error
+        if loaded is not None and not isinstance(loaded, dict):
+            raise SystemExit(f"--config {path}: expected a mapping of fields, found {type(loaded).__name__}")
+        fields.update(loaded or {})
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            raise SystemExit(f"--set {assignment}: expected KEY=VALUE")
+        try:
+            fields[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise SystemExit(f"--set {assignment}: {error}") from error
+    return msgspec.json.encode(fields, order="sorted").decode()
