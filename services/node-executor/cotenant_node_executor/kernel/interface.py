@@ -1,4 +1,4 @@
-"""What the rest of node-executor knows of the kernel: knobs, a driver, capabilities, and the report of a cycle's writes.
+"""What the rest of node-executor knows of the kernel: knobs, a driver, capabilities, the report of a cycle's writes.
 
 In: groups as relative paths below the executor's own root ("" is that root), laid out like kubepods: "pod<uid>" for a
 guaranteed pod, "burstable/pod<uid>", "besteffort/pod<uid>", containers one level below their pod. Values are texts in
@@ -69,7 +69,7 @@ class Stat(Enum):
     IO_PRESSURE = "io.pressure"
 
 
-class InvalidValue(ValueError):
+class InvalidValueError(ValueError):
     """A value that no kernel would take; nothing was written."""
 
 
@@ -90,6 +90,11 @@ class CgroupDriver(Protocol):
         ...
 
     @property
+    def why_sandbox(self) -> str:
+        """What kept the kernel's own tree from being used; "" where it is used, or where a sandbox was asked for."""
+        ...
+
+    @property
     def controllers(self) -> tuple[str, ...]: ...
 
     def create(self, group: str) -> None:
@@ -103,7 +108,7 @@ class CgroupDriver(Protocol):
     def exists(self, group: str) -> bool: ...
 
     def groups(self) -> list[str]:
-        """All groups of the own subtree without the root, parents first, sorted. From memory, kept true by create/remove."""
+        """All groups below the own root, sorted, so parents come first. From memory, kept true by create/remove."""
         ...
 
     def rescan(self) -> list[str]:
@@ -129,7 +134,7 @@ class CgroupDriver(Protocol):
         ...
 
     def write(self, group: str, knob: Knob, value: str) -> None:
-        """Raises InvalidValue before the kernel is asked, OSError as the kernel refuses."""
+        """Raises InvalidValueError before the kernel is asked, OSError as the kernel refuses."""
         ...
 
     def kill(self, group: str) -> list[int]:
@@ -140,8 +145,8 @@ class CgroupDriver(Protocol):
         """Called once before a cycle's reads: a sandbox brings its counters up to date, a kernel needs nothing."""
         ...
 
-    def close(self) -> None:
-        """Remove the own subtree if nothing runs in it any more, and undo what was prepared for it."""
+    def close(self) -> bool:
+        """Remove the own subtree and undo what was prepared for it; False, leaving it, where processes still run in it."""
         ...
 
 
@@ -159,6 +164,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     root: str  # where the own subtree lies
     knobs: dict[str, KnobSupport]  # Knob values, and facilities: "psi.node", "psi.group", "resctrl", "core_sched", ...
     kernel: str = ""  # release, e.g. "6.12.1"
+    why_sandbox: str = ""
 
     def supports(self, knob: Knob | str) -> bool:
         found = self.knobs.get(knob.value if isinstance(knob, Knob) else knob)
@@ -186,7 +192,8 @@ class WriteReport(msgspec.Struct, frozen=True):
     written: tuple[Written, ...] = ()
     refused: tuple[Refused, ...] = ()
     unchanged: int = 0
-    skipped: int = 0  # knobs this kernel lacks, or groups that have gone
+    skipped: int = 0  # knobs this kernel lacks, groups that have gone, shares that cpu.idle locks
+    still_refused: int = 0  # refusals reported before, tried again in vain
 
 
 class Writes(Protocol):

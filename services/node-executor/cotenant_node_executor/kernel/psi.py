@@ -26,9 +26,7 @@ def _line(words: list[str], text: str) -> PressureLine:
     fields = dict(word.split("=", 1) for word in words if "=" in word)
     if len(words) != 4 or set(fields) != {"avg10", "avg60", "avg300", "total"}:
         raise ValueError(f"pressure line {text!r}: expected avg10, avg60, avg300 and total")
-    return PressureLine(
-        float(fields["avg10"]), float(fields["avg60"]), float(fields["avg300"]), int(fields["total"])
-    )
+    return PressureLine(float(fields["avg10"]), float(fields["avg60"]), float(fields["avg300"]), int(fields["total"]))
 
 
 def parse_pressure(content: str) -> Pressure:
@@ -36,7 +34,7 @@ def parse_pressure(content: str) -> Pressure:
     some: PressureLine | None = None
     full: PressureLine | None = None
     for text in content.strip("\n").split("\n"):
-        kind, *words = text.split()  or [""]
+        kind, *words = text.split() or [""]
         if kind == "some":
             some = _line(words, text)
         elif kind == "full":

@@ -1,8 +1,9 @@
 """One reading of the node: everything that strategies and samples are made from, taken once a cycle.
 
-CPU is in milli-cores over the time since the previous snapshot, memory in bytes. None means that there is no figure yet (a
-first observation, a counter that went backwards) or that this kernel does not offer it; never zero in its place.
-Memory is the working set without page cache: inactive_anon + active_anon + unevictable for a group, MemTotal - MemAvailable for the node.
+CPU is in milli-cores over the time since the previous snapshot, memory in bytes. None means that there is no figure yet
+(a first observation, a counter that went backwards) or that this kernel does not offer it; never zero in its place.
+Memory is the working set without page cache: inactive_anon + active_anon + unevictable for a group, MemTotal -
+MemAvailable for the node.
 """
 
 from __future__ import annotations

@@ -1,0 +1,97 @@
+"""Which cgroup hierarchies this machine has, and where this process lies in them.
+
+In: the texts of /proc/self/mountinfo and /proc/self/cgroup. Out: the mount of each v1 controller, the v2 mount, and the
+version that has the cpu controller: a hybrid machine (v1 controllers beside a bare v2 tree) counts as v1, its v2
+tree serving for pressure and cgroup.kill alone.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from .interface import CgroupVersion
+
+V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "freezer")
+V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
+_DELEGATION_ATTRIBUTES = ("trusted.delegate", "user.delegate")  # set by systemd on a unit with Delegate=
+
+
+class Hierarchies(msgspec.Struct, frozen=True):
+    v1: dict[str, Path]  # controller -> mount point
+    v2: Path | None
+    v2_controllers: tuple[str, ...]
+    own: dict[str, str]  # controller, or "" for v2 -> this process' group, without a leading slash
+
+    @property
+    def version(self) -> CgroupVersion | None:
+        """None where no hierarchy has the cpu controller."""
+        if "cpu" in self.v1:
+            return CgroupVersion.V1
+        return CgroupVersion.V2 if self.v2 is not None and "cpu" in self.v2_controllers else None
+
+
+def _unescape(path: str) -> str:
+    return path.encode().decode("unicode_escape") if "\\" in path else path
+
+
+def parse_mountinfo(content: str) -> tuple[dict[str, Path], Path | None]:
+    """The first mount of each controller's root, and of cgroup2. A bind mount of a part of a tree is left out."""
+    v1: dict[str, Path] = {}
+    v2: Path | None = None
+    for line in content.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if not separator or len(fields) < 5 or len(kind) < 3 or fields[3] != "/":
+            continue
+        mount = Path(_unescape(fields[4]))
+        if kind[0] == "cgroup2":
+            v2 = v2 or mount
+        elif kind[0] == "cgroup":
+            for option in kind[2].split(","):
+                if option in V1_CONTROLLERS:
+                    v1.setdefault(option, mount)
+    return v1, v2
+
+
+def parse_own_groups(content: str) -> dict[str, str]:
+    own: dict[str, str] = {}
+    for line in content.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            own[controller] = path.strip("/")
+    return own
+
+
+def read_hierarchies(proc: Path = Path("/proc")) -> Hierarchies:
+    v1, v2 = parse_mountinfo((proc / "self/mountinfo").read_text())
+    controllers: tuple[str, ...] = ()
+    if v2 is not None:
+        controllers = tuple((v2 / "cgroup.controllers").read_text().split())
+    return Hierarchies(v1, v2, controllers, parse_own_groups((proc / "self/cgroup").read_text()))
+
+
+def delegated_group(mount: Path, own: str) -> str | None:
+    """The nearest group at or above this process' own that its manager has handed over, or None.
+
+    Root sees systemd's mark; without root, a group counts as handed over where its subtree_control may be written.
+    """
+    path = own
+    while path:
+        directory = mount / path
+        if _marked(directory) or (os.geteuid() != 0 and os.access(directory / "cgroup.subtree_control", os.W_OK)):
+            return path
+        path = path.rpartition("/")[0]
+    return None
+
+
+def _marked(directory: Path) -> bool:
+    for attribute in _DELEGATION_ATTRIBUTES:
+        try:
+            if os.getxattr(directory, attribute) == b"1":
+                return True
+        except OSError:  # no such attribute, or none readable: not handed over by it
+            continue
+    return False
