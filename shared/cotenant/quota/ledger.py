@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.quota.admission import QuotaLevel
-from cotenant.quota.amounts import Amounts, masked, total
+from cotenant.quota.amounts import Amounts, masked, plus, total
 from cotenant.quota.membership import Membership, QuotaIdentity, QuotaIndex
 from cotenant.quota.names import BUILT_IN, ROOT
 from cotenant.quota.sums import OwnPods, PodDemand, add_pod
@@ -63,8 +63,14 @@ class QuotaLedger:
             self._own[key] = own
         else:
             self._own.pop(key, None)
+        if key not in self._published:
+            return
+        used = {resource: amount * times for resource, amount in masked(request, self._max(key)).items()}
+        fixed: Amounts = {} if preemptible else used
         for level in self._path(key):
-            self._sums.pop(level, None)
+            known = self._sums.get(level)
+            if known is not None:
+                self._sums[level] = (plus(known[0], used), plus(known[1], fixed))
 
     def associate(self, namespace: str, labels: dict[str, str]) -> Membership | None:
         """The quota that counts a pod; None while there are no quotas at all."""

@@ -174,30 +174,45 @@ class _World:
         self.seen: dict[str, object] = {}
 
     def do(self, step: dict) -> None:
-        getattr(self, f"_{step['op']}")(step)
+        steps = {
+            "totalDelta": self._total_delta,
+            "nodeAdd": self._node_add,
+            "nodeUpdate": self._node_add,
+            "nodeDelete": self._node_delete,
+            "quota": self._quota,
+            "deleteQuota": self._delete_quota,
+            "requestDelta": self._request_delta,
+            "usedDelta": self._used_delta,
+            "podAdd": self._pod_add,
+            "podUpdate": self._pod_update,
+            "podDelete": self._pod_delete,
+            "reserve": self._reserve,
+            "unreserve": self._unreserve,
+            "check": self._check,
+        }
+        if step["op"] not in ("refresh", "rebuild"):  # everything is recomputed at each check
+            steps[step["op"]](step)
 
-    def _totalDelta(self, step: dict) -> None:
+    def _total_delta(self, step: dict) -> None:
         self.declared = plus(self.declared, parse_amounts(step["delta"]))
 
-    def _nodeAdd(self, step: dict) -> None:
+    def _node_add(self, step: dict) -> None:
         node = msgspec.convert(step["node"], Node)
         if node.metadata.deletion_timestamp is None:
             self.nodes[node.metadata.name] = parse_amounts(node.status.allocatable)
 
-    _nodeUpdate = _nodeAdd
-
-    def _nodeDelete(self, step: dict) -> None:
+    def _node_delete(self, step: dict) -> None:
         self.nodes.pop(step["node"]["metadata"]["name"], None)
 
     def _quota(self, step: dict) -> None:
         view = _view(step["quota"])
         self.quotas[view.name] = view
 
-    def _deleteQuota(self, step: dict) -> None:
+    def _delete_quota(self, step: dict) -> None:
         self.quotas.pop(step["name"], None)
         self.extra.pop(step["name"], None)
 
-    def _requestDelta(self, step: dict) -> None:
+    def _request_delta(self, step: dict) -> None:
         own = self.extra.get(step["quota"], OwnPods())
         self.extra[step["quota"]] = msgspec.structs.replace(
             own,
@@ -205,7 +220,7 @@ class _World:
             non_preemptible_request=_grown(own.non_preemptible_request, step["nonPreemptibleDelta"]),
         )
 
-    def _usedDelta(self, step: dict) -> None:
+    def _used_delta(self, step: dict) -> None:
         own = self.extra.get(step["quota"], OwnPods())
         self.extra[step["quota"]] = msgspec.structs.replace(
             own,
@@ -213,29 +228,24 @@ class _World:
             non_preemptible_used=_grown(own.non_preemptible_used, step["nonPreemptibleDelta"]),
         )
 
-    def _podAdd(self, step: dict) -> None:
+    def _pod_add(self, step: dict) -> None:
         meta = step["pod"]["metadata"]
         self.pods[(meta.get("namespace", ""), meta["name"], step["quota"])] = (step["quota"], step["pod"])
 
-    def _podUpdate(self, step: dict) -> None:
-        self._podDelete({"pod": step["oldPod"], "quota": step["oldQuota"]})
+    def _pod_update(self, step: dict) -> None:
+        self._pod_delete({"pod": step["oldPod"], "quota": step["oldQuota"]})
         if step["quota"]:
-            self._podAdd(step)
+            self._pod_add(step)
 
-    def _podDelete(self, step: dict) -> None:
+    def _pod_delete(self, step: dict) -> None:
         meta = step["pod"]["metadata"]
         self.pods.pop((meta.get("namespace", ""), meta["name"], step["quota"]), None)
 
     def _reserve(self, step: dict) -> None:
-        self._podAdd({**step, "pod": {**step["pod"], "spec": {**step["pod"]["spec"], "nodeName": "reserved"}}})
+        self._pod_add({**step, "pod": {**step["pod"], "spec": {**step["pod"]["spec"], "nodeName": "reserved"}}})
 
     def _unreserve(self, step: dict) -> None:
-        self._podAdd({**step, "pod": {**step["pod"], "spec": {**step["pod"]["spec"], "nodeName": ""}}})
-
-    def _refresh(self, step: dict) -> None:
-        """Everything is recomputed at each check."""
-
-    _rebuild = _refresh
+        self._pod_add({**step, "pod": {**step["pod"], "spec": {**step["pod"]["spec"], "nodeName": ""}}})
 
     def _ignored(self, pod: Pod) -> bool:
         ends = pod.metadata.deletion_timestamp

@@ -1,0 +1,275 @@
+"""The quota-tree service's core: from quotas, nodes and pods to the runtime quota of every quota.
+
+Folds ElasticQuota, Node and Pod objects, executors' reports, node resources, placements, runs, and its own
+`quotas.<tree>.<quota>`. Decides one QuotaRuntime per quota, and one for the root, default and system quota while any
+quota is declared; published when it differs from what is on the log. A change that only moves requests or use, and not
+what anybody may use, waits until the quota's last event is `settle` old: consumers decide on runtime. Causes: the
+quota's own object first, then whatever newer than its last event bears on it: the newest quota object, node fact and
+pod fact of the tree.
+
+A quota is known by its name alone; of several with one name the smallest namespace is used and says so. An object that
+cannot be read (a malformed quantity) counts as absent and is kept in `refused` with the reason.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from cotenant.core import MAX_EVENTS_PER_DECISION
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.log import TOMBSTONE_TTL_SECONDS
+from cotenant.objects.node import decode_node
+from cotenant.objects.pod import decode_pod
+from cotenant.quantities import QuantityError
+from cotenant.quota.amounts import parse_amounts
+from cotenant.quota.membership import QuotaIdentity, QuotaIndex
+from cotenant.quota.names import DEFAULT, DEFAULT_TREE, ROOT, SYSTEM
+from cotenant.quota.view import ElasticQuotaView, built_in_quota, decode_quota
+from cotenant.subjects import quota_subject, tokens
+
+from cotenant_quota_tree.hierarchy import build_trees
+from cotenant_quota_tree.nodes import NodeOffers
+from cotenant_quota_tree.pods import PodDemands
+from cotenant_quota_tree.sequences import LastSequences
+from cotenant_quota_tree.solution import Rules, SolvedQuota, solve_tree
+from cotenant_quota_tree.totals import tree_totals
+
+QUOTA_GROUP = "scheduling.sigs.k8s.io"
+FILTERS = (
+    "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>",
+    "objects.core.nodes.>",
+    "objects.core.pods.>",
+    "node.*.resources",
+    "node.*.executor",
+    "node.*.placement.>",
+    "node.*.run.>",
+    "quotas.>",
+)
+"""What the service reads from LOG."""
+
+DUPLICATE_NAME = "DuplicateName"
+SETTLE = timedelta(seconds=1)
+
+
+class _Published(msgspec.Struct, frozen=True):
+    quota: QuotaRuntime
+    sequence: int
+    time: datetime | None
+
+
+class QuotaTreeCore:
+    """Pure; see the module."""
+
+    def __init__(self, rules: Rules | None = None, settle: timedelta = SETTLE) -> None:
+        self.rules = rules or Rules()
+        self.settle = settle
+        self.refused: dict[str, str] = {}
+        """Subject to why its object is not used."""
+        self._sequences = LastSequences()
+        self._declared: dict[str, dict[str, tuple[ElasticQuotaView, int]]] = {}
+        self._nodes = NodeOffers()
+        self._pods = PodDemands()
+        self._published: dict[str, _Published] = {}
+        self._newest_quota = 0
+        self._newest_node = 0
+        self._newest_pod = 0
+        self._quotas_changed = True
+        self._desired: dict[str, QuotaRuntime] | None = None
+
+    # -- folding -------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact."""
+        if not self._sequences.is_new(event):
+            return
+        parts = tokens(event.subject)
+        fold = self._fold_of(parts)
+        if fold is None:
+            return
+        if parts[0] != "quotas":
+            self._desired = None
+        try:
+            fold(event, parts)
+            self.refused.pop(event.subject, None)
+        except (msgspec.DecodeError, QuantityError) as error:
+            # The gateway refuses such an object; one that came another way must not stop the quotas of all others.
+            self._end(parts)
+            self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
+
+    def _fold_of(self, parts: tuple[str, ...]) -> Callable[[Event, tuple[str, ...]], None] | None:
+        match parts:
+            case ("quotas", _, _):
+                return self._own
+            case ("objects", group, "elasticquotas", _, _) if group == QUOTA_GROUP:
+                return self._quota_object
+            case ("objects", "core", "pods", _, _):
+                return self._pod_object
+            case ("objects", "core", "nodes", _, _):
+                return self._node_object
+            case ("node", _, "resources" | "executor"):
+                return self._node_fact
+            case ("node", _, "placement" | "run", _, _):
+                return self._on_node
+        return None
+
+    def _own(self, event: Event, _: tuple[str, ...]) -> None:
+        if event.tombstone or not isinstance(event.data, QuotaRuntime):
+            self._published.pop(event.subject, None)
+        else:
+            self._published[event.subject] = _Published(event.data, event.sequence, event.time)
+
+    def _quota_object(self, event: Event, parts: tuple[str, ...]) -> None:
+        self._newest_quota = max(self._newest_quota, event.sequence)
+        self._quotas_changed = True
+        if event.tombstone or not isinstance(event.data, ObjectStored):
+            self._end_quota(parts)
+        else:
+            view = msgspec.structs.replace(decode_quota(event.data.object), namespace=parts[3], name=parts[4])
+            self._declared.setdefault(parts[4], {})[parts[3]] = (view, event.sequence)
+
+    def _end_quota(self, parts: tuple[str, ...]) -> None:
+        namesakes = self._declared.get(parts[4], {})
+        namesakes.pop(parts[3], None)
+        if not namesakes:
+            self._declared.pop(parts[4], None)
+
+    def _pod_object(self, event: Event, parts: tuple[str, ...]) -> None:
+        self._newest_pod = max(self._newest_pod, event.sequence)
+        if event.tombstone or not isinstance(event.data, ObjectStored):
+            self._pods.drop_pod((parts[3], parts[4]))
+        else:
+            self._pods.store_pod((parts[3], parts[4]), decode_pod(event.data.object), event.sequence)
+
+    def _node_object(self, event: Event, parts: tuple[str, ...]) -> None:
+        self._newest_node = max(self._newest_node, event.sequence)
+        if event.tombstone or not isinstance(event.data, ObjectStored):
+            self._nodes.declare(parts[4], None)
+        else:
+            self._nodes.declare(parts[4], parse_amounts(decode_node(event.data.object).status.allocatable))
+
+    def _node_fact(self, event: Event, parts: tuple[str, ...]) -> None:
+        self._newest_node = max(self._newest_node, event.sequence)
+        if isinstance(event.data, ExecutorStatus):
+            self._nodes.report(parts[1], None if event.tombstone else event.data)
+        elif isinstance(event.data, NodeResources):
+            self._nodes.overcommit(parts[1], None if event.tombstone else event.data)
+
+    def _on_node(self, event: Event, _: tuple[str, ...]) -> None:
+        self._newest_pod = max(self._newest_pod, event.sequence)
+        if event.tombstone:
+            self._pods.drop(event.subject)
+        elif isinstance(event.data, Placement):
+            self._pods.store_placement(event.subject, event.data, event.sequence)
+        elif isinstance(event.data, RunStatus):
+            self._pods.store_run(event.subject, event.data, event.sequence)
+
+    def _end(self, parts: tuple[str, ...]) -> None:
+        match parts[2]:
+            case "elasticquotas":
+                self._end_quota(parts)
+            case "pods":
+                self._pods.drop_pod((parts[3], parts[4]))
+            case "nodes":
+                self._nodes.declare(parts[4], None)
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        """The quota events that are missing on the log, by subject; ends of quotas that are no longer declared."""
+        desired = self._solve()
+        events: list[Event] = []
+        for subject in sorted({*desired, *self._published}):
+            published = self._published.get(subject)
+            quota = desired.get(subject)
+            if quota is None and published is not None:
+                events.append(
+                    Event(
+                        subject=subject,
+                        data=published.quota,
+                        causes=_refs((self._newest_quota,)),
+                        tombstone=True,
+                        ttl_seconds=TOMBSTONE_TTL_SECONDS,
+                    )
+                )
+            elif quota is not None and (published is None or self._due(quota, published, now)):
+                events.append(Event(subject=subject, data=quota, causes=self._causes(quota, published)))
+            if len(events) == MAX_EVENTS_PER_DECISION:
+                break
+        return events
+
+    def _due(self, quota: QuotaRuntime, published: _Published, now: datetime) -> bool:
+        if quota == published.quota:
+            return False
+        return _limits(quota) != _limits(published.quota) or published.time is None or now - published.time >= self.settle
+
+    def _causes(self, quota: QuotaRuntime, published: _Published | None) -> tuple[str, ...]:
+        own = self._declared.get(quota.quota, {}).get(quota.namespace)
+        candidates = (self._newest_quota, self._newest_node, self._pods.newest(quota.quota), self._newest_pod)
+        since = published.sequence if published is not None else 0
+        return _refs((own[1] if own is not None else 0, *(sequence for sequence in candidates if sequence > since)))
+
+    def _solve(self) -> dict[str, QuotaRuntime]:
+        """What should be on the log, by subject; recomputed only after something was folded."""
+        if self._desired is not None:
+            return self._desired
+        quotas = {name: min(namesakes.items())[1][0] for name, namesakes in sorted(self._declared.items())}
+        built_in = {name: quotas.get(name) or built_in_quota(name) for name in (SYSTEM, DEFAULT)}
+        if self._quotas_changed:
+            known = {**quotas, **built_in}
+            index = QuotaIndex(QuotaIdentity(q.name, q.namespace, q.tree, q.namespaces) for q in known.values())
+            self._pods.resolve(index, {name: view.max for name, view in known.items()})
+            self._quotas_changed = False
+        desired: dict[str, QuotaRuntime] = {}
+        if quotas:
+            totals = tree_totals(self._nodes.total, quotas)
+            for tree_id, tree in build_trees(quotas).items():
+                apart = built_in if tree_id == DEFAULT_TREE else {}
+                members = {*apart, *(node.name for node in tree.nodes)}
+                own = {name: pods for name, pods in self._pods.own.items() if name in members}
+                solved = solve_tree(totals[tree_id], tree, own, apart, self.rules)
+                for name, quota in solved.items():
+                    view = quotas.get(name) or apart.get(name)
+                    desired[quota_subject(tree_id, name)] = self._event_of(tree_id, quota, view)
+        self._desired = desired
+        return desired
+
+    def _event_of(self, tree: str, quota: SolvedQuota, view: ElasticQuotaView | None) -> QuotaRuntime:
+        duplicated = len(self._declared.get(quota.name, {})) > 1
+        return QuotaRuntime(
+            tree=tree,
+            quota=quota.name,
+            namespace=view.namespace if view else "",
+            parent=quota.parent,
+            is_parent=view.is_parent if view else quota.name == ROOT,
+            lends=view.lends if view else True,
+            namespaces=view.namespaces if view else (),
+            min=quota.min,
+            scaled_min=quota.scaled_min,
+            max=quota.max,
+            shared_weight=view.shared_weight if view else {},
+            runtime=quota.runtime,
+            request=quota.sums.request,
+            child_request=quota.sums.child_request,
+            used=quota.sums.used,
+            non_preemptible_request=quota.sums.non_preemptible_request,
+            non_preemptible_used=quota.sums.non_preemptible_used,
+            allocated=quota.sums.allocated,
+            guaranteed=quota.sums.guaranteed,
+            overused=quota.overused,
+            total=quota.runtime if quota.name == ROOT else {},
+            reason=quota.reason or (DUPLICATE_NAME if duplicated else ""),
+        )
+
+
+def _limits(quota: QuotaRuntime) -> tuple[object, ...]:
+    """What others decide on; the rest says how busy the quota is."""
+    return (quota.parent, quota.namespaces, quota.min, quota.max, quota.runtime, quota.overused, quota.reason)
+
+
+def _refs(sequences: Sequence[int]) -> tuple[str, ...]:
+    return tuple(f"LOG:{sequence}" for sequence in dict.fromkeys(sequences) if sequence)

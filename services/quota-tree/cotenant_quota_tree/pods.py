@@ -1,0 +1,164 @@
+"""What pods ask for and hold, by quota: the fold over pod objects, placements and runs.
+
+In: those facts, and which quota a pod belongs to. Out: per quota the sums over its own pods. A pod counts as soon as
+its object is there and until it is gone or its processes have ended for good; it is assigned while a placement with
+its uid exists (bound or terminating), or its object names a node itself. A placement or run of another uid under the
+same name counts for nothing. A pod's request is reduced to the dimensions of its quota's max: a quota says nothing
+about a resource that it does not list.
+
+The sums are integers kept by adding and taking away whole pods, so they always equal the sums from scratch. When the
+quotas change, every pod's membership is looked up anew.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.runs import RunStatus
+from cotenant.objects.pod import Pod, pod_requests
+from cotenant.quota.amounts import LARGEST_AMOUNT, Amounts, masked
+from cotenant.quota.membership import QuotaIndex, is_preemptible
+from cotenant.quota.names import LABEL_QUOTA
+from cotenant.quota.sums import OwnPods, PodDemand, add_pod
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+class _PodFacts(msgspec.Struct, frozen=True):
+    uid: str
+    quota_label: str
+    preemptible: bool
+    request: dict[str, int]
+    names_node: bool
+    ended: bool
+    sequence: int
+
+
+class _OnNode(msgspec.Struct, frozen=True):
+    """A placement or a run of a pod, by the subject that says it."""
+
+    pod: PodKey
+    uid: str
+    counts: bool
+    sequence: int
+
+
+class PodDemands:
+    """Mutable; a fold. `resolve` is given by the owner whenever the quotas changed."""
+
+    def __init__(self) -> None:
+        self._pods: dict[PodKey, _PodFacts] = {}
+        self._placements: dict[PodKey, dict[str, _OnNode]] = {}
+        self._runs: dict[PodKey, dict[str, _OnNode]] = {}
+        self._by_subject: dict[str, tuple[dict[PodKey, dict[str, _OnNode]], PodKey]] = {}
+        self._index: QuotaIndex = QuotaIndex(())
+        self._max: Mapping[str, Amounts] = {}
+        self._counted: dict[PodKey, tuple[str, PodDemand]] = {}
+        self._own: dict[str, OwnPods] = {}
+        self._members: dict[str, set[PodKey]] = {}
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def store_pod(self, key: PodKey, pod: Pod, sequence: int) -> None:
+        """The pod's object as it is now. Raises QuantityError for a malformed request."""
+        request = {resource: min(amount, LARGEST_AMOUNT) for resource, amount in pod_requests(pod).items()}
+        self._pods[key] = _PodFacts(
+            uid=pod.metadata.uid,
+            quota_label=pod.metadata.labels.get(LABEL_QUOTA, ""),
+            preemptible=is_preemptible(pod.metadata.labels),
+            request=request,
+            names_node=bool(pod.spec.node_name),
+            ended=pod.status.phase in ENDED_PHASES,
+            sequence=sequence,
+        )
+        self._recount(key)
+
+    def drop_pod(self, key: PodKey) -> None:
+        """The pod's object is gone."""
+        self._pods.pop(key, None)
+        self._recount(key)
+
+    def store_placement(self, subject: str, placement: Placement, sequence: int) -> None:
+        """The pod as a node shall have it."""
+        here = placement.phase is not PlacementPhase.GONE
+        fact = _OnNode((placement.namespace, placement.name), placement.uid, here, sequence)
+        self._store(self._placements, subject, fact)
+
+    def store_run(self, subject: str, run: RunStatus, sequence: int) -> None:
+        """What became of the pod on its node; counts once it has ended for good."""
+        fact = _OnNode((run.namespace, run.name), run.uid, run.phase.terminal, sequence)
+        self._store(self._runs, subject, fact)
+
+    def drop(self, subject: str) -> None:
+        """A placement or run is gone."""
+        known = self._by_subject.pop(subject, None)
+        if known is None:
+            return
+        facts, key = known
+        on_nodes = facts[key]
+        del on_nodes[subject]
+        if not on_nodes:
+            del facts[key]
+        self._recount(key)
+
+    def _store(self, facts: dict[PodKey, dict[str, _OnNode]], subject: str, fact: _OnNode) -> None:
+        facts.setdefault(fact.pod, {})[subject] = fact
+        self._by_subject[subject] = (facts, fact.pod)
+        self._recount(fact.pod)
+
+    # -- sums ----------------------------------------------------------------------------------------------------
+
+    def resolve(self, index: QuotaIndex, maxima: Mapping[str, Amounts]) -> None:
+        """The quotas changed: look up every pod's quota again. `maxima`: max by quota name."""
+        self._index, self._max = index, maxima
+        self._counted.clear()
+        self._own.clear()
+        self._members.clear()
+        for key in self._pods:
+            self._recount(key)
+
+    @property
+    def own(self) -> Mapping[str, OwnPods]:
+        """The sums by quota name."""
+        return self._own
+
+    def newest(self, quota: str) -> int:
+        """The highest sequence among the facts of the quota's own pods, 0 where it has none."""
+        return max((self._sequence(key) for key in self._members.get(quota, ())), default=0)
+
+    def _sequence(self, key: PodKey) -> int:
+        uid = self._pods[key].uid
+        on_nodes = (*self._placements.get(key, {}).values(), *self._runs.get(key, {}).values())
+        return max(self._pods[key].sequence, *(fact.sequence for fact in on_nodes if fact.uid == uid), 0)
+
+    def _recount(self, key: PodKey) -> None:
+        before = self._counted.pop(key, None)
+        after = self._demand(key)
+        if before is not None:
+            self._own[before[0]] = add_pod(self._own[before[0]], before[1], -1)
+            self._members[before[0]].discard(key)
+        if after is not None:
+            self._counted[key] = after
+            self._own[after[0]] = add_pod(self._own.get(after[0], OwnPods()), after[1])
+            self._members.setdefault(after[0], set()).add(key)
+
+    def _demand(self, key: PodKey) -> tuple[str, PodDemand] | None:
+        pod = self._pods.get(key)
+        if pod is None or pod.ended or self._has(self._runs, key, pod.uid):
+            return None
+        membership = self._index.associate(key[0], {LABEL_QUOTA: pod.quota_label} if pod.quota_label else {})
+        if membership is None:
+            return None
+        demand = PodDemand(
+            request=masked(pod.request, self._max.get(membership.quota, {})),
+            assigned=pod.names_node or self._has(self._placements, key, pod.uid),
+            preemptible=pod.preemptible,
+        )
+        return membership.quota, demand
+
+    @staticmethod
+    def _has(facts: Mapping[PodKey, dict[str, _OnNode]], key: PodKey, uid: str) -> bool:
+        return any(fact.counts and fact.uid == uid for fact in facts.get(key, {}).values())
