@@ -16,18 +16,11 @@ Source: koord-descheduler anomaly detection (BasicDetector) as LowNodeLoad uses 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 import msgspec
+from cotenant.events.migrations import AnomalyStreak, DetectorState
 
 DEFAULT_TIMEOUT = timedelta(seconds=60)
-
-
-class DetectorState(StrEnum):
-    """OK until enough detections in a row."""
-
-    OK = "OK"
-    ANOMALY = "Anomaly"
 
 
 class AnomalyCondition(msgspec.Struct, frozen=True):
@@ -43,38 +36,26 @@ class AnomalyCondition(msgspec.Struct, frozen=True):
         return self.consecutive_abnormalities == 1
 
 
-class Detector(msgspec.Struct, frozen=True):
-    """State and streaks of one node."""
-
-    state: DetectorState = DetectorState.OK
-    total: int = 0
-    normal: int = 0
-    abnormal: int = 0
-    normal_streak: int = 0
-    abnormal_streak: int = 0
-    expires_at: datetime | None = None
-
-
-def _enter(detector: Detector, state: DetectorState, condition: AnomalyCondition, now: datetime) -> Detector:
+def _enter(detector: AnomalyStreak, state: DetectorState, condition: AnomalyCondition, now: datetime) -> AnomalyStreak:
     if state is detector.state:
         return detector
     if state is DetectorState.OK:
-        return Detector()
+        return AnomalyStreak()
     timeout = condition.timeout if condition.timeout > timedelta(0) else DEFAULT_TIMEOUT
-    return Detector(state=state, expires_at=now + timeout)
+    return AnomalyStreak(state=state, expires_at=now + timeout)
 
 
-def current(detector: Detector, condition: AnomalyCondition, now: datetime) -> Detector:
+def current(detector: AnomalyStreak, condition: AnomalyCondition, now: datetime) -> AnomalyStreak:
     """Return the detector as it is now: an anomaly that ended or ran out is OK with cleared counters."""
     if detector.state is DetectorState.ANOMALY and (
         (detector.expires_at is not None and now > detector.expires_at)
         or detector.normal_streak > condition.consecutive_normalities
     ):
-        return Detector()
+        return AnomalyStreak()
     return detector
 
 
-def mark(detector: Detector, condition: AnomalyCondition, now: datetime, *, normal: bool) -> Detector:
+def mark(detector: AnomalyStreak, condition: AnomalyCondition, now: datetime, *, normal: bool) -> AnomalyStreak:
     """Return the detector after one observation."""
     before = current(detector, condition, now)
     if normal:
@@ -100,6 +81,6 @@ def mark(detector: Detector, condition: AnomalyCondition, now: datetime, *, norm
     return current(marked, condition, now)
 
 
-def reset(detector: Detector) -> Detector:
+def reset(detector: AnomalyStreak) -> AnomalyStreak:
     """Return the detector in state OK; in that state already, its counters stay as they are."""
-    return detector if detector.state is DetectorState.OK else Detector()
+    return detector if detector.state is DetectorState.OK else AnomalyStreak()

@@ -1,0 +1,76 @@
+"""What the rules read of pods and nodes, put together from objects, placements, runs and executors.
+
+Amounts: cpu in milli-cores, everything else in plain units.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from cotenant.objects.metadata import OwnerReference
+from cotenant.objects.pod import Pod
+
+Taint = tuple[str, str, str]
+"""key, value, effect"""
+
+
+class PodFacts(msgspec.Struct, frozen=True):
+    """A pod and where it is. `phase` is Pending, Running, Succeeded or Failed; empty means not ended."""
+
+    pod: Pod
+    node: str = ""
+    phase: str = ""
+    ready: bool = False
+    requests: dict[str, int] = {}
+
+    @property
+    def namespace(self) -> str:
+        return self.pod.metadata.namespace
+
+    @property
+    def name(self) -> str:
+        return self.pod.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`"""
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+    @property
+    def terminating(self) -> bool:
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def available(self) -> bool:
+        """Not ended, not ending, and ready."""
+        return self.ready and not self.ended and not self.terminating
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The managing owner."""
+        return next((owner for owner in self.pod.metadata.owner_references if owner.controller), None)
+
+    @property
+    def workload(self) -> str:
+        """uid of the managing owner; empty for a bare pod."""
+        controller = self.controller
+        return controller.uid if controller is not None else ""
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """A node as a place for pods. `requested` is the sum over its pods that have not ended."""
+
+    name: str
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: dict[str, int] = {}
+    requested: dict[str, int] = {}
+    pod_count: int = 0

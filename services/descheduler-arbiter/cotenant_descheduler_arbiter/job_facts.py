@@ -1,0 +1,34 @@
+"""What arbitration reads of a migration job."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class JobFacts(msgspec.Struct, frozen=True):
+    """A migration job. `uid` is its pod's uid as far as the job knows it; `created` whole seconds since 1970."""
+
+    name: str
+    namespace: str
+    pod: str
+    uid: str = ""
+    created: int = 0
+    phase: str = "Pending"
+    passed: bool = False
+    """Arbitration let it through."""
+
+    @property
+    def pod_key(self) -> str:
+        """`namespace/name` of its pod."""
+        return f"{self.namespace}/{self.pod}"
+
+    @property
+    def active(self) -> bool:
+        """Neither succeeded, failed nor aborted; an empty phase is Pending."""
+        return self.phase in ("", "Pending", "Running")
+
+    def counts(self, *, arbitrating: bool) -> bool:
+        """Tell whether the job takes from a budget: running, or pending and (during arbitration) let through."""
+        if self.phase == "Running":
+            return True
+        return self.phase in ("", "Pending") and (self.passed or not arbitrating)
