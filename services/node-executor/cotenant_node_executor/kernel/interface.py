@@ -129,6 +129,10 @@ class CgroupDriver(Protocol):
 
     def stat_path(self, group: str, stat: Stat) -> Path | None: ...
 
+    def host_stat_path(self, directory: str, stat: Stat) -> Path | None:
+        """The same for a directory below the mount that is not ours (a host application): to be read only."""
+        ...
+
     def read(self, group: str, knob: Knob) -> str | None:
         """The present value in v1 terms; None where the file or the group is missing."""
         ...

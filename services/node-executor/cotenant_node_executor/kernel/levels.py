@@ -1,9 +1,9 @@
-"""The order of a cycle's writes, so that no intermediate state is one that the kernel refuses or that is wider than both ends.
+"""The order of a cycle's writes, so that the kernel refuses no intermediate state.
 
 | phase | direction | what |
 |---|---|---|
-| RELAX | top to bottom | bursts that shrink (a quota may not fall below its burst), cpu.idle switched off (shares are locked while it is on) |
-| WIDEN | top to bottom | what becomes looser, and what has no order; a cpuset that is no subset of the old one: the union of both |
+| RELAX | top to bottom | bursts that shrink, for a quota may not fall below its burst; cpu.idle off, for it locks shares |
+| WIDEN | top to bottom | what becomes looser, or has no order; a cpuset that leaves the old one: the union of both |
 | NARROW | bottom to top | the exact value where WIDEN left another one |
 | TIGHTEN | top to bottom | bursts that grow (the quota has grown by now), cpu.idle switched on |
 
@@ -58,7 +58,10 @@ def _number(text: str, knob: Knob) -> float:
 
 
 def level_values(knob: Knob, old: str, new: str) -> tuple[str | None, str | None]:
-    """What is written on the way down and on the way up; None where nothing is. Raises ValueError for an unreadable old value."""
+    """What is written on the way down and on the way up; None where nothing is.
+
+    Raises ValueError for an old value that cannot be compared.
+    """
     if knob in _NUMBERS:
         if _number(new, knob) > _number(old, knob):
             return new, None

@@ -63,6 +63,9 @@ class SandboxDriver(GroupTree):
         entry = STAT_FILES[stat]
         return self._root / group / (entry.v1_file if self.version is CgroupVersion.V1 else entry.v2_file)
 
+    def host_stat_path(self, directory: str, stat: Stat) -> Path | None:  # noqa: ARG002 - the protocol's shape
+        return None  # an imitated machine has no applications of its own
+
     def _make(self, group: str) -> None:
         directory = self._root / group
         if not directory.parent.is_dir():

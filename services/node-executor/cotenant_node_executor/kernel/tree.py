@@ -89,6 +89,9 @@ class GroupTree(ABC):
     def stat_path(self, group: str, stat: Stat) -> Path | None: ...
 
     @abstractmethod
+    def host_stat_path(self, directory: str, stat: Stat) -> Path | None: ...
+
+    @abstractmethod
     def _make(self, group: str) -> None:
         """Make one group whose parent exists."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from .files import KNOB_FILES, PRESSURE_STATS, STAT_FILES
 from .hierarchy import Hierarchies
 from .interface import CgroupVersion, Knob, Stat
-from .tree import GroupTree, parents, read_file, write_file
+from .tree import GroupTree, check_group, parents, read_file, write_file
 
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 
@@ -25,7 +25,7 @@ class V1Driver(GroupTree):
     def __init__(self, hierarchies: Hierarchies, base: str, own: str) -> None:
         """``own`` (e.g. "cotenant/node-1") is made below ``base`` in every tree. Raises OSError where that is refused."""
         super().__init__(f"{base}/{own}".lstrip("/"))
-        mounts = dict(hierarchies.v1)
+        mounts = self._mounts = hierarchies.v1
         self.controllers = tuple(mounts)
         self._roots = {controller: mount / self.root_group for controller, mount in mounts.items()}
         # Controllers mounted together share one tree.
@@ -70,6 +70,11 @@ class V1Driver(GroupTree):
             return self._bare_v2 / group / entry.v2_file
         root = self._roots.get(entry.v1_controller)
         return None if root is None else root / group / entry.v1_file
+
+    def host_stat_path(self, directory: str, stat: Stat) -> Path | None:
+        entry = STAT_FILES[stat]
+        mount = self._mounts.get(entry.v1_controller)
+        return None if mount is None else mount / check_group(directory) / entry.v1_file
 
     def _make(self, group: str) -> None:
         for root in self.roots():

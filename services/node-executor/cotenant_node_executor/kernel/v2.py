@@ -79,6 +79,9 @@ class V2Driver(GroupTree):
     def stat_path(self, group: str, stat: Stat) -> Path | None:
         return self._root / group / STAT_FILES[stat].v2_file
 
+    def host_stat_path(self, directory: str, stat: Stat) -> Path | None:
+        return self._mount / check_group(directory) / STAT_FILES[stat].v2_file
+
     def _make(self, group: str) -> None:
         directory = self._root / group
         self._switch_on(directory.parent)
