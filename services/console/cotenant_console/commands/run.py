@@ -21,9 +21,9 @@ from cotenant_console.up.services import SERVICES, module_of
 def command(service: str, arguments: tuple[str, ...]) -> None:
     """Run one service in the foreground."""
     environment = dict(os.environ)
-    if "COTENANT_NATS" not in environment:
+    if "COTENANT_NATS_URL" not in environment:
         try:
-            environment["COTENANT_NATS"] = find_endpoint().nats_url
+            environment["COTENANT_NATS_URL"] = find_endpoint().nats_url
         except EndpointUnknownError as error:
             raise click.ClickException(str(error)) from error
     os.execve(sys.executable, [sys.executable, "-m", module_of(service), *arguments], environment)

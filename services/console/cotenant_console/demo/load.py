@@ -77,9 +77,8 @@ class Load:
                 await asyncio.sleep(0.1)
                 due = time.monotonic()
                 continue
-            # At most a tenth of a second ahead, so that a new rate is felt at once.
             due += min(gaps.expovariate(rate), 1.0)
-            while (ahead := due - time.monotonic()) > 0:
+            while (ahead := due - time.monotonic()) > 0:  # noqa: ASYNC110 - in steps, so that a new rate is felt at once
                 await asyncio.sleep(min(ahead, 0.1))
             if len(self._under_way) >= MAX_UNDER_WAY:
                 self.dropped += 1

@@ -1,0 +1,95 @@
+"""Keeps batch jobs coming at a bounded rate, and clears finished ones away.
+
+In: the demonstration's job pods as the gateway shows them. Out: which to create and which to delete now. At most
+`most_open` jobs are not finished, one is submitted at a time, and the newest few finished ones stay to be looked
+at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cotenant_console.api.client import ApiError, Client, Document, Json, list_at, text_at
+from cotenant_console.api.kinds import find_by_type
+from cotenant_console.demo.interpreter import Interpreter
+from cotenant_console.demo.objects import APP_LABEL, JOB_APP, NAMESPACE, job_pod
+
+KEEP_FINISHED = 3
+FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do with the jobs now."""
+
+    submit: bool
+    clear: tuple[str, ...]
+    open_jobs: int
+
+
+def plan_jobs(pods: Sequence[Json], most_open: int) -> Plan:
+    """Decide from the job pods that exist."""
+    unfinished = [pod for pod in pods if text_at(pod, "status", "phase") not in FINISHED]
+    finished = sorted(
+        (text_at(pod, "metadata", "creationTimestamp"), text_at(pod, "metadata", "name"))
+        for pod in pods
+        if text_at(pod, "status", "phase") in FINISHED and not text_at(pod, "metadata", "deletionTimestamp")
+    )
+    clear = tuple(name for _, name in finished[: max(0, len(finished) - KEEP_FINISHED)])
+    return Plan(len(unfinished) < most_open, clear, len(unfinished))
+
+
+class Jobs:
+    """Submits jobs and counts what became of them."""
+
+    def __init__(self, client: Client, interpreter: Interpreter, cpu_seconds: float, batch_cpu_milli: int) -> None:
+        self.submitted = 0
+        self.done: set[str] = set()
+        self.failed: set[str] = set()
+        self._client = client
+        self._interpreter = interpreter
+        self._cpu_seconds = cpu_seconds
+        self._batch_cpu_milli = batch_cpu_milli
+        kind = find_by_type("v1", "Pod")
+        assert kind is not None
+        self._pods = kind
+        self._number = 0
+
+    @property
+    def cpu_seconds_done(self) -> float:
+        """CPU seconds of finished jobs: each ends when its own CPU clock says that its share is done."""
+        return len(self.done) * self._cpu_seconds
+
+    def step(self, most_open: int) -> None:
+        """Look, count, clear, and submit at most one."""
+        listed = self._client.get(self._pods.path(NAMESPACE), {"labelSelector": f"{APP_LABEL}={JOB_APP}"})
+        pods = list_at(listed, "items")
+        for pod in pods:
+            phase, uid = text_at(pod, "status", "phase"), text_at(pod, "metadata", "uid")
+            if phase == "Succeeded":
+                self.done.add(uid)
+            elif phase == "Failed":
+                self.failed.add(uid)
+        plan = plan_jobs(pods, most_open)
+        for name in plan.clear:
+            self._tolerating(404, lambda name=name: self._client.delete(self._pods.path(NAMESPACE, name)))  # type: ignore[misc]
+        if plan.submit:
+            self._submit()
+
+    def _submit(self) -> None:
+        """Create the next job; a name that an earlier `up` has left behind is passed over."""
+        self._number += 1
+        name = f"{JOB_APP}-{self._number}"
+        document = job_pod(self._interpreter, name, self._cpu_seconds, self._batch_cpu_milli)
+        if self._tolerating(409, lambda: self._client.create(self._pods.path(NAMESPACE), document)):
+            self.submitted += 1
+
+    def _tolerating(self, code: int, call: Callable[[], Document]) -> bool:
+        try:
+            call()
+        except ApiError as error:
+            if error.code != code:
+                raise
+            return False
+        return True

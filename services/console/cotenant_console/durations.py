@@ -1,0 +1,19 @@
+"""Durations as users write them: `90s`, `10m`, `1h30m`, `2d`, or a bare number of seconds."""
+
+from __future__ import annotations
+
+import re
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])")
+
+
+def parse_duration(text: str) -> float:
+    """A duration in seconds. Raises ValueError with what is expected."""
+    stripped = text.strip()
+    if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", stripped):
+        return float(stripped)
+    parts = _PART.findall(stripped)
+    if not parts or "".join(number + unit for number, unit in parts) != stripped:
+        raise ValueError(f"{text!r} is not a duration such as 90s, 10m or 1h30m")
+    return sum(float(number) * UNITS[unit] for number, unit in parts)

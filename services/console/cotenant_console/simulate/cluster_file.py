@@ -1,0 +1,168 @@
+"""The cluster that `cotenant simulate -f` reads.
+
+In: a YAML file of kind Cluster (simulation.cotenant.io/v1alpha1): nodes by shape and count, objects as manifests,
+and workloads. A workload is a set of replicas that live as long as the simulation, with a daily load, or jobs that
+arrive at random (exponential gaps from the seed) and last for a while. Out: typed structs. Errors name the file and
+the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from cotenant.quantities import QuantityError, parse_milli, parse_value
+
+from cotenant_console.api.client import Document
+from cotenant_console.durations import parse_duration
+from cotenant_console.manifests.documents import ManifestError, parse_manifests
+
+API_VERSION = "simulation.cotenant.io/v1alpha1"
+KIND = "Cluster"
+MAX_NODES = 20_000
+MAX_REPLICAS = 100_000
+
+
+class _Read(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of what the file holds: unknown fields are errors, for a misspelt field would silently do nothing."""
+
+
+class NodeShape(_Read, frozen=True, kw_only=True):
+    """`count` equal nodes, named `<name>-0` onwards."""
+
+    name: str
+    count: int = 1
+    cpu: str
+    memory: str
+    pods: int = 110
+    labels: dict[str, str] = {}
+
+    @property
+    def cpu_milli(self) -> int:
+        """CPU in thousandths."""
+        return parse_milli(self.cpu)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory in bytes."""
+        return parse_value(self.memory)
+
+
+class DailyLoad(_Read, frozen=True, kw_only=True):
+    """CPU that one replica uses over a day: from `night` to `noon` and back, with noise of so many percent."""
+
+    night: str
+    noon: str
+    day: str = "24h"
+    noise_percent: int = 5
+
+
+class Arrivals(_Read, frozen=True, kw_only=True):
+    """Jobs that come one by one: the mean gap, and how long each works when nobody holds it back."""
+
+    every: str
+    lasts_from: str
+    lasts_to: str
+    at_most: int = 1000
+
+
+class Workload(_Read, frozen=True, kw_only=True):
+    """One kind of pod and how it comes and works. Exactly one of `replicas` and `arrivals` is given."""
+
+    name: str
+    namespace: str = "default"
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    priority_class_name: str = ""
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    replicas: int = 0
+    load: DailyLoad | None = None
+    arrivals: Arrivals | None = None
+    uses_cpu: str = "0"
+    uses_memory: str = "0"
+
+
+class Cluster(_Read, frozen=True, kw_only=True):
+    """What a cluster file says."""
+
+    nodes: tuple[NodeShape, ...]
+    objects: tuple[dict[str, object], ...] = ()
+    workloads: tuple[Workload, ...] = ()
+
+
+def read_cluster(path: Path) -> Cluster:
+    """The cluster of a file. Raises ManifestError."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ManifestError(f"{path}: cannot be read: {error.strerror}") from error
+    manifests = list(parse_manifests(raw, str(path)))
+    if len(manifests) != 1:
+        raise ManifestError(f"{path}: holds {len(manifests)} documents, not one Cluster")
+    return cluster_of(manifests[0].document, str(path))
+
+
+def cluster_of(document: Document, source: str) -> Cluster:
+    """The cluster of a decoded document. Raises ManifestError."""
+    if document.get("apiVersion") != API_VERSION or document.get("kind") != KIND:
+        raise ManifestError(f"{source}: is not apiVersion {API_VERSION}, kind {KIND}")
+    fields = {key: value for key, value in document.items() if key not in ("apiVersion", "kind", "metadata")}
+    try:
+        cluster = msgspec.convert(fields, Cluster)
+    except msgspec.ValidationError as error:
+        raise ManifestError(f"{source}: {error}") from error
+    _check(cluster, source)
+    return cluster
+
+
+def _check(cluster: Cluster, source: str) -> None:
+    """What types alone do not say."""
+
+    def refuse(field: str, why: str) -> None:
+        raise ManifestError(f"{source}: {field}: {why}")
+
+    if not 1 <= sum(shape.count for shape in cluster.nodes) <= MAX_NODES:
+        refuse("nodes", f"there must be 1 to {MAX_NODES} nodes in all")
+    for index, shape in enumerate(cluster.nodes):
+        where = f"nodes[{index}]"
+        for name, text, parse in (("cpu", shape.cpu, parse_milli), ("memory", shape.memory, parse_value)):
+            if _amount(text, parse, f"{source}: {where}.{name}") <= 0:
+                refuse(f"{where}.{name}", "must be above 0")
+        if shape.count < 0:
+            refuse(f"{where}.count", "must be at least 0")
+    for index, workload in enumerate(cluster.workloads):
+        where = f"workloads[{index}]"
+        if (workload.arrivals is None) == (workload.replicas == 0):
+            refuse(where, "give either replicas or arrivals")
+        if not 0 <= workload.replicas <= MAX_REPLICAS:
+            refuse(f"{where}.replicas", f"must be 0 to {MAX_REPLICAS}")
+        _amount(workload.uses_cpu, parse_milli, f"{source}: {where}.usesCpu")
+        _amount(workload.uses_memory, parse_value, f"{source}: {where}.usesMemory")
+        if workload.load is not None:
+            _amount(workload.load.night, parse_milli, f"{source}: {where}.load.night")
+            _amount(workload.load.noon, parse_milli, f"{source}: {where}.load.noon")
+            _positive(workload.load.day, f"{source}: {where}.load.day")
+        if workload.arrivals is not None:
+            _positive(workload.arrivals.every, f"{source}: {where}.arrivals.every")
+            shortest = _positive(workload.arrivals.lasts_from, f"{source}: {where}.arrivals.lastsFrom")
+            if _positive(workload.arrivals.lasts_to, f"{source}: {where}.arrivals.lastsTo") < shortest:
+                refuse(f"{where}.arrivals.lastsTo", "must not be below lastsFrom")
+
+
+def _amount(text: str, parse: Callable[[str], int], place: str) -> int:
+    try:
+        return int(parse(text))
+    except QuantityError as error:
+        raise ManifestError(f"{place}: {error}") from error
+
+
+def _positive(text: str, place: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise ManifestError(f"{place}: {error}") from error
+    if seconds <= 0:
+        raise ManifestError(f"{place}: must be above 0")
+    return seconds

@@ -1,0 +1,44 @@
+"""What `cotenant up` declares once the gateway answers: the cell's base objects and the nodes.
+
+In: a client, the nodes' names. Out: objects created where they are missing. What is there already stays as it is,
+so a second `up` on the same data folder keeps what a user has changed.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from cotenant_console.api.client import ApiError, Client, Document, text_at
+from cotenant_console.api.kinds import find_by_type
+from cotenant_console.manifests.documents import parse_manifests
+from cotenant_console.manifests.three_way import annotated
+
+
+def base_objects(client: Client) -> int:
+    """Create the base objects that are missing. Returns how many there were to create."""
+    raw = files("cotenant_console.up").joinpath("base.yaml").read_bytes()
+    return sum(create_if_absent(client, manifest.document) for manifest in parse_manifests(raw, "base.yaml"))
+
+
+def create_if_absent(client: Client, document: Document) -> bool:
+    """Create one object. False if it is there already."""
+    kind = find_by_type(text_at(document, "apiVersion"), text_at(document, "kind"))
+    assert kind is not None, document
+    try:
+        client.create(kind.path(text_at(document, "metadata", "namespace")), annotated(document))
+    except ApiError as error:
+        if error.code != 409:
+            raise
+        return False
+    return True
+
+
+def simulated_node_name(index: int) -> str:
+    """The name of a simulated node."""
+    return f"simulated-{index}"
+
+
+def register_nodes(client: Client, names: list[str]) -> None:
+    """Declare nodes; capacity, labels and taints come from their executors' reports."""
+    for name in names:
+        create_if_absent(client, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})

@@ -1,0 +1,80 @@
+"""The services of the design as processes of `cotenant up`.
+
+In: the addresses and folders of this run. Out: one `ProcessSpec` a service, with the port on which it tells whether
+it is ready. kubernetes-bridge is not among them: there is no Kubernetes here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cotenant_console.up.nats_server import LOOPBACK
+from cotenant_console.up.supervisor import ProcessSpec
+
+DECIDING = (
+    "metrics-ingest",
+    "batch-resource-calculator",
+    "quota-tree",
+    "scheduler",
+    "descheduler-arbiter",
+    "yarn-copilot",
+)
+SERVICES = ("gateway", *DECIDING, "node-executor")
+SIMULATED = "node-executor-simulated"
+
+
+def module_of(service: str) -> str:
+    """The Python module that runs a service."""
+    return f"cotenant_{service.replace('-', '_')}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The addresses and folders of one `cotenant up`."""
+
+    folder: Path
+    nats_url: str
+    api_port: int
+    node: str
+    simulated_nodes: int
+
+
+def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
+    """The process of one service."""
+    service = "node-executor" if name == SIMULATED else name
+    argv = (
+        sys.executable,
+        "-m",
+        module_of(service),
+        "--nats",
+        run.nats_url,
+        "--replica",
+        name,
+        "--http-port",
+        str(status_port),
+        *_own_flags(run, name),
+    )
+    # The executor ends its pods before it ends itself, and pods have a time of grace.
+    stop_seconds = 20.0 if name == "node-executor" else 8.0
+    return ProcessSpec(name, argv, environment(), stop_seconds)
+
+
+def _own_flags(run: Run, name: str) -> tuple[str, ...]:
+    if name == "node-executor":
+        return ("--node", run.node, "--data", str(run.folder / "node"))
+    if name == SIMULATED:
+        return ("--simulate", str(run.simulated_nodes))
+    return ()
+
+
+def environment() -> dict[str, str]:
+    """What services inherit: the user's environment, without buffering, so that logs are whole when a process dies."""
+    return {**os.environ, "PYTHONUNBUFFERED": "1"}
+
+
+def ready_url(port: int) -> str:
+    """Where a service tells whether it is ready."""
+    return f"http://{LOOPBACK}:{port}/readyz"
