@@ -1,0 +1,41 @@
+"""Times and identities in composed objects."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from uuid import UUID
+
+
+def rfc3339(time: datetime) -> str:
+    """Return the time as Kubernetes writes it: whole seconds, UTC, `Z`."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_rfc3339(text: str | None) -> datetime | None:
+    """Return the time of a text; None where it is absent or not a time."""
+    if not text:
+        return None
+    try:
+        parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
+
+
+def derived_uid(*parts: str) -> str:
+    """Return a stable uid for an object that has no document: a digest of what it is."""
+    return str(UUID(bytes=blake2b("/".join(parts).encode(), digest_size=16).digest(), version=4))
+
+
+def go_duration(seconds: int) -> str:
+    """Return a duration as Go prints it: 300 -> 5m0s."""
+    text = ""
+    rest = timedelta(seconds=seconds).total_seconds()
+    hours, rest = divmod(int(rest), 3600)
+    minutes, rest = divmod(rest, 60)
+    if hours:
+        text += f"{hours}h"
+    if hours or minutes:
+        text += f"{minutes}m"
+    return f"{text}{rest}s"

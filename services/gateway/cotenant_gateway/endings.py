@@ -1,0 +1,111 @@
+"""How objects end: level-triggered, from the read model.
+
+An object with a deletionTimestamp ends (its tombstone is stored) when no finalizer is left and, for a pod, when no placement of it
+is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first deletes
+what is in it. Read-only; every intent is fenced by the object's own sequence, so two gateways do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.objects.kinds import BY_RESOURCE
+
+from cotenant_gateway.composing.pod import live_placement
+from cotenant_gateway.core import NAMESPACES, NODES, PODS, GatewayCore
+from cotenant_gateway.metadata import marked_for_deletion
+from cotenant_gateway.plans import Plan, PlannedWrite, object_write
+from cotenant_gateway.snapshots import Snapshot
+from cotenant_gateway.splices import raw
+
+MAX_PLANS = 999
+DEFAULT_GRACE_SECONDS = 30
+
+
+def tombstone(snapshot: Snapshot) -> PlannedWrite:
+    """Return the write that ends an object."""
+    assert snapshot.stored is not None
+    payload = ObjectDeleted(uid=snapshot.stored.meta.uid, object=snapshot.stored.raw)
+    causes = tuple(f"LOG:{event.sequence}" for event in snapshot.parts.values() if event.tombstone)
+    return object_write(
+        snapshot.address, payload, snapshot.stored.sequence, tombstone=True, causes=(f"LOG:{snapshot.stored.sequence}", *causes)
+    )
+
+
+def grace_of(snapshot: Snapshot, asked: int | None) -> int:
+    """Return the grace period of a pod's deletion: as asked, else the pod's own, else 30 s."""
+    if asked is not None:
+        return max(asked, 0)
+    own = snapshot.pod.spec.termination_grace_period_seconds
+    return own if own is not None and own >= 0 else DEFAULT_GRACE_SECONDS
+
+
+def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Plan | None:
+    """Return what deleting the object stores: its tombstone at once, or the mark that it is to end; None if marked already."""
+    stored = snapshot.stored
+    assert stored is not None
+    is_pod = snapshot.address.kind is PODS
+    grace = grace_of(snapshot, grace_seconds) if is_pod else 0
+    waits = bool(stored.meta.finalizers) or snapshot.address.kind is NAMESPACES
+    if is_pod and grace > 0 and live_placement(snapshot) is not None:
+        waits = True
+    if not waits:
+        return Plan((tombstone(snapshot),))
+    marked_grace = stored.meta.deletion_grace_period_seconds
+    if stored.meta.deletion_timestamp is not None and (marked_grace is None or marked_grace <= grace):
+        return None
+    marked = ObjectStored(object=marked_for_deletion(stored.raw, now, grace))
+    return Plan((object_write(snapshot.address, marked, stored.sequence, causes=(f"LOG:{stored.sequence}",)),))
+
+
+def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:
+    """Yield what can end now, at most MAX_PLANS plans."""
+    count = 0
+    for key in sorted(core.ending):
+        for plan in _ending(core, core.ending[key], now):
+            yield plan
+            count += 1
+            if count >= MAX_PLANS:
+                return
+
+
+def _ending(core: GatewayCore, snapshot: Snapshot, now: datetime) -> Iterator[Plan]:
+    stored = snapshot.stored
+    if stored is None:
+        return
+    if snapshot.address.kind is NAMESPACES:
+        contents = list(_contents(core, snapshot.address.name))
+        for content in contents[:MAX_PLANS]:
+            plan = deletion(content, now, None)
+            if plan is not None:
+                yield plan
+        if contents:
+            return
+    if stored.meta.finalizers:
+        return
+    if (
+        snapshot.address.kind is PODS
+        and live_placement(snapshot) is not None
+        and stored.meta.deletion_grace_period_seconds != 0
+    ):
+        return
+    yield Plan((tombstone(snapshot),))
+
+
+def _contents(core: GatewayCore, namespace: str) -> Iterator[Snapshot]:
+    for kind in BY_RESOURCE.values():
+        if kind.namespaced:
+            yield from (found for found in core.objects(kind, namespace) if found.stored is not None)
+
+
+def registrations(core: GatewayCore) -> Iterator[Plan]:
+    """Yield the Node objects of executors that reported and have none: a node registers itself, as a kubelet does."""
+    for name in sorted(core.unregistered)[:MAX_PLANS]:
+        document = raw({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}})
+        slot = core.collections["", "nodes"].slots["", name]
+        causes = tuple(f"LOG:{event.sequence}" for event in slot.parts.values())
+        yield Plan(
+            (object_write(slot.address, ObjectStored(object=document), core.own_sequence(NODES, "", name), causes=causes),)
+        )

@@ -1,0 +1,40 @@
+"""Writes that belong together: what the shell stores as one atomic batch, or not at all."""
+
+from __future__ import annotations
+
+import msgspec
+from cotenant.events.envelope import Payload
+from cotenant.events.migrations import EvictionOutcome
+from cotenant.subjects import eviction_subject, object_subject
+
+from cotenant_gateway.snapshots import Address
+
+
+class PlannedWrite(msgspec.Struct, frozen=True):
+    """One message: the subject it goes to and the last sequence that the subject must have (None: whatever it has)."""
+
+    subject: str
+    payload: Payload
+    expected: int | None
+    tombstone: bool = False
+    causes: tuple[str, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Writes stored all or none. The first one is what the plan is about."""
+
+    writes: tuple[PlannedWrite, ...]
+
+
+def object_write(
+    address: Address, payload: Payload, expected: int, *, tombstone: bool = False, causes: tuple[str, ...] = ()
+) -> PlannedWrite:
+    """Return the write of an API object's own subject."""
+    kind = address.kind
+    subject = object_subject(kind.group, kind.plural, address.namespace, address.name)
+    return PlannedWrite(subject, payload, expected, tombstone, causes)
+
+
+def outcome_write(outcome: EvictionOutcome, causes: tuple[str, ...] = ()) -> PlannedWrite:
+    """Return the write of an answer to an eviction request."""
+    return PlannedWrite(eviction_subject(outcome.namespace, outcome.name), outcome, None, False, causes)
