@@ -6,6 +6,8 @@ key keeps its last value, unknown keys are ignored. Times are nanoseconds, memor
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from .convert import parse_int, period_of_cpu_max, quota_of_cpu_max, weight_to_shares
@@ -65,6 +67,10 @@ _MEMORY_KEYS = {
     ),
 }
 
+_MEMORY_LINES = {
+    version: re.compile(rf"^({'|'.join(keys)})[ \t]+([0-9]+)$", re.MULTILINE) for version, keys in _MEMORY_KEYS.items()
+}
+
 
 def parse_key_values(content: str) -> dict[str, str]:
     words = (line.split() for line in content.strip("\n").split("\n"))
@@ -118,8 +124,11 @@ def parse_cfs_period(version: CgroupVersion, content: str) -> int:
 
 def parse_memory_stat(version: CgroupVersion, content: str) -> MemoryStat:
     """On v1 the hierarchical totals: the plain keys leave out the groups below."""
-    values = parse_key_values(content)
-    return MemoryStat(*(_number(values, key, "memory.stat") for key in _MEMORY_KEYS[version]))
+    values = dict(_MEMORY_LINES[version].findall(content))
+    try:
+        return MemoryStat(*(int(values[key]) for key in _MEMORY_KEYS[version]))
+    except KeyError as error:
+        raise ValueError(f"memory.stat: no line {error.args[0]!r} with a number") from error
 
 
 def _numa_tokens(line: str, head: str) -> dict[int, int]:

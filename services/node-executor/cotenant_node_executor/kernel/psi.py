@@ -6,6 +6,8 @@ microseconds. No ``full`` line (cpu on older kernels) is not an error: all zero,
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 
@@ -16,31 +18,27 @@ class PressureLine(msgspec.Struct, frozen=True):
     total_us: int = 0
 
 
+NO_PRESSURE = PressureLine()
+
+
 class Pressure(msgspec.Struct, frozen=True):
     some: PressureLine
     full: PressureLine
     full_supported: bool
 
 
-def _line(words: list[str], text: str) -> PressureLine:
-    fields = dict(word.split("=", 1) for word in words if "=" in word)
-    if len(words) != 4 or set(fields) != {"avg10", "avg60", "avg300", "total"}:
-        raise ValueError(f"pressure line {text!r}: expected avg10, avg60, avg300 and total")
-    return PressureLine(float(fields["avg10"]), float(fields["avg60"]), float(fields["avg300"]), int(fields["total"]))
+_LINE = re.compile(r"(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) total=(\d+)", re.ASCII)
 
 
 def parse_pressure(content: str) -> Pressure:
     """Raises ValueError for an unknown first word, a malformed line, or no ``some`` line at all."""
-    some: PressureLine | None = None
-    full: PressureLine | None = None
+    lines: dict[str, PressureLine] = {}
     for text in content.strip("\n").split("\n"):
-        kind, *words = text.split() or [""]
-        if kind == "some":
-            some = _line(words, text)
-        elif kind == "full":
-            full = _line(words, text)
-        else:
-            raise ValueError(f"pressure line {text!r}: expected it to begin with some or full")
-    if some is None:
+        found = _LINE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"pressure line {text!r}: expected some|full avg10= avg60= avg300= total=")
+        kind, avg10, avg60, avg300, total = found.groups()
+        lines[kind] = PressureLine(float(avg10), float(avg60), float(avg300), int(total))
+    if "some" not in lines:
         raise ValueError("pressure text without a 'some' line")
-    return Pressure(some, full or PressureLine(), full is not None)
+    return Pressure(lines["some"], lines.get("full", NO_PRESSURE), "full" in lines)

@@ -21,7 +21,7 @@ KILL_ROUNDS = 20  # a process that forks faster than it is killed loses before t
 READ_BYTES = 1 << 16
 
 
-def read_file(path: Path) -> str | None:
+def read_file(path: Path | str) -> str | None:
     """None where the file, or its group, is missing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -8,16 +8,14 @@ that vanishes while it is read is left out with the reason, and its containers w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from ..kernel.files import PRESSURE_STATS
-from ..kernel.interface import ROOT_GROUP, CgroupDriver, Stat
+from ..kernel.interface import ROOT_GROUP, CgroupDriver
 from ..kernel.parse import parse_cpu_stat, parse_cpu_usage_ns, parse_memory_stat
-from ..kernel.psi import Pressure, parse_pressure
-from ..kernel.tree import read_file
+from .counters import CounterFiles, counter_files, read_counters, read_pressure, read_pressures
 from .proc import parse_busy_ticks, parse_node_meminfo
 from .snapshot import (
     ContainerUsage,
@@ -35,12 +33,12 @@ from .usage import Counter, group_milli, throttled_ratio
 JIFFY_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 TIERS = ("burstable", "besteffort")
 _NO_PRESSURE = PressureSet()
-PathOf = Callable[[str, Stat], Path | None]
 
 
 class _Last(msgspec.Struct, frozen=True):
     cpu: Counter
     periods: tuple[int, int] | None
+    files: CounterFiles
 
 
 class Sampler:
@@ -62,7 +60,10 @@ class Sampler:
         self._last_ns: int | None = None
 
     def snapshot(self, now_monotonic_ns: int, host_applications: Mapping[str, str] | None = None) -> Snapshot:
-        """``host_applications``: name -> directory below the mount. Raises OSError or ValueError only for the node's own files."""
+        """``host_applications``: name -> directory below the mount.
+
+        Raises OSError or ValueError only where the node's own files cannot be read.
+        """
         now = now_monotonic_ns
         self._driver.refresh()
         node = self._read_node(now)
@@ -88,14 +89,14 @@ class Sampler:
         memory = parse_node_meminfo((self._proc / "meminfo").read_text())
         cpu_milli = group_milli(self._last_ticks, ticks, JIFFY_NS)
         self._last_ticks = ticks
-        paths = (self._proc / "pressure" / name for name in ("cpu", "memory", "io"))
+        stalls = (read_pressure(f"{self._proc}/pressure/{name}") for name in ("cpu", "memory", "io"))
         return NodeUsage(
             cpu_milli=cpu_milli,
             cpu_capacity_milli=self._capacity_milli,
             memory_bytes=memory.usage_bytes,
             memory_with_page_cache_bytes=memory.usage_with_page_cache_bytes,
             memory_total_bytes=memory.total_bytes,
-            pressure=PressureSet(*(_pressure(path) for path in paths)),
+            pressure=PressureSet(*stalls),
         )
 
     def _read_groups(
@@ -133,7 +134,7 @@ class Sampler:
     ) -> dict[str, HostApplicationUsage]:
         found: dict[str, HostApplicationUsage] = {}
         for name, directory in sorted(applications.items()):
-            usage = self._read(directory, now, fresh, skipped, path_of=self._driver.host_stat_path)
+            usage = self._read(directory, now, fresh, skipped, foreign=True)
             if usage is not None:
                 found[name] = HostApplicationUsage(name, usage)
         return found
@@ -146,26 +147,27 @@ class Sampler:
         skipped: list[Skipped],
         *,
         pressure: bool = True,
-        path_of: PathOf | None = None,
+        foreign: bool = False,
     ) -> GroupUsage | None:
-        path_of = path_of or self._driver.stat_path
-        key = f"{'own' if path_of == self._driver.stat_path else 'host'}:{group}"
         version = self._driver.version
+        key = f"{'host' if foreign else 'own'}:{group}"
+        last = self._last.get(key)
+        path_of = self._driver.host_stat_path if foreign else self._driver.stat_path
+        files = last.files if last else counter_files(path_of, group)
         try:
-            texts = _read_texts(path_of, group)
+            texts = read_counters(files)
             if texts is None:
                 skipped.append(Skipped(group, "the group has gone"))
                 return None
             used = Counter(parse_cpu_usage_ns(version, texts.usage), now)
             stat = parse_cpu_stat(version, texts.stat) if "nr_periods" in texts.stat else None
             memory = parse_memory_stat(version, texts.memory) if texts.memory else None
-            stalls = _group_pressures(path_of, group) if pressure and self._group_pressure else _NO_PRESSURE
+            stalls = read_pressures(files) if pressure and self._group_pressure else _NO_PRESSURE
         except (OSError, ValueError) as error:
             skipped.append(Skipped(group, str(error)))
             return None
         periods = None if stat is None else (stat.nr_periods, stat.nr_throttled)
-        last = self._last.get(key)
-        fresh[key] = _Last(used, periods)
+        fresh[key] = _Last(used, periods, files)
         return GroupUsage(
             group=group,
             cpu_milli=group_milli(last.cpu if last else None, used),
@@ -176,35 +178,6 @@ class Sampler:
             throttled_ns=stat.throttled_ns if stat else None,
             pressure=stalls,
         )
-
-
-class _Texts(msgspec.Struct, frozen=True):
-    usage: str
-    stat: str  # "" where the group has none
-    memory: str
-
-
-def _read_texts(path_of: PathOf, group: str) -> _Texts | None:
-    """None where the group has gone. On v2 usage and throttling stand in one file, which is read once."""
-    usage_path, stat_path = path_of(group, Stat.CPU_USAGE), path_of(group, Stat.CPU_STAT)
-    memory_path = path_of(group, Stat.MEMORY_STAT)
-    usage = None if usage_path is None else read_file(usage_path)
-    if usage is None:
-        return None
-    same = stat_path == usage_path
-    stat = usage if same else (None if stat_path is None else read_file(stat_path))
-    memory = None if memory_path is None else read_file(memory_path)
-    return _Texts(usage, stat or "", memory or "")
-
-
-def _group_pressures(path_of: PathOf, group: str) -> PressureSet:
-    paths = (path_of(group, stat) for stat in PRESSURE_STATS)
-    return PressureSet(*(None if path is None else _pressure(path) for path in paths))
-
-
-def _pressure(path: Path) -> Pressure | None:
-    content = read_file(path)
-    return parse_pressure(content) if content else None
 
 
 def _system(node: NodeUsage, pods: Mapping[str, PodUsage], applications: Mapping[str, HostApplicationUsage]) -> SystemUsage:
