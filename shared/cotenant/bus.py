@@ -7,8 +7,8 @@ far behind, it raises Behind, and its owner starts over with a fresh core.
 
 Pulls use `expires` and `idle_heartbeat`, never `no_wait`, and pending counts are not trusted: both mislead after purges.
 
-Bounds: one pull of PULL_BATCH messages under way, at most PENDING_BYTES undelivered in the client, ANSWER_SECONDS for an answer,
-reconnection for ever with at most RECONNECT_SECONDS between tries.
+Bounds: one pull of PULL_BATCH messages under way, at most PENDING_BYTES undelivered in the client, ANSWER_SECONDS for an
+answer, reconnection for ever with at most RECONNECT_SECONDS between tries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import base64
 import logging
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -139,6 +139,8 @@ class NatsLog:
     def __init__(self, client: Client, service: str) -> None:
         self.client = client
         self.service = service
+        self.connected = asyncio.Event()
+        self.connected.set()
         self.unknown_types = 0
         self.dead_letters = 0
 
@@ -182,8 +184,7 @@ class NatsLog:
         return Stored(ack.seq - len(writes) + 1, ack.seq)
 
     async def _send(self, messages: Sequence[tuple[str, bytes, Headers]]) -> _Ack:
-        if not self.client.is_connected:
-            raise ConnectionClosedError
+        await asyncio.wait_for(self.connected.wait(), ANSWER_SECONDS)
         if len(messages) > 1:
             batch = os.urandom(9).hex()
             for index, (_, _, headers) in enumerate(messages, start=1):
@@ -468,7 +469,7 @@ class NatsReader:
             raise Behind("the load broke off")
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type((*_API_ERRORS, BusError)),
-            wait=wait_exponential_jitter(initial=0.05, max=RECONNECT_SECONDS),
+            wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
         ):
             with attempt:
                 await self.open()
@@ -488,15 +489,24 @@ class _Gap(Exception):  # noqa: N818 - a signal between methods of this file
     """What was delivered does not follow on what was there."""
 
 
-async def connect(url: str, service: str, *, on_reconnect: Callable[[], Awaitable[None]] | None = None) -> NatsLog:
+async def connect(url: str, service: str) -> NatsLog:
     """Connect, trying for ever (the server may start later than the service), and reconnect for ever."""
+    made: list[NatsLog] = []
 
-    async def ignore(error: Exception) -> None:
+    async def note(error: Exception) -> None:
         logger.debug("nats: %s: %s", type(error).__name__, error)
+
+    async def disconnected() -> None:
+        for log in made:
+            log.connected.clear()
+
+    async def reconnected() -> None:
+        for log in made:
+            log.connected.set()
 
     async for attempt in AsyncRetrying(
         retry=retry_if_exception_type((OSError, nats.errors.Error, TimeoutError)),
-        wait=wait_exponential_jitter(initial=0.05, max=RECONNECT_SECONDS),
+        wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
     ):
         with attempt:
             client = await nats.connect(
@@ -507,11 +517,13 @@ async def connect(url: str, service: str, *, on_reconnect: Callable[[], Awaitabl
                 reconnect_time_wait=0.1,
                 connect_timeout=2,
                 ping_interval=10,
-                error_cb=ignore,
-                reconnected_cb=on_reconnect,
+                error_cb=note,
+                disconnected_cb=disconnected,
+                reconnected_cb=reconnected,
                 pending_size=16 << 20,
             )
-    return NatsLog(client, service)
+    made.append(NatsLog(client, service))
+    return made[0]
 
 
 async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int, until: int) -> list[Event]:

@@ -17,9 +17,9 @@ import msgspec
 import nats.micro
 import uvloop
 from aiohttp import web
-from nats.micro import ServiceConfig
 from nats.micro.request import Request as MicroRequest
 from nats.micro.service import Service as MicroService
+from nats.micro.service import ServiceConfig
 
 from cotenant.bus import NatsLog, connect
 from cotenant.settings import Settings, settings_from

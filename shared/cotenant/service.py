@@ -1,9 +1,10 @@
 """The shell of a deciding service: pull, fold, decide, store, apply; at least one decision a tick.
 
-It owns no rule: `cotenant.cycle` holds the order of things, `cotenant.log` what can go wrong. A core that raises ends the process
-(the supervisor starts it again and the crash is seen); a bad message cannot, as the reader puts it aside.
+It owns no rule: `cotenant.cycle` holds the order of things, `cotenant.log` what can go wrong. A core that raises ends the
+process (the supervisor starts it again and the crash is seen); a bad message cannot, as the reader puts it aside.
 
-Bounds: QUEUE_PULLS pulls wait between reader and core; MAX_REQUESTS wishes under way, each repeated with growing pauses while it is wanted.
+Bounds: QUEUE_PULLS pulls wait between reader and core; MAX_REQUESTS wishes under way, each repeated with growing pauses
+while it is wanted.
 """
 
 from __future__ import annotations
@@ -185,7 +186,8 @@ class DecidingService:
             if self.host is not None:
                 self.host.telemetry.trace_stored(stored, sent_ns, time.time_ns())
             return True
-        self._measure("refused" if isinstance(outcome, Refused) else "unanswered", 0, sent - started, time.perf_counter() - sent)
+        word = "refused" if isinstance(outcome, Refused) else "unanswered"
+        self._measure(word, 0, sent - started, time.perf_counter() - sent)
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
             if cycle.refused(utc_now()):
                 logger.warning("%s: another replica committed first: %s", self.identity.service, outcome.reason)

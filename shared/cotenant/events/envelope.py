@@ -146,8 +146,8 @@ def decode_event(
 ) -> Event:
     """Return the event of a stored message.
 
-    Raises UnknownEventTypeError for a type that is not registered and EventError for everything else that is wrong: not JSON, not a
-    CloudEvent, a payload whose fields have wrong types.
+    Raises UnknownEventTypeError for a type that is not registered and EventError for everything else that is wrong: not
+    JSON, not a CloudEvent, a payload whose fields have wrong types.
     """
     try:
         wire = _WIRE_DECODER.decode(data)

@@ -1,0 +1,87 @@
+"""A toy service: it doubles every CPU figure of `metrics.<node>` into `node.<node>.resources`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from cotenant.cycle import Identity
+from cotenant.definition import Definition
+from cotenant.events import Event, NodeMetricComputed, NodeResources
+from cotenant.events.metrics import Usage
+from cotenant.subjects import metrics_subject, resources_subject
+
+
+class ToyConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`factor` multiplies the figure."""
+
+    factor: int = 2
+
+
+class ToyCore:
+    """State: the last metric and the last own answer of each node."""
+
+    def __init__(self, config: ToyConfig) -> None:
+        self.config = config
+        self.metrics: dict[str, Event] = {}
+        self.answers: dict[str, NodeResources] = {}
+        self.applied = 0
+
+    def apply(self, event: Event) -> None:
+        self.applied += 1
+        match event.data:
+            case NodeMetricComputed(node=node):
+                if event.tombstone:
+                    self.metrics.pop(node, None)
+                elif node not in self.metrics or self.metrics[node].sequence < event.sequence:
+                    self.metrics[node] = event
+            case NodeResources(node=node):
+                if event.tombstone:
+                    self.answers.pop(node, None)
+                else:
+                    self.answers[node] = event.data
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        decided: list[Event] = []
+        for node in sorted(self.metrics.keys() | self.answers.keys()):
+            metric, answer = self.metrics.get(node), self.answers.get(node)
+            if metric is None:
+                decided.append(
+                    Event(subject=resources_subject(node), data=NodeResources(node=node), tombstone=True, ttl_seconds=3600)
+                )
+                continue
+            assert isinstance(metric.data, NodeMetricComputed)
+            wanted = metric.data.node_usage.cpu_milli * self.config.factor
+            if answer is None or answer.batch_cpu_milli != wanted:
+                decided.append(
+                    Event(
+                        subject=resources_subject(node),
+                        data=NodeResources(node=node, batch_cpu_milli=wanted, update_time=now),
+                        causes=(metric.ref,),
+                    )
+                )
+        return decided[:999]
+
+
+TOY = Definition(
+    name="toy",
+    core_version="1",
+    filters=("metrics.*", "node.*.resources"),
+    config_type=ToyConfig,
+    make_core=ToyCore,
+)
+
+
+def toy_identity(replica: str = "a") -> Identity:
+    return Identity(service="toy", replica=replica)
+
+
+def metric(node: str, cpu_milli: int, *, event_id: str = "") -> Event:
+    """A metric fact as some other service would store it."""
+    return Event(
+        subject=metrics_subject(node),
+        data=NodeMetricComputed(node=node, node_usage=Usage(cpu_milli=cpu_milli)),
+        id=event_id or f"metric/{node}/{cpu_milli}",
+        source="/cell/other/0",
+    )

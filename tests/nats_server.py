@@ -1,0 +1,68 @@
+"""A real nats-server for tests: JetStream on disk, fsync always, loopback, a free port, a folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BINARY = Path(sys.executable).parent / "nats-server"
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class NatsServer:
+    """Start, kill, start again on the same store, and clean up."""
+
+    def __init__(self, *, sync: str = "always") -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="cotenant-nats-"))
+        self.port = free_port()
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        (self.folder / "server.conf").write_text(
+            f'listen: "127.0.0.1:{self.port}"\n'
+            "max_payload: 2MB\n"
+            f'jetstream {{ store_dir: "{self.folder}/store", sync_interval: {sync}\n'
+            "  limits { batch { max_msgs: 1000, max_inflight_per_stream: 50 } } }\n"
+        )
+
+    def start(self) -> None:
+        """Start and wait until the port answers, at most 10 s."""
+        with (self.folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen([BINARY, "-c", self.folder / "server.conf"], stdout=log, stderr=log)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 0.2) as probe:
+                    if probe.recv(4) == b"INFO":
+                        return
+            except OSError:
+                time.sleep(0.02)
+        raise RuntimeError(f"nats-server did not start: {(self.folder / 'server.log').read_text()[-500:]}")
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        """Stop it and remove its folder."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
