@@ -95,6 +95,6 @@ def overlay(old: JsonObject, new: JsonObject) -> JsonObject:
 def fit(document: JsonObject, cls: type[StructT], where: str) -> StructT:
     """Return the document as the struct. Raises ConfigError with the field's path."""
     try:
-        return msgspec.convert(document, cls)
+        return msgspec.json.decode(msgspec.json.encode(document), type=cls)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}") from error

@@ -1,19 +1,20 @@
 """One node evaluated once: guards, terms, batch, mid and zones together.
 
-In: what the node has (capacity, allocatable, reservation), its latest metric, the pods on it, its strategy, and the time. Out: an
-Evaluation, which is either the figures with their terms or the reason for their withdrawal. Source: Koordinator node
+In: what the node has (capacity, allocatable, reservation), its latest metric, the pods on it, its strategy, and the
+time. Out: an Evaluation, the figures with every term. Source: Koordinator node
 resource controller:
 
     colocation switched off                          -> withdrawn
     no metric, or a metric older than degrade time   -> withdrawn (the node's need is unknown, so nothing may be lent)
     else batch and mid by their formulas
 
-Missing parts of a metric move a term by rule: a pod without a figure counts its request; a node without a total has no mid.
+Missing parts of a metric move a term by rule: a pod without a figure counts its request; a node without a total has no
+mid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -34,6 +35,8 @@ from cotenant_batch_resource_calculator.formulas.mid import STATIC_MODE, MidStra
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones
 from cotenant_batch_resource_calculator.formulas.synchronise import is_stale
 
+NO_METRIC = "NoMetric"
+STALE_METRIC = "StaleMetric"
 DEFAULT_CPU_RECLAIM_PERCENT = 60
 DEFAULT_MEMORY_RECLAIM_PERCENT = 65
 DEFAULT_DEGRADE_MINUTES = 15
@@ -60,17 +63,14 @@ class NodeMeasurement(msgspec.Struct, frozen=True):
     pods: tuple[MeasuredUsage, ...] = ()
     host_applications: tuple[MeasuredUsage, ...] = ()
     prod_reclaimable: Amounts = ZERO
-    unknown_since: datetime | None = None
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """`terms` None: batch and mid are withdrawn for `reason`, a code, with `message` in words. `zones` are zone-level amounts."""
+    """`terms` None: batch and mid are withdrawn. `zones` are zone-level amounts."""
 
     terms: BatchTerms | None = None
     mid: Amounts | None = None
     zones: tuple[Amounts, ...] = ()
-    reason: str = ""
-    message: str = ""
 
 
 def batch_strategy(strategy: ColocationStrategy) -> BatchStrategy:
@@ -107,18 +107,16 @@ def reserve_of(node: NodeFigures) -> Amounts:
     return of_mapping(node_reserved(kubelet_reserved(node.capacity, node.allocatable), node.reservation))
 
 
-def withdrawal(measurement: NodeMeasurement | None, strategy: ColocationStrategy, now: datetime) -> tuple[str, str]:
+def withdrawal(update_time: datetime | None, strategy: ColocationStrategy, now: datetime) -> tuple[str, str]:
     """Return why nothing may be lent now, as code and in words; both empty where the metric can be acted on."""
     minutes = _or(strategy.degrade_time_minutes, DEFAULT_DEGRADE_MINUTES)
-    if measurement is None or measurement.update_time is None:
-        return "NoMetric", "the node has no metric yet: batch and mid resources are withdrawn until it reports"
-    if is_stale(measurement.update_time, now, minutes):
-        return "StaleMetric", (
-            f"the node's metric of {measurement.update_time.isoformat(timespec='seconds')} is older than {minutes} minutes"
+    if update_time is None:
+        return NO_METRIC, "the node has no metric yet: batch and mid resources are withdrawn until it reports"
+    if is_stale(update_time, now, minutes):
+        return STALE_METRIC, (
+            f"the node's metric of {update_time.isoformat(timespec='seconds')} is older than {minutes} minutes"
             " (degradeTimeMinutes): batch and mid resources are withdrawn"
         )
-    if measurement.node_usage is None:
-        return "NoNodeUsage", "the node's metric has no node usage: batch and mid resources are withdrawn"
     return "", ""
 
 
@@ -162,13 +160,3 @@ def calculate(
         strategy=by_batch,
     )
     return Evaluation(terms=terms, mid=mid, zones=tuple(zones))
-
-
-def zone_numbers(names: Mapping[str, Amounts]) -> list[str]:
-    """Return the zone names `node-<id>` in the order of their ids; names without a number come last, by name."""
-    return sorted(names, key=_zone_order)
-
-
-def _zone_order(name: str) -> tuple[int, int, str]:
-    number = name.rpartition("-")[2]
-    return (0, int(number), name) if number.isdecimal() else (1, 0, name)

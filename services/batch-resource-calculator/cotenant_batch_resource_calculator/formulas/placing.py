@@ -3,7 +3,7 @@
 In: calculated batch amounts (None: withdrawn), the normalisation ratio, what foreign schedulers use. Out: origin and
 offered amounts. Source: Koordinator batch resource plugin, prepare.
 
-    origin[batch-cpu]    = trunc(calculated * ratio)      only for a ratio above 1.0
+    origin[batch-cpu]    = calculated * ratio             only for a ratio above 1.0
     origin[batch-memory] = calculated
     offered              = max(0, origin - sum of foreign koord-batch allocations)
     withdrawn            : origin is 0, the node offers no batch resources
@@ -31,8 +31,8 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 def amplified(batch_cpu_milli: int, ratio: float) -> int:
-    """Return batch CPU in normalised units; a ratio of 1.0 or less changes nothing."""
-    return multiply_milli(batch_cpu_milli, ratio) if ratio > 1.0 else batch_cpu_milli
+    """Return batch CPU in normalised units, rounded up to a whole one; a ratio of 1.0 or less changes nothing."""
+    return -(-multiply_milli(batch_cpu_milli * 1000, ratio) // 1000) if ratio > 1.0 else batch_cpu_milli
 
 
 def normalization_ratio(annotations: Mapping[str, str]) -> float:

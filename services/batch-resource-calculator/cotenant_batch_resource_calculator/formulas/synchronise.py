@@ -34,3 +34,10 @@ def is_due(last: datetime | None, now: datetime, update_threshold_seconds: int) 
 def is_stale(update_time: datetime | None, now: datetime, degrade_minutes: int) -> bool:
     """Tell whether the metric is missing or older than the degrade time: batch and mid are then withdrawn."""
     return update_time is None or now > update_time + timedelta(minutes=degrade_minutes)
+
+
+def settle(old: int | None, new: int, threshold: float) -> int:
+    """Return the figure to publish where each figure has its own dead band: the old one as long as it is close
+    enough.
+    """
+    return new if old is None or differs(old, new, threshold) else old

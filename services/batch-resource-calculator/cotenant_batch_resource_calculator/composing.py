@@ -1,0 +1,177 @@
+"""From figures to the event: the NodeResources payload with every term, its source, and the whole in words.
+
+In: an evaluation (or why there is none), the offer after the foreign share, and the node's state for the sources. Out:
+the payload.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from cotenant.events.resources import NodeResources, Term, ZoneResources
+from cotenant.quantities import format_binary, format_milli
+from cotenant.reservation import kubelet_reserved
+
+from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
+from cotenant_batch_resource_calculator.config.json_overlay import JsonObject
+from cotenant_batch_resource_calculator.formulas.amounts import Amounts, of_mapping
+from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
+from cotenant_batch_resource_calculator.formulas.evaluation import (
+    DEFAULT_DIFF_THRESHOLD,
+    Evaluation,
+    NodeFigures,
+    batch_strategy,
+)
+from cotenant_batch_resource_calculator.formulas.numa import whole_bytes
+from cotenant_batch_resource_calculator.formulas.placing import Offer
+from cotenant_batch_resource_calculator.formulas.synchronise import settle
+from cotenant_batch_resource_calculator.node_state import NodeState, usage
+
+MAX_NAMED_PODS = 32
+"""At most this many pods are named in `assumed` and `dangling`; the figures count all of them."""
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """What holds for the node's event besides its figures. `notes` are things to tell a person, in order."""
+
+    strategy: ColocationStrategy
+    base: JsonObject
+    cluster_enable: bool
+    config: str
+    foreign: Amounts
+    ratio: float = 1.0
+    reason: str = ""
+    degraded: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def _term(name: str, figures: Amounts, source: str = "") -> Term:
+    return Term(name=name, cpu_milli=figures.cpu, memory_bytes=figures.memory, source=source)
+
+
+def _terms(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: Offer, situation: Situation) -> list[Term]:
+    found = evaluation.terms
+    assert found is not None
+    machine = state.executor_ref or state.node_ref
+    return [
+        _term("capacity", found.capacity, machine),
+        _term("margin", found.margin, situation.config),
+        _term("system-used", found.system_used, state.metric_ref),
+        _term("host-applications", found.host_applications, state.metric_ref),
+        _term("kubelet-reserved", of_mapping(kubelet_reserved(node.capacity, node.allocatable)), machine),
+        _term("annotation-reserved", of_mapping(node.reservation.resources), state.node_ref),
+        _term("node-reserved", found.node_reserved, machine),
+        _term("high-priority-used", found.need.used, state.metric_ref),
+        _term("high-priority-request", found.need.request),
+        _term("high-priority-max-used-request", found.need.max_used_request, state.metric_ref),
+        _term("calculated", found.batch),
+        _term("origin", offer.origin, situation.config if situation.ratio > 1.0 else ""),
+        _term("third-party", situation.foreign, state.yarn_ref),
+    ]
+
+
+def _zones(state: NodeState, evaluation: Evaluation, threshold: float) -> tuple[ZoneResources, ...]:
+    last = {zone.name: zone for zone in (state.published.zones if state.published is not None else ())}
+    zones = []
+    for name, figures in zip(state.zones, evaluation.zones, strict=True):
+        old = last.get(name)
+        memory = whole_bytes(figures.memory)
+        zones.append(
+            ZoneResources(
+                name=name,
+                batch_cpu_milli=settle(old.batch_cpu_milli if old else None, figures.cpu, threshold),
+                batch_memory_bytes=settle(old.batch_memory_bytes if old else None, memory, threshold),
+            )
+        )
+    return tuple(zones)
+
+
+def _in_words(evaluation: Evaluation, offer: Offer, situation: Situation) -> str:
+    found = evaluation.terms
+    assert found is not None
+    assert offer.offered is not None
+    policies = batch_strategy(situation.strategy)
+    taken = found.system_used.larger(found.node_reserved)
+
+    def need(policy: CalculatePolicy) -> Amounts:
+        return {
+            CalculatePolicy.USAGE: found.need.used,
+            CalculatePolicy.REQUEST: found.need.request,
+            CalculatePolicy.MAX_USAGE_REQUEST: found.need.max_used_request,
+        }[policy]
+
+    reserve = found.node_reserved if policies.memory_policy is CalculatePolicy.REQUEST else taken
+    cpu = (
+        f"batch-cpu {format_milli(offer.offered.cpu)} = capacity {format_milli(found.capacity.cpu)}"
+        f" - margin {format_milli(found.margin.cpu)} - system {format_milli(taken.cpu)}"
+        f" - pods {format_milli(need(policies.cpu_policy).cpu)} by {policies.cpu_policy.value}"
+    )
+    memory = (
+        f"batch-memory {format_binary(offer.offered.memory)} = capacity {format_binary(found.capacity.memory)}"
+        f" - margin {format_binary(found.margin.memory)} - system {format_binary(reserve.memory)}"
+        f" - pods {format_binary(need(policies.memory_policy).memory)} by {policies.memory_policy.value}"
+    )
+    if situation.foreign.cpu:
+        cpu += f" - foreign {format_milli(situation.foreign.cpu)}"
+    if situation.foreign.memory:
+        memory += f" - foreign {format_binary(situation.foreign.memory)}"
+    return f"{cpu} (not below 0); {memory} (not below 0)"
+
+
+def compose(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: Offer, situation: Situation) -> NodeResources:
+    """Return the payload of a node that lends."""
+    found = evaluation.terms
+    assert found is not None
+    assert offer.offered is not None
+    mid = evaluation.mid
+    notes = list(situation.notes)
+    if found.need.assumed:
+        notes.append(f"{len(found.need.assumed)} pods without a metric yet count by their request")
+    if found.need.dangling:
+        notes.append(f"{len(found.need.dangling)} pods are measured and not placed here: their usage counts")
+    policies = batch_strategy(situation.strategy)
+    threshold = situation.strategy.resource_diff_threshold or DEFAULT_DIFF_THRESHOLD
+    return NodeResources(
+        node=state.name,
+        batch_cpu_milli=offer.offered.cpu,
+        batch_memory_bytes=offer.offered.memory,
+        mid_cpu_milli=mid.cpu if mid is not None else 0,
+        mid_memory_bytes=mid.memory if mid is not None else 0,
+        cpu_policy=policies.cpu_policy.value,
+        memory_policy=policies.memory_policy.value,
+        terms=tuple(_terms(state, node, evaluation, offer, situation)),
+        reason=situation.reason,
+        message="; ".join([_in_words(evaluation, offer, situation), *notes]),
+        update_time=state.metric.update_time if state.metric is not None else None,
+        third_party=usage(situation.foreign),
+        origin=usage(offer.origin),
+        zones=_zones(state, evaluation, threshold),
+        assumed=found.need.assumed[:MAX_NAMED_PODS],
+        dangling=found.need.dangling[:MAX_NAMED_PODS],
+        cpu_normalization_ratio=situation.ratio,
+        cluster_enable=situation.cluster_enable,
+        strategy=_raw(situation.base),
+        config=situation.config,
+    )
+
+
+def compose_withdrawn(state: NodeState, situation: Situation, message: str) -> NodeResources:
+    """Return the payload of a node that offers no batch and mid resources."""
+    policies = batch_strategy(situation.strategy)
+    return NodeResources(
+        node=state.name,
+        withdrawn=True,
+        degraded=situation.degraded,
+        cpu_policy=policies.cpu_policy.value,
+        memory_policy=policies.memory_policy.value,
+        reason=situation.reason,
+        message="; ".join([message, *situation.notes]),
+        update_time=state.metric.update_time if state.metric is not None else None,
+        third_party=usage(situation.foreign),
+        cluster_enable=situation.cluster_enable,
+        strategy=_raw(situation.base),
+        config=situation.config,
+    )
+
+
+def _raw(document: JsonObject) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(document, order="deterministic"))

@@ -1,0 +1,63 @@
+"""The whole ConfigMap, section by section: what is in force and what was rejected.
+
+In: the `data` of the ConfigMap (None: there is none). Out: a Configuration whose rejected sections are None, with the
+reason. What stands in for a rejected section is not kept here: each node keeps what its own last event says, so that a
+service that starts anew on a rejected ConfigMap ends in the same state as one that saw the good version before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from cotenant_batch_resource_calculator.config import colocation, sections
+from cotenant_batch_resource_calculator.config.colocation import ColocationConfig
+from cotenant_batch_resource_calculator.config.json_overlay import ConfigError
+from cotenant_batch_resource_calculator.config.sections import HostSection, Section
+
+T = TypeVar("T")
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """Each section as loaded; None: rejected, with the reason in `rejected` under its key. `source` is the ConfigMap's
+    event.
+    """
+
+    colocation: ColocationConfig | None
+    strategies: dict[str, Section | None]
+    host_applications: HostSection | None
+    rejected: dict[str, str] = {}
+    source: str = ""
+
+    def rejection(self, *keys: str) -> str:
+        """Return the reasons for which these sections were rejected, in the order asked; empty if none was."""
+        return "; ".join(self.rejected[key] for key in keys if key in self.rejected)
+
+
+def load_configuration(data: Mapping[str, str] | None, source: str = "") -> Configuration:
+    """Return the configuration of a ConfigMap's data; all defaults where there is no ConfigMap."""
+    given = data or {}
+    rejected: dict[str, str] = {}
+
+    def section(key: str, load: Callable[[], T]) -> T | None:
+        try:
+            return load()
+        except ConfigError as error:
+            rejected[key] = str(error)
+            return None
+
+    return Configuration(
+        colocation=section(colocation.KEY, lambda: colocation.load(given.get(colocation.KEY))),
+        strategies={
+            kind.key: section(kind.key, lambda kind=kind: sections.load_strategies(kind, given.get(kind.key)))  # type: ignore[misc]
+            for kind in sections.STRATEGIES
+        },
+        host_applications=section(
+            sections.HOST_APPLICATIONS_KEY,
+            lambda: sections.load_host_applications(given.get(sections.HOST_APPLICATIONS_KEY)),
+        ),
+        rejected=rejected,
+        source=source,
+    )

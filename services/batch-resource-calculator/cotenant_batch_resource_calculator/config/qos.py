@@ -1,0 +1,88 @@
+"""`resource-qos-config`: how each QoS class is treated by the kernel.
+
+In and out: the strategy as users write it; None: not given. The manager fills in no defaults, the node does. Source:
+Koordinator resource QoS strategy.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant_batch_resource_calculator.config.json_overlay import camel_name
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    enable: bool | None = None
+
+
+class CPUQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """Identity of the class: -1 gives way, 0 normal, 1 and 2 latency-sensitive."""
+
+    group_identity: int | None = None
+    sched_idle: int | None = None
+    core_expeller: bool | None = None
+
+
+class MemoryQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """Memory protection and reclaim of the class."""
+
+    min_limit_percent: int | None = None
+    low_limit_percent: int | None = None
+    throttling_percent: int | None = None
+    wmark_ratio: int | None = None
+    wmark_scale_permill: int | None = None
+    wmark_min_adj: int | None = None
+    priority_enable: int | None = None
+    priority: int | None = None
+    oom_kill_group: int | None = None
+
+
+class ResctrlQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """Cache ways and memory bandwidth of the class."""
+
+    cat_range_start_percent: int | None = None
+    cat_range_end_percent: int | None = None
+    mba_percent: int | None = None
+
+
+class BlkioQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """Block devices of the class; the entries are handed on as written."""
+
+    blocks: list[msgspec.Raw] | None = None
+
+
+class NetworkQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """Network shares of the class: a number is percent, text a quantity of bits per second."""
+
+    ingress_request: int | str | None = None
+    ingress_limit: int | str | None = None
+    egress_request: int | str | None = None
+    egress_limit: int | str | None = None
+
+
+class ClassQOS(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """One QoS class."""
+
+    cpu_qos: CPUQOS | None = None
+    memory_qos: MemoryQOS | None = None
+    blkio_qos: BlkioQOS | None = None
+    resctrl_qos: ResctrlQOS | None = None
+    network_qos: NetworkQOS | None = None
+
+
+class Policies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How CPU and network QoS are carried out."""
+
+    cpu_policy: str | None = msgspec.field(default=None, name="cpuPolicy")
+    net_qos_policy: str | None = msgspec.field(default=None, name="netQOSPolicy")
+
+
+class ResourceQOSStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """All classes."""
+
+    policies: Policies | None = None
+    lsr_class: ClassQOS | None = None
+    ls_class: ClassQOS | None = None
+    be_class: ClassQOS | None = None
+    system_class: ClassQOS | None = None
+    cgroup_root: ClassQOS | None = None

@@ -1,0 +1,225 @@
+"""The sections that make a NodeSLO: thresholds, QoS, CPU burst, system, host applications.
+
+In: a section's text. Out: the strategy for each node, laid over the defaults; or a ConfigError, and the caller keeps
+what was in force. Source: Koordinator slo-controller-config. Each section stands alone: one that is rejected does not
+hold up the others. The first node entry whose selector selects the node is laid over the cluster strategy; host
+applications are not merged, the entry's list replaces the cluster's. A node entry that does not name the network
+bandwidth keeps the cluster's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from cotenant.objects.metadata import LabelSelector
+
+from cotenant_batch_resource_calculator.config.json_overlay import (
+    ConfigError,
+    JsonObject,
+    JsonValue,
+    camel_name,
+    canonical,
+    decode_object,
+    fit,
+    overlay,
+)
+from cotenant_batch_resource_calculator.config.qos import ResourceQOSStrategy
+from cotenant_batch_resource_calculator.config.selectors import selects
+
+HOST_APPLICATIONS_KEY = "host-application-config"
+
+
+class ThresholdStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """When and how batch pods are held down. Percent values are 0..100; None: not given."""
+
+    enable: bool | None = None
+    cpu_suppress_threshold_percent: int | None = None
+    cpu_suppress_min_percent: int | None = None
+    cpu_suppress_policy: str | None = None
+    memory_evict_threshold_percent: int | None = None
+    memory_evict_lower_percent: int | None = None
+    cpu_evict_be_satisfaction_upper_percent: int | None = None
+    cpu_evict_be_satisfaction_lower_percent: int | None = None
+    cpu_evict_be_usage_threshold_percent: int | None = None
+    cpu_evict_time_window_seconds: int | None = None
+    cpu_evict_policy: str | None = None
+
+
+class CPUBurstStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """CPU burst of latency-sensitive pods."""
+
+    policy: str | None = None
+    cpu_burst_percent: int | None = None
+    cfs_quota_burst_percent: int | None = None
+    cfs_quota_burst_period_seconds: int | None = None
+    share_pool_threshold_percent: int | None = None
+
+
+class SystemStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """Kernel settings of the node."""
+
+    min_free_kbytes_factor: int | None = None
+    watermark_scale_factor: int | None = None
+    memcg_reap_back_ground: int | None = None
+    total_network_bandwidth: str | int | None = None
+
+
+class CgroupPath(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """Where a host application's cgroup is."""
+
+    base: str = ""
+    parent_dir: str = ""
+    relative_path: str = ""
+
+
+class HostApplication(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    """A process group outside pods that is measured and treated like one."""
+
+    name: str = ""
+    priority: str = ""
+    qos: str = ""
+    cgroup_path: CgroupPath | None = None
+    strategy: msgspec.Raw | None = None
+
+
+class _HostEntry(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name):
+    name: str = ""
+    node_selector: LabelSelector | None = None
+    applications: list[HostApplication] = []
+
+
+class _HostSection(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name):
+    applications: list[HostApplication] = []
+    node_configs: list[_HostEntry] = []
+
+
+class _Named(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name):
+    name: str = ""
+    node_selector: LabelSelector | None = None
+
+
+class SectionKind(msgspec.Struct, frozen=True):
+    """One section: its key in the ConfigMap, its field in the NodeSLO spec, its shape and its defaults."""
+
+    key: str
+    field: str
+    shape: type[msgspec.Struct]
+    defaults: JsonObject
+
+
+THRESHOLD = SectionKind(
+    "resource-threshold-config",
+    "resourceUsedThresholdWithBE",
+    ThresholdStrategy,
+    {
+        "enable": False,
+        "cpuSuppressThresholdPercent": 65,
+        "cpuSuppressPolicy": "cpuset",
+        "memoryEvictThresholdPercent": 70,
+        "cpuEvictPolicy": "evictByRealLimit",
+    },
+)
+QOS = SectionKind("resource-qos-config", "resourceQOSStrategy", ResourceQOSStrategy, {})
+CPU_BURST = SectionKind(
+    "cpu-burst-config",
+    "cpuBurstStrategy",
+    CPUBurstStrategy,
+    {
+        "policy": "none",
+        "cpuBurstPercent": 1000,
+        "cfsQuotaBurstPercent": 300,
+        "cfsQuotaBurstPeriodSeconds": -1,
+        "sharePoolThresholdPercent": 50,
+    },
+)
+SYSTEM = SectionKind("system-config", "systemStrategy", SystemStrategy, {"totalNetworkBandwidth": "0"})
+STRATEGIES = (THRESHOLD, QOS, CPU_BURST, SYSTEM)
+
+_PLAIN_TEXT = frozenset({"cpuSuppressPolicy", "cpuEvictPolicy", "policy"})
+_CHOICES = {
+    "cpuSuppressPolicy": ("cpuset", "cfsQuota"),
+    "cpuEvictPolicy": ("evictByRealLimit", "evictByAllocatable"),
+    "policy": ("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"),
+}
+_PERCENT_SECTIONS = frozenset({THRESHOLD.key})
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A section in force: the cluster's strategy and the node entries in their order, each already laid over the
+    cluster's.
+    """
+
+    cluster: JsonObject
+    entries: tuple[tuple[LabelSelector | None, JsonObject], ...] = ()
+
+
+class HostSection(msgspec.Struct, frozen=True):
+    """Host applications of the cluster and of the node entries, in their order."""
+
+    cluster: list[HostApplication]
+    entries: tuple[tuple[LabelSelector | None, list[HostApplication]], ...] = ()
+
+
+def load_strategies(kind: SectionKind, text: str | None) -> Section:
+    """Return the section that the text gives, laid over the defaults; the defaults for no text. Raises ConfigError."""
+    if text is None:
+        return Section(kind.defaults)
+    return strategies_of(kind, decode_object(text, kind.key))
+
+
+def strategies_of(kind: SectionKind, document: JsonObject) -> Section:
+    """Return the section of a decoded document. Raises ConfigError."""
+    spelled = {key.lower(): value for key, value in document.items()}
+    cluster = overlay(kind.defaults, _strategy(kind, spelled.get("clusterstrategy"), f"{kind.key}: clusterStrategy"))
+    listed = spelled.get("nodestrategies")
+    if listed is not None and not isinstance(listed, list):
+        raise ConfigError(f"{kind.key}: nodeStrategies must be a list")
+    entries: list[tuple[LabelSelector | None, JsonObject]] = []
+    for index, entry in enumerate(listed or []):
+        where = f"{kind.key}: nodeStrategies[{index}]"
+        strategy = _strategy(kind, entry, where)
+        selector = fit(canonical(entry, _Named), _Named, where).node_selector if isinstance(entry, dict) else None
+        entries.append((selector, overlay(cluster, strategy)))
+    return Section(cluster, tuple(entries))
+
+
+def _strategy(kind: SectionKind, given: JsonValue, where: str) -> JsonObject:
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise ConfigError(f"{where} must be an object")
+    strategy = {key: value for key, value in canonical(given, kind.shape).items() if not (key in _PLAIN_TEXT and value == "")}
+    fit(strategy, kind.shape, where)
+    for key, value in strategy.items():
+        if key in _CHOICES and value not in _CHOICES[key]:
+            raise ConfigError(f"{where}.{key} is {value!r}: must be one of {', '.join(_CHOICES[key])}")
+        is_percent = kind.key in _PERCENT_SECTIONS and key.endswith("Percent") and isinstance(value, int)
+        if is_percent and not 0 <= int(str(value)) <= 100:
+            raise ConfigError(f"{where}.{key} is {value}: must be between 0 and 100")
+    return strategy
+
+
+def select_strategy(section: Section, labels: Mapping[str, str]) -> JsonObject:
+    """Return the strategy for a node with these labels."""
+    for selector, strategy in section.entries:
+        if selects(selector, labels):
+            return strategy
+    return section.cluster
+
+
+def load_host_applications(text: str | None) -> HostSection:
+    """Return the host applications that the text gives; none for no text. Raises ConfigError."""
+    if text is None:
+        return HostSection([])
+    document = canonical(decode_object(text, HOST_APPLICATIONS_KEY), _HostSection)
+    section = fit(document, _HostSection, HOST_APPLICATIONS_KEY)
+    return HostSection(section.applications, tuple((entry.node_selector, entry.applications) for entry in section.node_configs))
+
+
+def select_host_applications(section: HostSection, labels: Mapping[str, str]) -> list[HostApplication]:
+    """Return the applications for a node with these labels."""
+    for selector, applications in section.entries:
+        if selects(selector, labels):
+            return applications
+    return section.cluster

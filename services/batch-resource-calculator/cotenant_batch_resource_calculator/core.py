@@ -1,0 +1,239 @@
+"""batch-resource-calculator: decides what each node may lend to batch pods, and renders its NodeSLO.
+
+Folds node objects, executors' reports, metrics, placements and runs, YARN's usage, NUMA topologies and the ConfigMap
+slo-controller-config. Decides `node.<node>.resources` and `node.<node>.slo`.
+
+When an event is stored again:
+
+    resources  a code changed (reason, policies, strategy in force, withdrawn or not), or a figure moved by more than
+               `resourceDiffThreshold` of its last published value, or anything changed and the last event is older than
+               `updateTimeThresholdSeconds`
+    slo        anything of it changed
+
+What later decisions need of earlier ones is in the events: the figures that the dead band compares with, the
+configuration that a rejected ConfigMap keeps in force, the foreign share that an unreadable annotation keeps.
+Nodes are decided in the order of their names; a node whose object is gone gets tombstones on both subjects.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from cotenant.core import MAX_EVENTS_PER_DECISION
+from cotenant.events.envelope import Event
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.yarn import YarnNode
+from cotenant.log import TOMBSTONE_TTL_SECONDS
+from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
+from cotenant.objects.node import decode_node
+from cotenant.objects.policies import ConfigMap
+from cotenant.subjects import object_subject, resources_subject, slo_subject, tokens
+
+from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration
+from cotenant_batch_resource_calculator.deciding import is_news, resources_of
+from cotenant_batch_resource_calculator.node_state import NodeState, placed_pod
+from cotenant_batch_resource_calculator.rendering import render
+from cotenant_batch_resource_calculator.topology import zone_capacities
+
+FILTERS = (
+    "objects.core.nodes._.*",
+    object_subject("", "configmaps", SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME),
+    "objects.topology%2Enode%2Ek8s%2Eio.noderesourcetopologies._.*",
+    "metrics.*",
+    "node.*.executor",
+    "node.*.placement.*.*",
+    "node.*.run.*.*",
+    "node.*.resources",
+    "node.*.slo",
+    "yarn.*",
+)
+CORE_VERSION = "1"
+MAX_ENDED = 20_000
+"""Subjects whose end is remembered, so that a repeated older message cannot bring them back."""
+
+_CONFIG_DECODER = msgspec.json.Decoder(ConfigMap)
+
+
+class CalculatorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The service has no settings of its own: its configuration is the ConfigMap, which is on the log."""
+
+
+class BatchResourceCalculator:
+    """The core. State: one NodeState per node, and the configuration of the ConfigMap's last version."""
+
+    def __init__(self, config: CalculatorConfig | None = None) -> None:
+        self.config = config or CalculatorConfig()
+        self._nodes: dict[str, NodeState] = {}
+        self._names: list[str] | None = None
+        self._configuration: Configuration = load_configuration(None)
+        self._seen: dict[str, int] = {}
+        self._ended: OrderedDict[str, int] = OrderedDict()
+
+    # -- folding -------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact. A message that is older than what its subject already said changes nothing."""
+        subject = event.subject
+        if event.sequence and event.sequence <= max(self._seen.get(subject, 0), self._ended.get(subject, 0)):
+            return
+        parts = tokens(subject)
+        if parts[0] == "objects":
+            known = self._apply_object(event, parts[2], parts[4])
+        elif parts[0] == "metrics":
+            known = self._apply_metric(event, parts[1])
+        elif parts[0] == "yarn":
+            known = self._apply_yarn(event)
+        elif parts[0] == "node" and len(parts) >= 3:
+            known = self._apply_node(event, parts[1], parts[2:])
+        else:
+            known = False
+        if known:
+            self._remember(subject, event)
+
+    def _remember(self, subject: str, event: Event) -> None:
+        if event.tombstone:
+            self._seen.pop(subject, None)
+            self._ended[subject] = event.sequence
+            self._ended.move_to_end(subject)
+            while len(self._ended) > MAX_ENDED:
+                self._ended.popitem(last=False)
+        else:
+            self._ended.pop(subject, None)
+            self._seen[subject] = event.sequence
+
+    def _state(self, name: str) -> NodeState:
+        state = self._nodes.get(name)
+        if state is None:
+            state = self._nodes[name] = NodeState(name)
+            self._names = None
+        return state
+
+    def _apply_object(self, event: Event, plural: str, name: str) -> bool:
+        stored = event.data if isinstance(event.data, ObjectStored) and not event.tombstone else None
+        if plural == "configmaps":
+            data = _CONFIG_DECODER.decode(stored.object).data if stored is not None else None
+            self._configuration = load_configuration(data, event.ref if stored is not None else "")
+            for state in self._nodes.values():
+                state.changed()
+                state.rendered = None
+            return True
+        state = self._state(name)
+        state.changed()
+        if plural == "nodes":
+            state.node = decode_node(stored.object) if stored is not None else None
+            state.node_ref = event.ref if stored is not None else ""
+            state.rendered = None
+            return True
+        if plural == "noderesourcetopologies":
+            state.zones = zone_capacities(stored.object) if stored is not None else {}
+            state.zones_ref = event.ref if stored is not None else ""
+            return True
+        return False
+
+    def _apply_metric(self, event: Event, name: str) -> bool:
+        state = self._state(name)
+        state.changed()
+        metric = event.data if isinstance(event.data, NodeMetricComputed) and not event.tombstone else None
+        state.metric = metric
+        state.metric_ref = event.ref if metric is not None else ""
+        return True
+
+    def _apply_yarn(self, event: Event) -> bool:
+        node = tokens(event.subject)[1]
+        data = event.data if isinstance(event.data, YarnNode) and not event.tombstone else None
+        if data is not None and data.node != node:
+            return False  # a YARN node that is none of ours
+        state = self._state(node)
+        state.changed()
+        state.yarn = data
+        state.yarn_ref = event.ref if data is not None else ""
+        return True
+
+    def _apply_node(self, event: Event, name: str, rest: tuple[str, ...]) -> bool:
+        state = self._state(name)
+        data = None if event.tombstone else event.data
+        match rest:
+            case ("executor",):
+                state.executor = data if isinstance(data, ExecutorStatus) else None
+                state.executor_ref = event.ref if state.executor is not None else ""
+                state.rendered = None
+            case ("placement", namespace, pod):
+                key = f"{namespace}/{pod}"
+                if isinstance(data, Placement) and data.phase is not PlacementPhase.GONE:
+                    state.placed[key] = placed_pod(data, event.ref)
+                else:
+                    state.placed.pop(key, None)
+            case ("run", namespace, pod):
+                key = f"{namespace}/{pod}"
+                if isinstance(data, RunStatus):
+                    state.runs[key] = data
+                else:
+                    state.runs.pop(key, None)
+            case ("resources",):
+                state.resources = event if isinstance(data, NodeResources) else None
+            case ("slo",):
+                state.slo = event if isinstance(data, NodeSLORendered) else None
+                state.rendered = None
+            case _:
+                return False
+        state.changed()
+        return True
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        """Return what is worth storing now, node by node in the order of their names."""
+        events: list[Event] = []
+        for name in self._sorted_names():
+            if len(events) > MAX_EVENTS_PER_DECISION - 2:
+                break
+            state = self._nodes[name]
+            events.extend(self._end(state) if state.node is None else self._decide_node(state, now))
+        return events
+
+    def _sorted_names(self) -> list[str]:
+        if self._names is None:
+            self._names = sorted(self._nodes)
+        return self._names
+
+    def _end(self, state: NodeState) -> list[Event]:
+        return [
+            Event(subject=own.subject, data=own.data, causes=own.causes, tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS)
+            for own in (state.resources, state.slo)
+            if own is not None
+        ]
+
+    def _decide_node(self, state: NodeState, now: datetime) -> list[Event]:
+        events: list[Event] = []
+        resources = resources_of(state, self._configuration, now)
+        if is_news(state.resources, resources.payload, resources.strategy, now):
+            events.append(
+                Event(
+                    subject=resources_subject(state.name), data=resources.payload, causes=self._causes(state, resources.payload)
+                )
+            )
+        slo = self._rendered(state)
+        if state.published_slo != slo:
+            causes = tuple(ref for ref in (self._configuration.source, state.node_ref) if ref)
+            events.append(Event(subject=slo_subject(state.name), data=slo, causes=causes))
+        return events
+
+    def _rendered(self, state: NodeState) -> NodeSLORendered:
+        if state.rendered is None:
+            state.rendered = render(
+                self._configuration, state.name, state.labels, state.annotations, state.reservation(), state.published_slo
+            )
+        return state.rendered
+
+    def _causes(self, state: NodeState, payload: NodeResources) -> tuple[str, ...]:
+        """The metric first: it is what moves the figures; then what they were measured against."""
+        refs = [state.metric_ref, state.yarn_ref, state.executor_ref, state.node_ref, payload.config, state.zones_ref]
+        refs += [placed.ref for key in payload.assumed if (placed := state.placed.get(key)) is not None]
+        return tuple(dict.fromkeys(ref for ref in refs if ref))

@@ -1,0 +1,126 @@
+"""The NodeSLO of a node, rendered from the configuration.
+
+In: the configuration, the node's name, labels and annotations, and what its last NodeSLO event said. Out: the
+NodeSLORendered payload: the whole spec as JSON, and what the executor acts on as typed fields. Source: Koordinator
+NodeSLO controller.
+
+A rejected section keeps what the node's last event says of it (the built-in default where there is none), and `reason`
+tells. The node annotation `node.koordinator.sh/network-bandwidth` beats the system section's bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from cotenant.events.resources import CpuIdentity, NodeSLORendered
+from cotenant.quantities import QuantityError, parse_value
+from cotenant.reservation import Reservation
+
+from cotenant_batch_resource_calculator.config.in_force import Configuration
+from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonObject, JsonValue, StructT, fit
+from cotenant_batch_resource_calculator.config.qos import ClassQOS, ResourceQOSStrategy
+from cotenant_batch_resource_calculator.config.sections import (
+    HOST_APPLICATIONS_KEY,
+    QOS,
+    STRATEGIES,
+    SYSTEM,
+    THRESHOLD,
+    ThresholdStrategy,
+    select_host_applications,
+    select_strategy,
+)
+
+ANNOTATION_NETWORK_BANDWIDTH = "node.koordinator.sh/network-bandwidth"
+_HOST_FIELD = "hostApplications"
+
+
+def render_spec(
+    configuration: Configuration, labels: Mapping[str, str], annotations: Mapping[str, str], kept: Mapping[str, JsonValue]
+) -> JsonObject:
+    """Return the NodeSLO spec; `kept` is the spec of the node's last event, for rejected sections."""
+    spec: JsonObject = {}
+    for kind in STRATEGIES:
+        section = configuration.strategies[kind.key]
+        spec[kind.field] = select_strategy(section, labels) if section is not None else kept.get(kind.field, kind.defaults)
+    system = spec[SYSTEM.field]
+    bandwidth = annotations.get(ANNOTATION_NETWORK_BANDWIDTH)
+    if bandwidth is not None and _is_quantity(bandwidth) and isinstance(system, dict):
+        spec[SYSTEM.field] = {**system, "totalNetworkBandwidth": bandwidth}
+    hosts = configuration.host_applications
+    if hosts is not None:
+        applications = msgspec.json.encode(select_host_applications(hosts, labels))
+        spec[_HOST_FIELD] = msgspec.json.decode(applications)
+    else:
+        spec[_HOST_FIELD] = kept.get(_HOST_FIELD, [])
+    return spec
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        parse_value(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def render(
+    configuration: Configuration,
+    node: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    reservation: Reservation,
+    last: NodeSLORendered | None,
+) -> NodeSLORendered:
+    """Return the node's SLO as it shall be published."""
+    kept: JsonValue = msgspec.json.decode(last.spec) if last is not None else {}
+    spec = render_spec(configuration, labels, annotations, kept if isinstance(kept, dict) else {})
+    threshold = _part(spec, THRESHOLD.field, ThresholdStrategy)
+    qos = _part(spec, QOS.field, ResourceQOSStrategy)
+    policy = qos.policies.cpu_policy if qos.policies is not None else None
+    reasons = [configuration.rejection(*(kind.key for kind in STRATEGIES), HOST_APPLICATIONS_KEY), reservation.error]
+    return NodeSLORendered(
+        node=node,
+        enable=threshold.enable is True,
+        cpu_suppress_threshold_percent=_or(threshold.cpu_suppress_threshold_percent, 65),
+        cpu_suppress_min_percent=_or(threshold.cpu_suppress_min_percent, 0),
+        cpu_suppress_policy=threshold.cpu_suppress_policy or "cpuset",
+        reason="; ".join(reason for reason in reasons if reason),
+        cpu_policy=policy or "groupIdentity",
+        lsr_identity=_identity(qos.lsr_class, 2),
+        ls_identity=_identity(qos.ls_class, 2),
+        be_identity=_identity(qos.be_class, -1),
+        reserved_cpu_milli=reservation.resources.get("cpu", 0),
+        reserved_cpus=cpu_list(reservation.reserved_cpus),
+        spec=msgspec.Raw(msgspec.json.encode(spec, order="deterministic")),
+        config=configuration.source,
+    )
+
+
+def _part(spec: JsonObject, field: str, cls: type[StructT]) -> StructT:
+    part = spec[field]
+    if not isinstance(part, dict):
+        raise ConfigError(f"NodeSLO {field}: expected an object")
+    return fit(part, cls, field)
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _identity(given: ClassQOS | None, default: int) -> CpuIdentity:
+    qos = given.cpu_qos if given is not None else None
+    if qos is None:
+        return CpuIdentity(group_identity=default)
+    return CpuIdentity(enable=qos.enable is True, group_identity=_or(qos.group_identity, default))
+
+
+def cpu_list(cpus: frozenset[int]) -> str:
+    """Return the CPUs as a kernel list: {0, 1, 2, 6} -> `0-2,6`."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and ranges[-1][1] == cpu - 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
