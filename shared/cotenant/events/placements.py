@@ -28,8 +28,12 @@ class Figure(Part, frozen=True, kw_only=True):
 class Placement(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.placement.<namespace>.<pod>`: the pod as this node shall have it.
 
-    `pod` is the manifest (null once gone); `requests` what it counts for (cpu in milli-cores, others in units).
+    `pod` is the manifest (null once gone), taken from the object's message `object_sequence`; it is stored again when
+    the object changes. `requests` is what the pod counts for (cpu in milli-cores, others in units). `terminating_at`
+    is when it was first told to end, and `reason` why. `figures`: the score, its parts by plugin, the node's figures
+    that they rest on.
     """
+
     TYPE = "cotenant.placement.v1"
 
     node: str
@@ -45,10 +49,17 @@ class Placement(Payload, frozen=True, kw_only=True):
     grace_period_seconds: int = 30
     reason: str = ""
     figures: tuple[Figure, ...] = ()
+    object_sequence: int = 0
+    terminating_at: datetime | None = None
 
 
 class WaitingReason(Part, frozen=True, kw_only=True):
-    """Nodes refused for one reason. `detail` carries the figures, for example "short by 1500m"."""
+    """Nodes refused for one reason, or (count 0) a reason that is about the pod and no node.
+
+    `code` is one of: insufficient, load, metric-expired, taint, node-affinity, unschedulable, host-port (of nodes);
+    quota, gated, malformed, predecessor, node-missing (of the pod). `resource` names the dimension where there is one.
+    `detail` carries the figures of the node that is nearest to taking the pod, for example "short by 1500m".
+    """
 
     code: str
     count: int
@@ -57,7 +68,13 @@ class WaitingReason(Part, frozen=True, kw_only=True):
 
 
 class Waiting(Payload, frozen=True, kw_only=True):
-    """Subject `waiting.<namespace>.<pod>`: why the pod is not placed, and what would change that."""
+    """Subject `waiting.<namespace>.<pod>`: why the pod is not placed, and what would change that.
+
+    `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
+    answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. Stored again when
+    the set of (code, resource) changes, or when figures changed and 30 s have passed.
+    """
+
     TYPE = "cotenant.waiting.v1"
 
     namespace: str
@@ -67,3 +84,22 @@ class Waiting(Payload, frozen=True, kw_only=True):
     reasons: tuple[WaitingReason, ...] = ()
     wakes_on: tuple[str, ...] = ()
     message: str = ""
+
+    @property
+    def codes(self) -> frozenset[tuple[str, str]]:
+        """The set of reason codes with their resources."""
+        return frozenset((reason.code, reason.resource) for reason in self.reasons)
+
+
+def waiting_line(waiting: Waiting) -> str:
+    """Return the one line that says why a pod waits: `0/4 nodes: 3 batch-cpu short by 1500m, 1 cpu usage 71% > 65%`."""
+    of_pod = [reason.detail or reason.code for reason in waiting.reasons if not reason.count]
+    of_nodes = [
+        " ".join(part for part in (str(reason.count), reason.resource.rpartition("/")[2], reason.detail or reason.code) if part)
+        for reason in waiting.reasons
+        if reason.count
+    ]
+    lines = of_pod
+    if of_nodes or not of_pod:
+        lines = [*of_pod, f"0/{waiting.nodes} nodes" + (f": {', '.join(of_nodes)}" if of_nodes else "")]
+    return "; ".join(lines)

@@ -1,0 +1,73 @@
+"""Arrays that grow by doubling, and the log of rows that changed.
+
+A column holds one number per node; row numbers are stable while a node is known. `Changes` lets a reader that has kept
+results per row ask which rows changed since it last looked; it is bounded: a reader that is too far behind is told to
+start over.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+CodeArray = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+
+Rows = slice | IntArray
+"""Which rows a vectorised function looks at: all in use (a slice from 0), or a sorted array of row numbers."""
+
+FIRST_CAPACITY = 64
+
+CHANGES_KEPT = 65_536
+"""Changed rows that are remembered; a reader further behind recomputes everything."""
+
+
+def grown(array: IntArray, capacity: int) -> IntArray:
+    """Return the array with room for `capacity` entries along its last axis, new ones zero."""
+    wider = np.zeros((*array.shape[:-1], capacity), dtype=np.int64)
+    wider[..., : array.shape[-1]] = array
+    return wider
+
+
+def doubled(current: int, needed: int) -> int:
+    """Return the smallest doubling of `current` that holds `needed`."""
+    while current < needed:
+        current *= 2
+    return current
+
+
+class Changes:
+    """Rows that changed, in the order of their changes; positions count from the first change ever."""
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+        self._start = 0
+
+    @property
+    def position(self) -> int:
+        """The position after the last change."""
+        return self._start + len(self._rows)
+
+    def add(self, row: int) -> None:
+        """Remember that a row changed."""
+        if len(self._rows) >= CHANGES_KEPT:
+            self.forget()
+        self._rows.append(row)
+
+    def extend(self, rows: list[int]) -> None:
+        """Remember that rows changed."""
+        if len(self._rows) + len(rows) > CHANGES_KEPT:
+            self.forget()
+        self._rows.extend(rows)
+
+    def forget(self) -> None:
+        """Make every reader start over."""
+        self._start += len(self._rows) + 1
+        self._rows.clear()
+
+    def since(self, position: int) -> list[int] | None:
+        """Return the rows that changed after a position, repeats included; None: too many, start over."""
+        if position < self._start:
+            return None
+        return self._rows[position - self._start :]

@@ -1,0 +1,267 @@
+"""What all nodes are worth to one shape, kept current row by row.
+
+In: the node table, a shape, the policy. Out: per row the refusal code (0: the node can take a pod of the shape) and
+the total score; and the best row. Only rows that changed since the last look are computed again, one by one where they
+are few. Rows are compared by one key, total << TIE_BITS | tie, so that the best is the highest total and, among
+equals, the name first in the alphabet; the key's maximum per block of rows makes the best row O(changed + square root
+of the nodes).
+
+Scores that are normalised over the feasible nodes depend on the highest raw score among them: when that changes, all
+keys are made anew. What placements never change (`static` plugins) is computed once per set of constraints and shared
+by shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+from cotenant.events.placements import Figure
+
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.nodes import TIE_BITS, NodeTable
+from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal
+from cotenant_scheduler.policy import CODES_PER_FILTER, NOT_DECLARED, Policy
+from cotenant_scheduler.shapes import Shape
+
+BLOCK = 256
+"""Rows per block of the two-storey maximum."""
+
+FEW_ROWS = 24
+"""Up to so many changed rows are computed one by one, more at once over arrays: about where the two cost the same."""
+
+_REFUSED = -1
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """Nodes refused for one reason."""
+
+    refusal: Refusal
+    count: int
+
+
+class StaticResults:
+    """Results of the static plugins for one set of constraints: codes, and raw scores of those that score."""
+
+    def __init__(self, nodes: NodeTable, shape: Shape, policy: Policy) -> None:
+        self._nodes = nodes
+        self._shape = shape
+        self._filters = tuple((i, plugin) for i, plugin in enumerate(policy.filters) if plugin.static)
+        self._scores = tuple(plugin for plugin in policy.scores if plugin.static)
+        self.version = -1
+        self.codes: CodeArray = np.zeros(0, dtype=np.int32)
+        self.raw: tuple[IntArray, ...] = ()
+        self._position = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Bring the results up to the node table."""
+        nodes = self._nodes
+        changed = nodes.static_changes.since(self._position) if self.version == nodes.version else None
+        self._position = nodes.static_changes.position
+        if changed is None:
+            self.version = nodes.version
+            rows: Rows = nodes.all_rows
+            capacity = nodes.declared.shape[0]
+            self.codes = np.zeros(capacity, dtype=np.int32)
+            self.raw = tuple(np.zeros(capacity, dtype=np.int64) for _ in self._scores)
+        elif changed:
+            rows = np.array(sorted(set(changed)), dtype=np.int64)
+        else:
+            return
+        codes = np.zeros(nodes.declared[rows].shape[0], dtype=np.int32)
+        for i, plugin in reversed(self._filters):
+            found = plugin.filter(nodes, self._shape, rows)
+            codes = np.where(found > 0, found + i * CODES_PER_FILTER, codes)
+        self.codes[rows] = np.where(nodes.declared[rows] > 0, codes, NOT_DECLARED)
+        for plugin_score, raw in zip(self._scores, self.raw, strict=True):
+            raw[rows] = plugin_score.score(nodes, self._shape, rows)
+
+
+class Evaluation:
+    """Codes, scores and keys of all rows for one shape."""
+
+    def __init__(self, nodes: NodeTable, shape: Shape, policy: Policy, static: StaticResults) -> None:
+        self.nodes = nodes
+        self.shape = shape
+        self._policy = policy
+        self._static = static
+        self._filters = tuple((i * CODES_PER_FILTER, f) for i, f in enumerate(policy.filters) if not f.static)
+        self._filter_rows: tuple[tuple[int, Callable[[NodeTable, Shape, int], int]], ...] = tuple(
+            (base, plugin.filter_row) for base, plugin in self._filters
+        )
+        self._dynamic = tuple(i for i, score in enumerate(policy.scores) if not score.static)
+        self._score_rows: tuple[tuple[int, int, Callable[[NodeTable, Shape, int], int]], ...] = tuple(
+            (i, policy.weights[i], policy.scores[i].score_row) for i in self._dynamic
+        )
+        statics = [i for i, score in enumerate(policy.scores) if score.static]
+        self._normalised = tuple((i, policy.weights[i], policy.scores[i].normalise, k) for k, i in enumerate(statics))
+        self._version = -1
+        self._position = 0
+        self._static_position = 0
+        self.codes: CodeArray = np.zeros(0, dtype=np.int32)
+        self._scores: IntArray = np.zeros((0, 0), dtype=np.int64)
+        self._totals: IntArray = np.zeros(0, dtype=np.int64)
+        self._keys: IntArray = np.zeros(0, dtype=np.int64)
+        self._blocks: IntArray = np.zeros(0, dtype=np.int64)
+        self._highest: list[int] = []
+        self._scales = False
+        """Whether any raw score is above 0, so that normalising can change with the feasible rows."""
+        self.refreshed = 0
+        """Grows whenever a row was computed anew."""
+
+    @property
+    def cost_bytes(self) -> int:
+        """Memory that the arrays take."""
+        return int(self.codes.nbytes + self._scores.nbytes + self._totals.nbytes + self._keys.nbytes)
+
+    def refresh(self) -> None:
+        """Bring all rows up to the node table."""
+        nodes = self.nodes
+        if (
+            self._version == nodes.version
+            and self._position == nodes.changes.position
+            and self._static_position == nodes.static_changes.position
+        ):
+            return
+        self._static.refresh()
+        changed, constraints = nodes.changes.since(self._position), nodes.static_changes.since(self._static_position)
+        self._position, self._static_position = nodes.changes.position, nodes.static_changes.position
+        self.refreshed += 1
+        if self._version != nodes.version or changed is None or constraints is None:
+            self._recompute()
+        elif constraints:
+            self._compute(np.array(sorted({*changed, *constraints}), dtype=np.int64))
+            self._normalise()
+        else:
+            distinct = sorted(set(changed))
+            if len(distinct) > FEW_ROWS:
+                self._update(np.array(distinct, dtype=np.int64))
+            else:
+                for row in distinct:
+                    self._update_row(row)
+
+    def best(self) -> int:
+        """Return the best row, -1 if no node can take the shape."""
+        if not self._blocks.shape[0]:
+            return -1
+        block = int(self._blocks.argmax())
+        if self._blocks[block] < 0:
+            return -1
+        start = block * BLOCK
+        return start + int(self._keys[start : start + BLOCK].argmax())
+
+    def total(self, row: int) -> int:
+        """The total score of a feasible row."""
+        return int(self._keys[row]) >> TIE_BITS
+
+    def figures(self, row: int) -> tuple[Figure, ...]:
+        """Return the weighted scores of a row by plugin, and their sum."""
+        scores = self._scores[:, row].tolist()
+        for i, _, normalise, k in self._normalised:
+            scores[i] = normalise.apply(int(self._static.raw[k][row]), self._highest[k])
+        parts = zip(self._policy.scores, self._policy.weights, scores, strict=True)
+        return (
+            Figure(name="score", value=self.total(row)),
+            *(Figure(name=f"score.{score.name}", value=weight * value) for score, weight, value in parts),
+        )
+
+    def refusals(self) -> tuple[Refusals, ...]:
+        """Return why the nodes refuse the shape: the most frequent reason first."""
+        codes = self.codes[: self.nodes.size]
+        found = []
+        for code in sorted({int(code) for code in np.unique(codes[codes > 0])}):
+            rows = [int(row) for row in np.flatnonzero(codes == code)]
+            index, own = divmod(code, CODES_PER_FILTER)
+            refusal = self._policy.filters[index].reason(self.nodes, self.shape, own, rows)
+            found.append(Refusals(refusal, len(rows)))
+        return tuple(sorted(found, key=lambda entry: -entry.count))
+
+    def wakes_on(self) -> tuple[str, ...]:
+        """Return the subjects whose events can change the refusals."""
+        codes = self.codes[: self.nodes.size]
+        indexes = sorted({int(code) // CODES_PER_FILTER for code in np.unique(codes[codes > 0])})
+        subjects = {subject for index in indexes for subject in self._policy.filters[index].wakes_on}
+        return tuple(sorted(subjects or {"objects.core.nodes._.*"}))
+
+    def _recompute(self) -> None:
+        nodes = self.nodes
+        self._version = nodes.version
+        capacity = -(-nodes.declared.shape[0] // BLOCK) * BLOCK
+        self.codes = np.full(capacity, NOT_DECLARED, dtype=np.int32)
+        self._scores = np.zeros((len(self._policy.scores), capacity), dtype=np.int64)
+        self._totals = np.zeros(capacity, dtype=np.int64)
+        self._keys = np.full(capacity, _REFUSED, dtype=np.int64)
+        self._compute(nodes.all_rows)
+        self._normalise()
+
+    def _update(self, rows: IntArray) -> None:
+        feasible = self.codes[rows] == 0
+        self._compute(rows)
+        if self._scales and bool((feasible != (self.codes[rows] == 0)).any()):
+            self._normalise()
+            return
+        self._keys[rows] = self._keys_of(rows)
+        self._blocks = self._keys.reshape(-1, BLOCK).max(axis=1)
+
+    def _compute(self, rows: Rows) -> None:
+        """Compute codes and sums of the scores that placements change."""
+        nodes, shape = self.nodes, self.shape
+        codes = self._static.codes[rows]
+        for base, plugin in self._filters:
+            found = plugin.filter(nodes, shape, rows)
+            codes = np.where((codes == 0) & (found > 0), found + base, codes)
+        self.codes[rows] = codes
+        total = np.zeros(codes.shape[0], dtype=np.int64)
+        for i in self._dynamic:
+            score = self._policy.scores[i].score(nodes, shape, rows)
+            self._scores[i][rows] = score
+            total += self._policy.weights[i] * score
+        self._totals[rows] = total
+
+    def _normalise(self) -> None:
+        """Find the highest raw scores among the feasible rows and make all keys anew."""
+        rows = self.nodes.all_rows
+        feasible = self.codes[rows] == 0
+        self._highest = [int(raw[rows][feasible].max(initial=0)) for raw in self._static.raw]
+        self._scales = any(bool(raw[rows].any()) for raw in self._static.raw)
+        self._keys[rows] = self._keys_of(rows)
+        self._blocks = self._keys.reshape(-1, BLOCK).max(axis=1)
+
+    def _keys_of(self, rows: Rows) -> IntArray:
+        total = self._totals[rows].copy()
+        for _, weight, normalise, k in self._normalised:
+            highest = self._highest[k]
+            scaled = self._static.raw[k][rows] * MAX_SCORE // highest if highest else np.zeros_like(total)
+            total += weight * (scaled if normalise is Normalise.HIGHEST else MAX_SCORE - scaled)
+        return np.where(self.codes[rows] == 0, total << TIE_BITS | self.nodes.tie[rows], _REFUSED)
+
+    def _update_row(self, row: int) -> None:
+        nodes, shape = self.nodes, self.shape
+        was_feasible = self.codes[row] == 0
+        code = int(self._static.codes[row])
+        if code == 0:
+            for base, filter_row in self._filter_rows:
+                found = filter_row(nodes, shape, row)
+                if found:
+                    code = base + found
+                    break
+        self.codes[row] = code
+        total = 0
+        for i, weight, score_row in self._score_rows:
+            score = score_row(nodes, shape, row)
+            self._scores[i, row] = score
+            total += weight * score
+        self._totals[row] = total
+        if self._scales and was_feasible != (code == 0):
+            self._normalise()
+            return
+        key = _REFUSED
+        if code == 0:
+            for _, weight, normalise, k in self._normalised:
+                total += weight * normalise.apply(int(self._static.raw[k][row]), self._highest[k])
+            key = total << TIE_BITS | int(nodes.tie[row])
+        self._keys[row] = key
+        block = row // BLOCK
+        self._blocks[block] = self._keys[block * BLOCK : block * BLOCK + BLOCK].max()

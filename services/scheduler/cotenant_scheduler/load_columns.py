@@ -1,0 +1,144 @@
+"""Load of the nodes in columns: what each node is taken to use, its thresholds, and how old its report is.
+
+In: a node's report, its thresholds and raw capacity, the pods assigned to it. Out: per tracked resource and node three
+views of the usage (as `load_estimate` defines them): for the node thresholds, for the prod thresholds, for scoring; a
+pod that is assigned adds its estimate to each. Whether a report has expired depends on the time: `expire` brings the
+`expired` column up to a given moment and says which rows changed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cotenant_scheduler.columns import FIRST_CAPACITY, BoolArray, IntArray, grown
+from cotenant_scheduler.load_aware_args import LoadAwareArgs, Thresholds, parse_duration_seconds
+from cotenant_scheduler.load_estimate import (
+    MICROSECONDS,
+    AssignedPod,
+    NodeReport,
+    Vector,
+    estimate_node,
+    node_view,
+    prod_view,
+)
+
+NEVER_REPORTED, REPORTED, REPORTED_WITHOUT_USAGE = 0, 1, 2
+"""States of a node's report: there is none; there is one; there is one that holds no node usage."""
+
+
+class LoadColumns:
+    """Columns of load-aware scheduling; the first axis is the tracked resource, the second the row."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self.args = args
+        self.resources = args.tracked_resources()
+        size = len(self.resources)
+        self.capacity = np.zeros((size, FIRST_CAPACITY), dtype=np.int64)
+        self.node_view = self.capacity.copy()
+        self.prod_view = self.capacity.copy()
+        self.score_view = self.capacity.copy()
+        self.node_threshold = self.capacity.copy()
+        self.prod_threshold = self.capacity.copy()
+        self.aggregated = np.zeros(FIRST_CAPACITY, dtype=np.int64)
+        """1 where the node thresholds are about a percentile."""
+        self.has_prod_threshold = self.aggregated.copy()
+        self.state = self.aggregated.copy()
+        self.expires_us = self.aggregated.copy()
+        self.expired = self.aggregated.copy()
+        self._thresholds: dict[int, Thresholds] = {}
+        self._reports: dict[int, NodeReport] = {}
+        self._checked_us = 0
+        self._next_expiry_us: int | None = None
+        aggregated = args.aggregated
+        self._score_kind = aggregated.score_aggregation_type if aggregated else ""
+        self._score_seconds = parse_duration_seconds(aggregated.score_aggregated_duration) if aggregated else 0
+
+    def grow(self, capacity: int) -> None:
+        """Make room for rows below `capacity`."""
+        for name in (
+            "capacity",
+            "node_view",
+            "prod_view",
+            "score_view",
+            "node_threshold",
+            "prod_threshold",
+            "aggregated",
+            "has_prod_threshold",
+            "state",
+            "expires_us",
+            "expired",
+        ):
+            setattr(self, name, grown(getattr(self, name), capacity))
+
+    def set_node(self, row: int, thresholds: Thresholds, capacity: dict[str, int]) -> None:
+        """Take over a node's thresholds and its raw allocatable."""
+        self._thresholds[row] = thresholds
+        node_thresholds = thresholds.aggregated if thresholds.aggregation_type else thresholds.usage
+        for r, resource in enumerate(self.resources):
+            self.capacity[r, row] = capacity.get(resource, 0)
+            self.node_threshold[r, row] = node_thresholds.get(resource, 0)
+            self.prod_threshold[r, row] = thresholds.prod.get(resource, 0)
+        self.aggregated[row] = 1 if thresholds.aggregation_type else 0
+        self.has_prod_threshold[row] = 1 if any(thresholds.prod.values()) else 0
+
+    def set_report(self, row: int, report: NodeReport | None, unknown: bool = False) -> None:
+        """Take over a node's report; `unknown`: nothing is heard from the node, so the report counts as expired."""
+        if report is None:
+            self._reports.pop(row, None)
+            self.state[row] = NEVER_REPORTED
+            self.expires_us[row] = 0
+            return
+        self._reports[row] = report
+        self.state[row] = REPORTED if report.usage is not None else REPORTED_WITHOUT_USAGE
+        if report.update_us is None or unknown:
+            self.expires_us[row] = 0
+        else:
+            self.expires_us[row] = report.update_us + self.args.node_metric_expiration_seconds * MICROSECONDS
+        self.expired[row] = 1 if self.expires_us[row] <= self._checked_us else 0
+        self._next_expiry_us = None
+
+    def clear(self, row: int) -> None:
+        """Forget everything about a row."""
+        self._thresholds.pop(row, None)
+        self.set_report(row, None)
+        for column in (self.capacity, self.node_view, self.prod_view, self.score_view):
+            column[:, row] = 0
+
+    def recompute(self, row: int, assigned: dict[tuple[str, str], AssignedPod]) -> None:
+        """Compute the three views of a row anew from its report and the pods assigned to it."""
+        report = self._reports.get(row) or NodeReport()
+        thresholds = self._thresholds.get(row)
+        kind = thresholds.aggregation_type if thresholds else ""
+        seconds = thresholds.aggregation_seconds if thresholds else 0
+        sums = estimate_node(report, assigned.items(), len(self.resources), self.args.prod_usage_include_sys)
+        self.node_view[:, row] = node_view(report, sums, kind, seconds)
+        self.score_view[:, row] = node_view(report, sums, self._score_kind, self._score_seconds)
+        self.prod_view[:, row] = prod_view(sums)
+
+    def reports(self, row: int, key: tuple[str, str]) -> bool:
+        """Tell whether the node's report has a usage of this pod."""
+        report = self._reports.get(row)
+        return report is not None and key in report.pods
+
+    def add(self, row: int, estimate: Vector, prod: bool, sign: int) -> None:
+        """Add (or take off) a pod that the node's report does not know."""
+        for r, amount in enumerate(estimate):
+            if amount:
+                change = amount * sign
+                self.node_view[r, row] += change
+                self.score_view[r, row] += change
+                if prod:
+                    self.prod_view[r, row] += change
+
+    def expire(self, now_us: int, size: int) -> list[int]:
+        """Bring `expired` up to a moment (times may go back); return the rows below `size` that changed."""
+        if self._next_expiry_us is not None and self._checked_us <= now_us < self._next_expiry_us:
+            self._checked_us = now_us
+            return []
+        expired: BoolArray = self.expires_us[:size] <= now_us
+        changed: IntArray = np.flatnonzero(expired != (self.expired[:size] != 0))
+        self.expired[:size] = expired
+        alive: IntArray = self.expires_us[:size][~expired]
+        self._next_expiry_us = int(alive.min()) if alive.size else 1 << 62
+        self._checked_us = now_us
+        return [int(row) for row in changed]

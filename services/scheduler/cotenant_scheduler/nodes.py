@@ -1,0 +1,259 @@
+"""The node table: every node's state in numpy columns, one row a node, kept current by `apply`.
+
+In: what is known of a node (allocatable, labels, taints, report) and the pods placed on it. Out: columns over the rows
+in use, and the rows that changed. A resource is a dimension: every name that a node offers gets one, and is 0 where a
+node does not offer it. `names`, `labels`, `taints` and `pods` are lists beside the columns for what is no number.
+
+`static_changes` are changes of labels, taints and the like, which placements never make; `changes` are all others.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from cotenant.names import CPU, MEMORY, PODS
+from cotenant.objects.node import Taint
+
+from cotenant_scheduler.columns import FIRST_CAPACITY, Changes, IntArray, Rows, doubled, grown
+from cotenant_scheduler.load_aware_args import LoadAwareArgs, Thresholds
+from cotenant_scheduler.load_columns import LoadColumns
+from cotenant_scheduler.load_estimate import AssignedPod, NodeReport
+from cotenant_scheduler.pod_needs import HostPort
+from cotenant_scheduler.shapes import Shape
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+TIE_BITS = 21
+"""Room for two million nodes in the tie-break of equal scores."""
+
+
+class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as it is declared, overlaid with what its executor and the resource calculator say."""
+
+    name: str
+    allocatable: dict[str, int]
+    capacity_for_load: dict[str, int]
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    thresholds: Thresholds
+
+
+class NodeTable:
+    """Rows of nodes. A row exists from when its node is declared, or has pods, until neither is true."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self.rows: dict[str, int] = {}
+        self.size = 0
+        """Rows in use are below this number."""
+        self.names: list[str] = []
+        self.labels: list[dict[str, str]] = []
+        self.taints: list[tuple[Taint, ...]] = []
+        self.pods: list[dict[PodKey, tuple[Shape, AssignedPod]]] = []
+        self.ports: list[dict[HostPort, int]] = []
+        self.tainted: set[int] = set()
+        self.with_ports: set[int] = set()
+        self.dims: dict[str, int] = {}
+        self.dims_version = 0
+        self.count = 0
+        """Declared nodes."""
+        self.declared = np.zeros(FIRST_CAPACITY, dtype=np.int64)
+        self.unschedulable = self.declared.copy()
+        self.tie = self.declared.copy()
+        """What breaks a tie: the node whose name comes first in the alphabet has the largest."""
+        self.allocatable = np.zeros((16, FIRST_CAPACITY), dtype=np.int64)
+        self.requested = self.allocatable.copy()
+        self.nonzero = np.zeros((2, FIRST_CAPACITY), dtype=np.int64)
+        """cpu and memory requested, with a small amount for containers that ask for none."""
+        self.load = LoadColumns(args)
+        self.changes = Changes()
+        self.static_changes = Changes()
+        self.version = 0
+        """Grows when row numbers, dimensions or tie-breaks change: results kept per row are then void."""
+        self._free: list[int] = []
+        self._ranked = True
+        for name in (CPU, MEMORY, PODS):
+            self._dimension(name)
+
+    @property
+    def all_rows(self) -> Rows:
+        """Every row in use."""
+        return slice(0, self.size)
+
+    def declare(self, node: NodeDescription) -> None:
+        """Take over what is declared of a node."""
+        row = self._row(node.name)
+        new = not self.declared[row]
+        if new:
+            self.declared[row] = 1
+            self.count += 1
+        for name in node.allocatable:
+            if name not in self.dims:
+                self._dimension(name)
+        for name, dim in self.dims.items():
+            self.allocatable[dim, row] = node.allocatable.get(name, 0)
+        if (
+            new
+            or self.labels[row] != node.labels
+            or self.taints[row] != node.taints
+            or bool(self.unschedulable[row]) != node.unschedulable
+        ):
+            self.labels[row] = node.labels
+            self.taints[row] = node.taints
+            (self.tainted.add if node.taints else self.tainted.discard)(row)
+            self.unschedulable[row] = 1 if node.unschedulable else 0
+            self.static_changes.add(row)
+        self.load.set_node(row, node.thresholds, node.capacity_for_load)
+        self._recompute_load(row)
+        self.changes.add(row)
+
+    def withdraw(self, name: str) -> None:
+        """Forget what was declared of a node; its pods stay."""
+        row = self.rows.get(name)
+        if row is None or not self.declared[row]:
+            return
+        self.declared[row] = 0
+        self.count -= 1
+        self.allocatable[:, row] = 0
+        self.labels[row], self.taints[row] = {}, ()
+        self.tainted.discard(row)
+        self.static_changes.add(row)
+        self.changes.add(row)
+        self._release(name, row)
+
+    def report(self, name: str, report: NodeReport | None, unknown: bool = False) -> None:
+        """Take over a node's report; a node that is not there is passed over (it is told again when it is declared)."""
+        row = self.rows.get(name)
+        if row is not None:
+            self.load.set_report(row, report, unknown)
+            self._recompute_load(row)
+            self.changes.add(row)
+
+    def place(self, name: str, key: PodKey, shape: Shape, assigned: AssignedPod) -> None:
+        """Count a pod on a node (which may be unknown so far)."""
+        self.assume(self._row(name), key, shape, assigned)
+
+    def assume(self, row: int, key: PodKey, shape: Shape, assigned: AssignedPod) -> None:
+        """Count a pod on a row; `retract` undoes it exactly."""
+        pods = self.pods[row]
+        if key in pods:
+            raise ValueError(f"pod {key[0]}/{key[1]} is counted on node {self.names[row]} already")
+        pods[key] = (shape, assigned)
+        self._count(row, shape, 1)
+        if self.load.reports(row, key):
+            self._recompute_load(row)
+        else:
+            self.load.add(row, assigned.estimate, assigned.prod, 1)
+        self.changes.add(row)
+
+    def remove(self, name: str, key: PodKey) -> None:
+        """Count a pod no longer on a node."""
+        row = self.rows[name]
+        self.retract(row, key)
+        self._release(name, row)
+
+    def retract(self, row: int, key: PodKey) -> None:
+        """Count a pod no longer on a row; the row stays."""
+        shape, assigned = self.pods[row].pop(key)
+        self._count(row, shape, -1)
+        if self.load.reports(row, key):
+            self._recompute_load(row)
+        else:
+            self.load.add(row, assigned.estimate, assigned.prod, -1)
+        self.changes.add(row)
+
+    def dims_of(self, shape: Shape) -> tuple[int, ...]:
+        """Return the dimension of each of the shape's needs, -1 where no node offers the resource."""
+        known = shape.dims
+        if known is not None and known[0] == self.dims_version:
+            return known[1]
+        dims = tuple(self.dims.get(name, -1) for name, _ in shape.needs)
+        shape.dims = (self.dims_version, dims)
+        return dims
+
+    def expire(self, now_us: int) -> None:
+        """Bring the age of the reports up to a moment."""
+        self.changes.extend(self.load.expire(now_us, self.size))
+
+    def rank(self) -> None:
+        """Bring the tie-breaks up to date with the names."""
+        if self._ranked:
+            return
+        self._ranked = True
+        self.version += 1
+        last = (1 << TIE_BITS) - 1
+        for place, name in enumerate(sorted(self.rows)):
+            self.tie[self.rows[name]] = last - place
+
+    def _count(self, row: int, shape: Shape, sign: int) -> None:
+        requested = self.requested
+        for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
+            if dim >= 0:
+                requested[dim, row] += amount * sign
+        self.nonzero[0, row] += shape.nonzero_cpu * sign
+        self.nonzero[1, row] += shape.nonzero_memory * sign
+        if shape.host_ports:
+            ports = self.ports[row]
+            for port in shape.host_ports:
+                ports[port] = ports.get(port, 0) + sign
+                if not ports[port]:
+                    del ports[port]
+            (self.with_ports.add if ports else self.with_ports.discard)(row)
+
+    def _recompute_load(self, row: int) -> None:
+        self.load.recompute(row, {key: assigned for key, (_, assigned) in self.pods[row].items()})
+
+    def _row(self, name: str) -> int:
+        row = self.rows.get(name)
+        if row is not None:
+            return row
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = self.size
+            self.size += 1
+            self.names.append("")
+            self.labels.append({})
+            self.taints.append(())
+            self.pods.append({})
+            self.ports.append({})
+            if self.size > self.declared.shape[0]:
+                self._grow(doubled(self.declared.shape[0], self.size))
+        self.names[row] = name
+        self.rows[name] = row
+        self._ranked = False
+        return row
+
+    def _release(self, name: str, row: int) -> None:
+        if self.declared[row] or self.pods[row]:
+            return
+        del self.rows[name]
+        self.names[row] = ""
+        self.load.clear(row)
+        self._free.append(row)
+        self._ranked = False
+
+    def _grow(self, capacity: int) -> None:
+        for column in ("declared", "unschedulable", "tie", "allocatable", "requested", "nonzero"):
+            setattr(self, column, grown(getattr(self, column), capacity))
+        self.load.grow(capacity)
+
+    def _dimension(self, name: str) -> None:
+        dim = len(self.dims)
+        self.dims[name] = dim
+        self.dims_version += 1
+        self.version += 1
+        if dim >= self.allocatable.shape[0]:
+            self.allocatable = _taller(self.allocatable)
+            self.requested = _taller(self.requested)
+        # Pods that asked for the resource before any node offered it count from now on.
+        for row in self.rows.values():
+            for shape, _ in self.pods[row].values():
+                self.requested[dim, row] += shape.requests.get(name, 0)
+
+
+def _taller(array: IntArray) -> IntArray:
+    taller = np.zeros((array.shape[0] * 2, array.shape[1]), dtype=np.int64)
+    taller[: array.shape[0]] = array
+    return taller

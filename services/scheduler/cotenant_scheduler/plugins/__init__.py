@@ -1,0 +1,97 @@
+"""Plugins of the scheduler: what keeps a pod off a node, and what makes one node better than another.
+
+A filter gives each node a code: 0 lets the pod pass, any other number is this filter's own code for a refusal, which
+`reason` turns into words. A score gives each node 0..100. Both exist over all asked rows at once and, with the same
+result, for one row. `static` plugins look only at what placements and metrics never change: their results are kept and
+shared.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.shapes import Shape
+
+MAX_SCORE = 100
+
+
+class Normalise(Enum):
+    """How raw scores become 0..100 over the nodes that can take the pod.
+
+    PLAIN: they are already. HIGHEST: 100 * score // highest; all 0 where the highest is 0. LOWEST: 100 - that; all 100
+    where the highest is 0.
+    """
+
+    PLAIN = "plain"
+    HIGHEST = "highest"
+    LOWEST = "lowest"
+
+    def apply(self, raw: int, highest: int) -> int:
+        """Return the score of one node."""
+        if self is Normalise.PLAIN:
+            return raw
+        scaled = raw * MAX_SCORE // highest if highest else 0
+        return scaled if self is Normalise.HIGHEST else MAX_SCORE - scaled
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One filter's reason in words. `text` is Kubernetes' or Koordinator's own; `detail` has the figures."""
+
+    code: str
+    text: str
+    resource: str = ""
+    detail: str = ""
+
+
+class Filter(Protocol):
+    """Keeps pods off nodes."""
+
+    name: str
+    static: bool
+
+    @property
+    def wakes_on(self) -> tuple[str, ...]:
+        """Subjects whose events can change a refusal."""
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        """Return 0 or a code for each row."""
+
+    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        """Return 0 or the code of one row."""
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:
+        """Return the reason for a code with the figures of the rows that were refused for it."""
+
+
+class Score(Protocol):
+    """Prefers nodes."""
+
+    name: str
+    static: bool
+    weight: int
+    normalise: Normalise
+
+    def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
+        """Return the raw score of each row."""
+
+    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        """Return the raw score of one row."""
+
+
+def row_count(rows: Rows) -> int:
+    """Return how many rows are asked for; a slice is from 0 to an end."""
+    if isinstance(rows, slice):
+        return int(rows.stop)
+    return int(rows.shape[0])
+
+
+def row_numbers(rows: Rows) -> list[int]:
+    """Return the row numbers asked for, ascending."""
+    if isinstance(rows, slice):
+        return list(range(int(rows.stop)))
+    return [int(row) for row in rows]

@@ -1,0 +1,52 @@
+"""Balanced allocation: cpu and memory of a node should fill up together.
+
+Inputs: allocatable and requested cpu and memory, the pod's requests. Score: with f = min(1, (requested + request) /
+allocatable) of each, (1 - |f_cpu - f_memory| / 2) * 100, cut off to an integer; 100 where only one of the two is
+offered. Source: kube-scheduler NodeResourcesBalancedAllocation, default weight 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from cotenant.names import CPU, MEMORY
+
+from cotenant_scheduler.columns import IntArray, Rows
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import MAX_SCORE, Normalise, row_count
+from cotenant_scheduler.shapes import Shape
+
+
+class NodeResourcesBalancedAllocation:
+    """Score."""
+
+    name = "NodeResourcesBalancedAllocation"
+    static = False
+    weight = 1
+    normalise = Normalise.PLAIN
+
+    def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
+        fractions = []
+        both = np.ones(row_count(rows), dtype=np.bool_)
+        for name in (CPU, MEMORY):
+            dim = nodes.dims[name]
+            allocatable = nodes.allocatable[dim][rows]
+            used = nodes.requested[dim][rows] + shape.requests.get(name, 0)
+            offered = allocatable > 0
+            fractions.append(np.minimum(used / np.where(offered, allocatable, 1), 1.0))
+            both &= offered
+        spread = np.abs(fractions[0] - fractions[1]) / 2
+        scores: IntArray = np.where(both, (1 - spread) * MAX_SCORE, MAX_SCORE).astype(np.int64)
+        return scores
+
+    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        cpu, memory = nodes.dims[CPU], nodes.dims[MEMORY]
+        allocatable_cpu, allocatable_memory = int(nodes.allocatable[cpu, row]), int(nodes.allocatable[memory, row])
+        if allocatable_cpu <= 0 or allocatable_memory <= 0:
+            return MAX_SCORE
+        used_cpu = int(nodes.requested[cpu, row]) + shape.requests.get(CPU, 0)
+        used_memory = int(nodes.requested[memory, row]) + shape.requests.get(MEMORY, 0)
+        spread = abs(
+            min(float(used_cpu) / float(allocatable_cpu), 1.0) - min(float(used_memory) / float(allocatable_memory),
+            1.0)
+        )
+        return int((1 - spread / 2) * MAX_SCORE)

@@ -1,0 +1,60 @@
+"""Ports of the host.
+
+Inputs: the host ports of the pods on the node, and the pod's own. Filter: a port conflicts with one of the same
+protocol and number if the addresses are equal or one of them is 0.0.0.0. Source: kube-scheduler NodePorts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cotenant_scheduler.columns import CodeArray, Rows
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import Refusal, row_count
+from cotenant_scheduler.pod_needs import HostPort
+from cotenant_scheduler.shapes import Shape
+
+ALL_ADDRESSES = "0.0.0.0"
+
+
+def conflicts(wanted: HostPort, taken: HostPort) -> bool:
+    """Tell whether two host ports exclude each other."""
+    same = wanted[:2] == taken[:2]
+    return same and (wanted[2] == taken[2] or ALL_ADDRESSES in (wanted[2], taken[2]))
+
+
+class NodePorts:
+    """Filter. The code is 1 + the index of the pod's port that conflicts."""
+
+    name = "NodePorts"
+    static = False
+    wakes_on = ("node.*.placement.>", "node.*.run.>")
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        codes = np.zeros(row_count(rows), dtype=np.int32)
+        if not shape.host_ports or not nodes.with_ports:
+            return codes
+        if isinstance(rows, slice):
+            for row in nodes.with_ports:
+                codes[row] = self.filter_row(nodes, shape, row)
+        else:
+            for index, row in enumerate(rows):
+                codes[index] = self.filter_row(nodes, shape, int(row))
+        return codes
+
+    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        taken = nodes.ports[row]
+        if not taken:
+            return 0
+        for index, wanted in enumerate(shape.host_ports):
+            if any(conflicts(wanted, port) for port in taken):
+                return index + 1
+        return 0
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
+        protocol, number, _ = shape.host_ports[code - 1]
+        return Refusal(
+            "host-port",
+            "node(s) didn't have free ports for the requested pod ports",
+            detail=f"host port {number}/{protocol} taken",
+        )

@@ -1,0 +1,139 @@
+"""Load-aware filter and score.
+
+Inputs: the node's report (newest average, or a percentile of a window), the estimates of the pods assigned to it that
+the report cannot know, the thresholds in force, raw allocatable; the pod's own estimate. used = view + estimate.
+Filter: refuses where round(used / allocatable * 100) > threshold for a tracked resource (sorted by name; a threshold or
+allocatable of 0 is not checked), and where the report has expired. Prod pods on nodes with prod thresholds are judged
+by the prod view. Passed over: pods of a DaemonSet, nodes without thresholds or without a report.
+Score: s = (allocatable - used) * 100 // allocatable per resource (0 where used is more), (sum of weight * s + dominant weight *
+min s) // (sum of weights); 0 where there is no report or it has expired. Source: Koordinator LoadAwareScheduling,
+weight 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.load_columns import NEVER_REPORTED, REPORTED
+from cotenant_scheduler.load_estimate import round_half_up
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, row_count
+from cotenant_scheduler.shapes import Shape
+
+EXPIRED = 1
+_FIRST_RESOURCE = 2
+"""Codes from here on: 2 + 2 * resource, plus 1 where the threshold is about a percentile."""
+
+
+class LoadAwareScheduling:
+    """Filter and score."""
+
+    name = "LoadAwareScheduling"
+    static = False
+    weight = 1
+    normalise = Normalise.PLAIN
+    wakes_on = ("metrics.*", "node.*.run.>")
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        load, args = nodes.load, nodes.load.args
+        codes = np.zeros(row_count(rows), dtype=np.int32)
+        if shape.daemon:
+            return codes
+        by_prod = (load.has_prod_threshold[rows] > 0) if shape.prod else np.zeros(codes.shape[0], dtype=np.bool_)
+        checked = np.zeros(codes.shape[0], dtype=np.bool_)
+        percentile = (load.aggregated[rows] > 0) & ~by_prod
+        for r in range(len(load.resources) - 1, -1, -1):
+            threshold = np.where(by_prod, load.prod_threshold[r][rows], load.node_threshold[r][rows])
+            capacity = load.capacity[r][rows]
+            used = np.where(by_prod, load.prod_view[r][rows], load.node_view[r][rows]) + shape.estimate[r]
+            percent = used / np.where(capacity > 0, capacity, 1) * 100
+            whole = np.floor(percent)
+            over = whole + (percent - whole >= 0.5) > threshold
+            codes = np.where(over & (threshold > 0) & (capacity > 0), _FIRST_RESOURCE + 2 * r + percentile, codes)
+            checked |= threshold > 0
+        state = load.state[rows]
+        codes = np.where(state == REPORTED, codes, 0)
+        if args.filter_expired_node_metrics:
+            expired = load.expired[rows] > 0
+            codes = np.where(expired, 0 if args.enable_schedule_when_node_metrics_expired else EXPIRED, codes)
+        return np.where(checked & (state != NEVER_REPORTED), codes, 0).astype(np.int32)
+
+    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        load, args = nodes.load, nodes.load.args
+        state = load.state[row]
+        if shape.daemon or state == NEVER_REPORTED:
+            return 0
+        by_prod = shape.prod and load.has_prod_threshold[row] > 0
+        thresholds = (load.prod_threshold if by_prod else load.node_threshold)[:, row].tolist()
+        if not any(thresholds):
+            return 0
+        if args.filter_expired_node_metrics and load.expired[row]:
+            return 0 if args.enable_schedule_when_node_metrics_expired else EXPIRED
+        if state != REPORTED:
+            return 0
+        view = (load.prod_view if by_prod else load.node_view)[:, row].tolist()
+        capacities = load.capacity[:, row].tolist()
+        for r, threshold in enumerate(thresholds):
+            capacity = capacities[r]
+            if threshold <= 0 or capacity <= 0:
+                continue
+            if round_half_up(float(view[r] + shape.estimate[r]) / float(capacity) * 100) > threshold:
+                return _FIRST_RESOURCE + 2 * r + (1 if load.aggregated[row] and not by_prod else 0)
+        return 0
+
+    def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
+        load, args = nodes.load, nodes.load.args
+        view = load.prod_view if args.score_according_prod_usage and shape.prod else load.score_view
+        total = np.zeros(row_count(rows), dtype=np.int64)
+        lowest = np.full(total.shape[0], MAX_SCORE, dtype=np.int64)
+        weights = args.dominant_resource_weight
+        for r, resource in enumerate(load.resources):
+            capacity = load.capacity[r][rows]
+            left = capacity - view[r][rows] - shape.estimate[r]
+            score = np.where(left > 0, left, 0) * MAX_SCORE // np.where(capacity > 0, capacity, 1)
+            weight = args.resource_weights.get(resource, 0)
+            total += score * weight
+            weights += weight
+            lowest = np.minimum(lowest, score)
+        if weights == 0:
+            return np.zeros_like(total)
+        scores = (total + args.dominant_resource_weight * lowest) // weights
+        usable = (load.state[rows] == REPORTED) & (load.expired[rows] == 0)
+        return np.where(usable, scores, 0)
+
+    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        load, args = nodes.load, nodes.load.args
+        if load.state[row] != REPORTED or load.expired[row]:
+            return 0
+        by_prod = args.score_according_prod_usage and shape.prod
+        view = (load.prod_view if by_prod else load.score_view)[:, row].tolist()
+        capacities = load.capacity[:, row].tolist()
+        total, lowest, weights = 0, MAX_SCORE, args.dominant_resource_weight
+        for r, resource in enumerate(load.resources):
+            left = capacities[r] - view[r] - shape.estimate[r]
+            score = left * MAX_SCORE // capacities[r] if left > 0 and capacities[r] > 0 else 0
+            weight = args.resource_weights.get(resource, 0)
+            total += score * weight
+            weights += weight
+            lowest = min(lowest, score)
+        return (total + args.dominant_resource_weight * lowest) // weights if weights else 0
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:
+        if code == EXPIRED:
+            return Refusal("metric-expired", "node(s) nodeMetric expired", detail="metric expired")
+        load = nodes.load
+        r, percentile = divmod(code - _FIRST_RESOURCE, 2)
+        resource = load.resources[r]
+        found = []
+        for row in rows:
+            by_prod = bool(shape.prod and load.has_prod_threshold[row])
+            view = load.prod_view if by_prod else load.node_view
+            threshold = int((load.prod_threshold if by_prod else load.node_threshold)[r, row])
+            used = int(view[r, row]) + shape.estimate[r]
+            found.append((round_half_up(float(used) / float(load.capacity[r, row]) * 100), threshold))
+        percent, threshold = min(found)
+        kind = "aggregated usage" if percentile else "usage"
+        return Refusal(
+            "load", f"node(s) {resource} {kind} exceed threshold", resource, f"{kind} {percent}% > {threshold}%"
+        )

@@ -1,0 +1,124 @@
+"""Node selector and node affinity.
+
+Inputs: labels and name of the node; the pod's `nodeSelector`, required and preferred node affinity. Filter: every
+selector label is equal, and one of the required terms holds (a term holds if all its expressions and fields do; a term
+without any matches nothing). Operators: In, NotIn (true where the label is absent), Exists, DoesNotExist, Gt, Lt
+(whole numbers); the only field is `metadata.name`. Score: the sum of the weights of the preferred terms that hold,
+normalised to the highest. Source: kube-scheduler NodeAffinity, default weight 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from cotenant.objects.metadata import LabelSelectorRequirement
+from cotenant.objects.pod import NodeSelectorTerm
+
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import Normalise, Refusal, row_count, row_numbers
+from cotenant_scheduler.shapes import Shape, decoded_affinity
+
+_ABSENT = 1
+"""Code of a node that does not match."""
+
+
+def requirement_holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Tell whether one expression holds for these labels; an unknown operator never does."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            number, bound = _whole(value), _whole(requirement.values[0]) if len(requirement.values) == 1 else None
+            if number is None or bound is None:
+                return False
+            return number > bound if requirement.operator == "Gt" else number < bound
+    return False
+
+
+def term_holds(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
+    """Tell whether a node selector term holds for a node."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    return all(requirement_holds(expression, labels) for expression in term.match_expressions) and all(
+        field.key == "metadata.name" and requirement_holds(field, {"metadata.name": name}) for field in
+        term.match_fields
+    )
+
+
+def _whole(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def matcher(shape: Shape) -> Callable[[Mapping[str, str], str], bool]:
+    """Return the shape's filter as a function of labels and name."""
+    selector = shape.node_selector
+    affinity = decoded_affinity(shape)
+    terms = affinity.required.node_selector_terms if affinity and affinity.required else None
+
+    def matches(labels: Mapping[str, str], name: str) -> bool:
+        return all(labels.get(key) == value for key, value in selector) and (
+            terms is None or any(term_holds(term, labels, name) for term in terms)
+        )
+
+    return matches
+
+
+class NodeAffinityMatch:
+    """Filter and score."""
+
+    name = "NodeAffinity"
+    static = True
+    weight = 2
+    normalise = Normalise.HIGHEST
+    wakes_on = ("objects.core.nodes._.*",)
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        codes = np.zeros(row_count(rows), dtype=np.int32)
+        if not shape.node_selector and not shape.affinity:
+            return codes
+        matches = matcher(shape)
+        labels, names = nodes.labels, nodes.names
+        for index, row in enumerate(row_numbers(rows)):
+            if not matches(labels[row], names[row]):
+                codes[index] = _ABSENT
+        return codes
+
+    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        return 0 if matcher(shape)(nodes.labels[row], nodes.names[row]) else _ABSENT
+
+    def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
+        scores = np.zeros(row_count(rows), dtype=np.int64)
+        affinity = decoded_affinity(shape)
+        if affinity is None or not affinity.preferred:
+            return scores
+        for index, row in enumerate(row_numbers(rows)):
+            labels, name = nodes.labels[row], nodes.names[row]
+            scores[index] = sum(t.weight for t in affinity.preferred if term_holds(t.preference, labels, name))
+        return scores
+
+    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        affinity = decoded_affinity(shape)
+        if affinity is None:
+            return 0
+        labels, name = nodes.labels[row], nodes.names[row]
+        return sum(term.weight for term in affinity.preferred if term_holds(term.preference, labels, name))
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
+        wanted = ", ".join(f"{key}={value}" for key, value in shape.node_selector)
+        return Refusal(
+            "node-affinity",
+            "node(s) didn't match Pod's node affinity/selector",
+            detail=f"node selector {wanted} does not match" if wanted else "node affinity does not match",
+        )

@@ -1,0 +1,101 @@
+"""Resource fit, and room left as a score.
+
+Inputs: allocatable and requested of every resource, `pods` among them; the pod's requests. Filter: each request that
+is not zero must be at most allocatable - requested; a resource that a node does not offer counts as 0. Score (least
+allocated), over cpu, memory, batch-cpu and batch-memory with weight 1 each: the mean of (allocatable - used) * 100 //
+allocatable, used = requested with the pod; cpu and memory with a small amount for containers that ask for none; a resource that the node does not offer is left
+out, so are batch resources that the pod does not ask for. Source: kube-scheduler NodeResourcesFit with LeastAllocated
+and Koordinator's resources, default weight 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant.quantities import format_amount
+
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, row_count
+from cotenant_scheduler.shapes import Shape
+
+SCORED_EXTENDED = (BATCH_CPU, BATCH_MEMORY)
+
+
+class NodeResourcesFit:
+    """Filter and score. The filter's code is 1 + the index of the first need that does not fit."""
+
+    name = "NodeResourcesFit"
+    static = False
+    weight = 1
+    normalise = Normalise.PLAIN
+    wakes_on = ("node.*.placement.>", "node.*.run.>", "node.*.resources", "objects.core.nodes._.*")
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        codes = np.zeros(row_count(rows), dtype=np.int32)
+        dims = nodes.dims_of(shape)
+        for index in range(len(dims) - 1, -1, -1):
+            dim, amount = dims[index], shape.needs[index][1]
+            if dim < 0:
+                codes[:] = index + 1
+            else:
+                codes[nodes.allocatable[dim][rows] - nodes.requested[dim][rows] < amount] = index + 1
+        return codes
+
+    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        allocatable, requested = nodes.allocatable, nodes.requested
+        for index, dim in enumerate(nodes.dims_of(shape)):
+            if dim < 0 or int(allocatable[dim, row]) - int(requested[dim, row]) < shape.needs[index][1]:
+                return index + 1
+        return 0
+
+    def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
+        total = np.zeros(row_count(rows), dtype=np.int64)
+        counted = total.copy()
+        for dim, used, _ in _scored(nodes, shape):
+            allocatable = nodes.allocatable[dim][rows]
+            left = allocatable - used[rows]
+            offered = allocatable > 0
+            total += np.where(left > 0, left, 0) * MAX_SCORE // np.where(offered, allocatable, 1)
+            counted += offered
+        return np.where(counted > 0, total // np.maximum(counted, 1), 0)
+
+    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        total = counted = 0
+        for dim, amount, column, lane in _scored_scalars(nodes, shape):
+            allocatable = int(nodes.allocatable[dim, row])
+            if allocatable <= 0:
+                continue
+            left = allocatable - int(column[lane, row]) - amount
+            if left > 0:
+                total += left * MAX_SCORE // allocatable
+            counted += 1
+        return total // counted if counted else 0
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:
+        name, amount = shape.needs[code - 1]
+        dim = nodes.dims_of(shape)[code - 1]
+        if dim < 0 or not any(nodes.allocatable[dim, row] for row in rows):
+            return Refusal("insufficient", f"Insufficient {name}", name, f"not offered, {format_amount(name, amount)} asked")
+        short = min(amount - int(nodes.allocatable[dim, row] - nodes.requested[dim, row]) for row in rows)
+        if name == PODS:
+            return Refusal("insufficient", "Too many pods", name, "full")
+        return Refusal("insufficient", f"Insufficient {name}", name, f"short by {format_amount(name, short)}")
+
+
+def _scored_scalars(nodes: NodeTable, shape: Shape) -> list[tuple[int, int, IntArray, int]]:
+    """Return (dimension, the pod's amount, used column, lane in it) of each resource that counts for this shape."""
+    dims = nodes.dims
+    scored = [
+        (dims[CPU], shape.nonzero_cpu, nodes.nonzero, 0),
+        (dims[MEMORY], shape.nonzero_memory, nodes.nonzero, 1),
+    ]
+    for name in SCORED_EXTENDED:
+        amount, dim = shape.requests.get(name, 0), dims.get(name, -1)
+        if amount and dim >= 0:
+            scored.append((dim, amount, nodes.requested, dim))
+    return scored
+
+
+def _scored(nodes: NodeTable, shape: Shape) -> list[tuple[int, IntArray, int]]:
+    return [(dim, column[lane] + amount, lane) for dim, amount, column, lane in _scored_scalars(nodes, shape)]

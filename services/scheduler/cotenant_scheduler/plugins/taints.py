@@ -1,0 +1,94 @@
+"""Taints and tolerations.
+
+Inputs: taints of the node (its own and those of its condition), the pod's tolerations. Filter: every NoSchedule and
+NoExecute taint must be tolerated. Score: fewest PreferNoSchedule taints that are not tolerated, normalised so that
+none gives 100. A toleration with an empty key and Exists tolerates everything; an empty effect means every effect;
+Equal compares the value. Source: kube-scheduler TaintToleration, default weight 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from cotenant.objects.node import Taint
+from cotenant.objects.pod import Toleration
+
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import Normalise, Refusal, row_count
+from cotenant_scheduler.shapes import Shape
+
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+SHOWN = 3
+"""Different taints that a reason names."""
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether one toleration covers one taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
+    """Tell whether some toleration covers the taint."""
+    return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
+    """Return the first hard taint that is not tolerated."""
+    for taint in taints:
+        if taint.effect in HARD_EFFECTS and not tolerated(taint, tolerations):
+            return taint
+    return None
+
+
+class TaintToleration:
+    """Filter and score."""
+
+    name = "TaintToleration"
+    static = True
+    weight = 3
+    normalise = Normalise.LOWEST
+    wakes_on = ("objects.core.nodes._.*", "node.*.condition")
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        codes = np.zeros(row_count(rows), dtype=np.int32)
+        for index, row in _tainted(nodes, rows):
+            codes[index] = self.filter_row(nodes, shape, row)
+        return codes
+
+    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        return 1 if untolerated(nodes.taints[row], shape.tolerations) else 0
+
+    def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
+        scores = np.zeros(row_count(rows), dtype=np.int64)
+        for index, row in _tainted(nodes, rows):
+            scores[index] = self.score_row(nodes, shape, row)
+        return scores
+
+    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        return sum(
+            taint.effect == "PreferNoSchedule" and not tolerated(taint, shape.tolerations) for taint in
+            nodes.taints[row]
+        )
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
+        found = {untolerated(nodes.taints[row], shape.tolerations) for row in rows}
+        texts = sorted(f"{t.key}={t.value}:{t.effect}" if t.value else f"{t.key}:{t.effect}" for t in found if t)
+        shown = ", ".join(texts[:SHOWN]) + (" and others" if len(texts) > SHOWN else "")
+        return Refusal("taint", "node(s) had untolerated taint(s)", detail=f"taint {shown} not tolerated")
+
+
+def _tainted(nodes: NodeTable, rows: Rows) -> list[tuple[int, int]]:
+    """Return (index within rows, row) of the asked rows that have taints."""
+    if not nodes.tainted:
+        return []
+    if isinstance(rows, slice):
+        return [(row, row) for row in nodes.tainted]
+    return [(index, int(row)) for index, row in enumerate(rows) if int(row) in nodes.tainted]

@@ -1,0 +1,36 @@
+"""Unschedulable nodes (`kubectl cordon`).
+
+Inputs: `spec.unschedulable` of the node, the pod's tolerations. Rule: such a node refuses the pod unless it tolerates
+`node.kubernetes.io/unschedulable:NoSchedule`. Source: kube-scheduler NodeUnschedulable.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from cotenant.objects.node import Taint
+
+from cotenant_scheduler.columns import CodeArray, Rows
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import Refusal
+from cotenant_scheduler.plugins.taints import tolerated
+from cotenant_scheduler.shapes import Shape
+
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class NodeUnschedulable:
+    """Filter."""
+
+    name = "NodeUnschedulable"
+    static = True
+    wakes_on = ("objects.core.nodes._.*",)
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        codes = nodes.unschedulable[rows].astype(np.int32)
+        return np.zeros_like(codes) if tolerated(UNSCHEDULABLE, shape.tolerations) else codes
+
+    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+        return int(nodes.unschedulable[row]) if not tolerated(UNSCHEDULABLE, shape.tolerations) else 0
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
+        return Refusal("unschedulable", "node(s) were unschedulable", detail="unschedulable")

@@ -1,0 +1,279 @@
+"""Shapes: pods whose scheduling-relevant spec is the same share one.
+
+In: the document of a pod. Out: `PodFacts`, what the scheduler reads of this very pod, with its `Shape`: requests,
+constraints on nodes, estimate of its load. Everything that filters and scores look at is in the shape, so what was
+computed for one pod of a shape holds for all.
+
+Bounds: shapes live as long as a pod has them (one pod has one). Documents seen are recognised by the bytes of their
+relevant parts; at most 16,384 such recognitions are kept, then all are dropped and made anew.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakValueDictionary
+
+import msgspec
+from cotenant.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PODS
+from cotenant.objects.metadata import View
+from cotenant.objects.pod import NodeAffinity, Toleration, decode_pod, pod_requests
+from cotenant.qos import PriorityClass, priority_default, priority_of_value
+from cotenant.quantities import QuantityError
+
+from cotenant_scheduler.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.load_estimate import Vector, estimate_pod, scaling_factors
+from cotenant_scheduler.pod_needs import HostPort, host_ports, nonzero_requests, pod_limits
+from cotenant_scheduler.priorities import PriorityValues
+
+RECOGNITIONS_KEPT = 16_384
+
+class ShapeError(ValueError):
+    """The pod cannot be scheduled as it is written; the message says what is wrong with it."""
+
+
+class Shape:
+    """What filters and scores look at. Compared by identity: equal shapes are one object."""
+
+    __slots__ = (
+        "__weakref__",
+        "affinity",
+        "daemon",
+        "dims",
+        "estimate",
+        "host_ports",
+        "name",
+        "needs",
+        "node_selector",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "prod",
+        "requests",
+        "tier",
+        "tolerations",
+    )
+
+    def __init__(self, key: _Key) -> None:
+        self.requests = dict(key.requests)
+        self.needs = ((PODS, 1), *((name, amount) for name, amount in key.requests if amount))
+        """What must fit, in the order in which a shortage is reported: pods, then by name."""
+        self.nonzero_cpu = key.nonzero_cpu
+        self.nonzero_memory = key.nonzero_memory
+        self.tier = key.tier
+        self.prod = key.tier is PriorityClass.PROD
+        self.daemon = key.daemon
+        """Owned by a DaemonSet: load does not keep it off a node."""
+        self.estimate: Vector = key.estimate
+        self.node_selector = key.node_selector
+        self.affinity = key.affinity
+        self.tolerations = key.tolerations
+        self.host_ports = key.host_ports
+        self.dims: tuple[int, tuple[int, ...]] | None = None
+        """The needs' dimensions in the node table, with the version of the dimensions that they belong to."""
+
+
+class PodFacts:
+    """What the scheduler reads of one pod object."""
+
+    __slots__ = (
+        "annotations",
+        "created",
+        "created_at",
+        "daemon",
+        "deleting",
+        "error",
+        "gated",
+        "grace_seconds",
+        "labels",
+        "name",
+        "namespace",
+        "node_name",
+        "priority",
+        "priority_class_name",
+        "scheduler_name",
+        "shape",
+        "uid",
+    )
+
+    def __init__(self, pod: _Pod, priority: int, shape: Shape | None, error: str) -> None:
+        self.namespace = pod.metadata.namespace
+        self.name = pod.metadata.name
+        self.uid = pod.metadata.uid
+        self.created = pod.metadata.creation_timestamp or ""
+        self.deleting = pod.metadata.deletion_timestamp is not None
+        grace = pod.metadata.deletion_grace_period_seconds
+        if grace is None:
+            grace = pod.spec.termination_grace_period_seconds
+        self.grace_seconds = 30 if grace is None else grace
+        self.labels = pod.metadata.labels
+        self.annotations = pod.metadata.annotations
+        self.scheduler_name = pod.spec.scheduler_name
+        self.node_name = pod.spec.node_name
+        self.priority = priority
+        self.priority_class_name = pod.spec.priority_class_name if pod.spec.priority is None else None
+        """The class that gave the priority; None where the pod says the number itself."""
+        self.gated = tuple(gate.name for gate in pod.spec.scheduling_gates)
+        self.shape = shape
+        self.error = error
+        """Why there is no shape; empty where there is one."""
+
+
+class _Key(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a shape is made of, hashable."""
+
+    requests: tuple[tuple[str, int], ...]
+    nonzero_cpu: int
+    nonzero_memory: int
+    tier: PriorityClass
+    daemon: bool
+    estimate: Vector
+    node_selector: tuple[tuple[str, str], ...]
+    affinity: bytes
+    tolerations: tuple[Toleration, ...]
+    host_ports: tuple[HostPort, ...]
+
+
+class _Gate(View, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class _Owner(View, frozen=True, kw_only=True):
+    kind: str = ""
+
+
+_NONE = msgspec.Raw(b"")
+
+
+class _Container(View, frozen=True, kw_only=True):
+    resources: msgspec.Raw = _NONE
+    ports: msgspec.Raw = _NONE
+    restart_policy: str | None = None
+
+
+class _Metadata(View, frozen=True, kw_only=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[_Owner] = []
+
+
+class _Spec(View, frozen=True, kw_only=True):
+    containers: list[_Container] = []
+    init_containers: list[_Container] = []
+    node_name: str = ""
+    node_selector: msgspec.Raw = _NONE
+    affinity: msgspec.Raw = _NONE
+    tolerations: msgspec.Raw = _NONE
+    overhead: msgspec.Raw = _NONE
+    host_network: bool = False
+    scheduler_name: str = "default-scheduler"
+    priority: int | None = None
+    priority_class_name: str = ""
+    scheduling_gates: list[_Gate] = []
+    termination_grace_period_seconds: int | None = None
+
+
+class _Status(View, frozen=True, kw_only=True):
+    qos_class: str = ""
+
+
+class _Pod(View, frozen=True, kw_only=True):
+    """The few parts that are read of every pod; the full view is decoded once a shape."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_DECODER = msgspec.json.Decoder(_Pod)
+
+
+
+
+class PodReader:
+    """Reads pod documents and gives pods of the same needs the same shape."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._args = args
+        self._resources = args.tracked_resources()
+        self._recognised: dict[tuple[object, ...], Shape | str] = {}
+        self._shapes: WeakValueDictionary[_Key, Shape] = WeakValueDictionary()
+
+    def read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
+        """Return the facts of a pod. Raises msgspec.DecodeError if the document is no pod at all."""
+        pod = _DECODER.decode(document)
+        spec = pod.spec
+        priority = spec.priority if spec.priority is not None else priorities.value_of(spec.priority_class_name)
+        labels = pod.metadata.labels
+        daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+        custom = (
+            scaling_factors(self._args.estimated_scaling_factors, pod.metadata.annotations, True)
+            if self._args.allow_customize_estimation
+            else None
+        )
+        recognition = (
+            tuple((bytes(c.resources), bytes(c.ports)) for c in spec.containers),
+            tuple((bytes(c.resources), bytes(c.ports), c.restart_policy) for c in spec.init_containers),
+            priority_of_value(priority),
+            labels.get(LABEL_PRIORITY_CLASS),
+            labels.get(LABEL_QOS_CLASS),
+            daemon,
+            bytes(spec.node_selector),
+            bytes(spec.affinity),
+            bytes(spec.tolerations),
+            bytes(spec.overhead),
+            spec.host_network,
+            pod.status.qos_class,
+            tuple(sorted(custom.items())) if custom is not None else None,
+        )
+        found = self._recognised.get(recognition)
+        if found is None:
+            try:
+                found = self._shape(document, priority, daemon)
+            except (msgspec.DecodeError, QuantityError, ShapeError) as error:
+                found = f"the pod cannot be read: {error}"
+            if len(self._recognised) >= RECOGNITIONS_KEPT:
+                self._recognised.clear()
+            self._recognised[recognition] = found
+        if isinstance(found, str):
+            return PodFacts(pod, priority, None, found)
+        return PodFacts(pod, priority, found, "")
+
+    def _shape(self, document: msgspec.Raw | bytes, priority: int, daemon: bool) -> Shape:
+        pod = decode_pod(document)
+        pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
+        requests = pod_requests(pod)
+        negative = sorted(name for name, amount in requests.items() if amount < 0)
+        if negative:
+            raise ShapeError(f"the request of {negative[0]} is negative")
+        nonzero_cpu, nonzero_memory = nonzero_requests(pod)
+        tier = priority_default(pod)
+        factors = scaling_factors(
+            self._args.estimated_scaling_factors, pod.metadata.annotations, self._args.allow_customize_estimation
+        )
+        estimate = estimate_pod(requests, pod_limits(pod), tier, factors)
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        key = _Key(
+            requests=tuple(sorted(requests.items())),
+            nonzero_cpu=nonzero_cpu,
+            nonzero_memory=nonzero_memory,
+            tier=tier,
+            daemon=daemon,
+            estimate=tuple(estimate.get(resource, 0) for resource in self._resources),
+            node_selector=tuple(sorted(pod.spec.node_selector.items())),
+            affinity=msgspec.json.encode(affinity) if affinity else b"",
+            tolerations=tuple(pod.spec.tolerations),
+            host_ports=host_ports(pod),
+        )
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(key)
+        return shape
+
+
+def decoded_affinity(shape: Shape) -> NodeAffinity | None:
+    """Return the shape's node affinity."""
+    return msgspec.json.decode(shape.affinity, type=NodeAffinity) if shape.affinity else None
