@@ -32,12 +32,13 @@ from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.events.yarn import YarnNode
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
-from cotenant.objects.node import decode_node
+from cotenant.objects.metadata import ObjectMeta
+from cotenant.objects.node import Node, decode_node
 from cotenant.objects.policies import ConfigMap
 from cotenant.subjects import object_subject, resources_subject, slo_subject, tokens
 
-from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration
-from cotenant_batch_resource_calculator.deciding import is_news, resources_of
+from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
+from cotenant_batch_resource_calculator.deciding import is_due_now, resources_of
 from cotenant_batch_resource_calculator.node_state import NodeState, placed_pod
 from cotenant_batch_resource_calculator.rendering import render
 from cotenant_batch_resource_calculator.topology import zone_capacities
@@ -96,6 +97,8 @@ class BatchResourceCalculator:
             known = False
         if known:
             self._remember(subject, event)
+            if event.tombstone:
+                self._prune(parts)
 
     def _remember(self, subject: str, event: Event) -> None:
         if event.tombstone:
@@ -108,6 +111,12 @@ class BatchResourceCalculator:
             self._ended.pop(subject, None)
             self._seen[subject] = event.sequence
 
+    def _prune(self, parts: tuple[str, ...]) -> None:
+        name = parts[4] if parts[0] == "objects" else parts[1]
+        if name in self._nodes and self._nodes[name].empty:
+            del self._nodes[name]
+            self._names = None
+
     def _state(self, name: str) -> NodeState:
         state = self._nodes.get(name)
         if state is None:
@@ -118,8 +127,7 @@ class BatchResourceCalculator:
     def _apply_object(self, event: Event, plural: str, name: str) -> bool:
         stored = event.data if isinstance(event.data, ObjectStored) and not event.tombstone else None
         if plural == "configmaps":
-            data = _CONFIG_DECODER.decode(stored.object).data if stored is not None else None
-            self._configuration = load_configuration(data, event.ref if stored is not None else "")
+            self._configuration = _read_configuration(event, stored)
             for state in self._nodes.values():
                 state.changed()
                 state.rendered = None
@@ -127,7 +135,7 @@ class BatchResourceCalculator:
         state = self._state(name)
         state.changed()
         if plural == "nodes":
-            state.node = decode_node(stored.object) if stored is not None else None
+            state.node, state.unreadable = _read_node(stored, name)
             state.node_ref = event.ref if stored is not None else ""
             state.rendered = None
             return True
@@ -212,15 +220,13 @@ class BatchResourceCalculator:
 
     def _decide_node(self, state: NodeState, now: datetime) -> list[Event]:
         events: list[Event] = []
-        resources = resources_of(state, self._configuration, now)
-        if is_news(state.resources, resources.payload, resources.strategy, now):
-            events.append(
-                Event(
-                    subject=resources_subject(state.name), data=resources.payload, causes=self._causes(state, resources.payload)
-                )
-            )
+        standing = resources_of(state, self._configuration, now)
+        if is_due_now(state.resources, standing, now):
+            payload = standing.payload
+            events.append(Event(subject=resources_subject(state.name), data=payload, causes=self._causes(state, payload)))
         slo = self._rendered(state)
-        if state.published_slo != slo:
+        last = state.published_slo
+        if last is None or msgspec.structs.replace(last, config=slo.config) != slo:
             causes = tuple(ref for ref in (self._configuration.source, state.node_ref) if ref)
             events.append(Event(subject=slo_subject(state.name), data=slo, causes=causes))
         return events
@@ -237,3 +243,27 @@ class BatchResourceCalculator:
         refs = [state.metric_ref, state.yarn_ref, state.executor_ref, state.node_ref, payload.config, state.zones_ref]
         refs += [placed.ref for key in payload.assumed if (placed := state.placed.get(key)) is not None]
         return tuple(dict.fromkeys(ref for ref in refs if ref))
+
+
+def _read_configuration(event: Event, stored: ObjectStored | None) -> Configuration:
+    """Return the configuration of the ConfigMap's last version; one that is no ConfigMap at all rejects every
+    section.
+    """
+    if stored is None:
+        return load_configuration(None)
+    try:
+        return load_configuration(_CONFIG_DECODER.decode(stored.object).data, event.ref)
+    except msgspec.DecodeError as error:
+        return reject_configuration(f"ConfigMap {SLO_CONFIG_NAMESPACE}/{SLO_CONFIG_NAME}: {error}", event.ref)
+
+
+def _read_node(stored: ObjectStored | None, name: str) -> tuple[Node | None, str]:
+    """Return the node object, and what is wrong with it where it cannot be read (then nothing but its name is
+    known).
+    """
+    if stored is None:
+        return None, ""
+    try:
+        return decode_node(stored.object), ""
+    except msgspec.DecodeError as error:
+        return Node(metadata=ObjectMeta(name=name)), str(error)

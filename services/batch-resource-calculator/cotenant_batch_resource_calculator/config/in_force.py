@@ -33,7 +33,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
     def rejection(self, *keys: str) -> str:
         """Return the reasons for which these sections were rejected, in the order asked; empty if none was."""
-        return "; ".join(self.rejected[key] for key in keys if key in self.rejected)
+        return "; ".join(dict.fromkeys(self.rejected[key] for key in keys if key in self.rejected))
 
 
 def load_configuration(data: Mapping[str, str] | None, source: str = "") -> Configuration:
@@ -59,5 +59,17 @@ def load_configuration(data: Mapping[str, str] | None, source: str = "") -> Conf
             lambda: sections.load_host_applications(given.get(sections.HOST_APPLICATIONS_KEY)),
         ),
         rejected=rejected,
+        source=source,
+    )
+
+
+def reject_configuration(reason: str, source: str) -> Configuration:
+    """Return a configuration whose every section was rejected for the same reason."""
+    keys = (colocation.KEY, *(kind.key for kind in sections.STRATEGIES), sections.HOST_APPLICATIONS_KEY)
+    return Configuration(
+        colocation=None,
+        strategies={kind.key: None for kind in sections.STRATEGIES},
+        host_applications=None,
+        rejected=dict.fromkeys(keys, reason),
         source=source,
     )

@@ -1,0 +1,16 @@
+"""How the service is run: by its process, by the simulator and by replay."""
+
+from __future__ import annotations
+
+from cotenant.definition import Definition
+
+from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
+
+DEFINITION = Definition(
+    name="batch-resource-calculator",
+    core_version=CORE_VERSION,
+    filters=FILTERS,
+    config_type=CalculatorConfig,
+    make_core=BatchResourceCalculator,
+    summary="decides what each node may lend to batch pods, and renders its NodeSLO",
+)
