@@ -22,9 +22,7 @@ from .convert import parse_int
 from .cpulist import format_cpu_list, parse_cpu_list
 from .interface import Knob
 
-_NUMBERS = frozenset(
-    (Knob.CPU_QUOTA, Knob.CPU_RT_RUNTIME, Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH, Knob.MEMORY_LIMIT)
-)
+_NUMBERS = frozenset((Knob.CPU_QUOTA, Knob.CPU_RT_RUNTIME, Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH))
 _SETS = frozenset((Knob.CPUSET_CPUS, Knob.CPUSET_MEMS))
 # Within a group: the period decides what a quota means, and shares may be written only where cpu.idle is off.
 _KNOB_ORDER = {knob: index for index, knob in enumerate(Knob)} | {Knob.CPU_PERIOD: -1}

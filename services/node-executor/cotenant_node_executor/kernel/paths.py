@@ -137,16 +137,23 @@ def detect_layout(version: CgroupVersion, existing: Iterable[str], kubelet: Layo
     return kubelet or Layout.SYSTEMD
 
 
-def sandbox_container_id(layout: Layout, directories: Sequence[str], known_ids: Sequence[str]) -> str:
-    """The pod's one container directory that belongs to no known container; "" for a pod without container statuses."""
-    if not known_ids:
+def sandbox_container_id(
+    layout: Layout, directories: Sequence[str], container_ids: Sequence[str], init_container_ids: Sequence[str]
+) -> str:
+    """The id of the one directory of a pod that belongs to no known container; "" before the pod has container statuses.
+
+    cri-o gives its sandbox a directory without ``.scope``.
+    """
+    if not container_ids:
         return ""
-    runtime = split_container_id(known_ids[0])[0]
-    known = {container_dir(layout, container_id) for container_id in known_ids}
-    rest = [name for name in directories if name not in known]
+    runtime = split_container_id(container_ids[0])[0]
+    known = {container_dir(layout, container_id) for container_id in (*container_ids, *init_container_ids)}
+    bare = layout is Layout.SYSTEMD and runtime == "cri-o"
+    rest = [name for name in directories if name not in known and not (bare and name.endswith(".scope"))]
     if len(rest) != 1:
         raise ValueError(f"{len(rest)} directories belong to no known container; exactly one would be the sandbox")
-    return f"{runtime}://{container_number_of_dir(layout, rest[0])}"
+    number = rest[0].removeprefix("crio-") if bare else container_number_of_dir(layout, rest[0])
+    return f"{runtime}://{number}"
 
 
 class PodLifeEvent(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ _LINE = re.compile(r"(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) t
 
 
 def parse_pressure(content: str) -> Pressure:
-    """Raises ValueError for an unknown first word, a malformed line, or no ``some`` line at all."""
+    """Raises ValueError for an unknown first word or a malformed line, an empty text included."""
     lines: dict[str, PressureLine] = {}
     for text in content.strip("\n").split("\n"):
         found = _LINE.fullmatch(text)
@@ -39,6 +39,4 @@ def parse_pressure(content: str) -> Pressure:
             raise ValueError(f"pressure line {text!r}: expected some|full avg10= avg60= avg300= total=")
         kind, avg10, avg60, avg300, total = found.groups()
         lines[kind] = PressureLine(float(avg10), float(avg60), float(avg300), int(total))
-    if "some" not in lines:
-        raise ValueError("pressure text without a 'some' line")
-    return Pressure(lines["some"], lines.get("full", NO_PRESSURE), "full" in lines)
+    return Pressure(lines.get("some", NO_PRESSURE), lines.get("full", NO_PRESSURE), "full" in lines)
