@@ -72,9 +72,7 @@ def duplicate(field: str, value: object) -> FieldError:
 def not_supported(field: str, value: object, supported: Iterable[str]) -> FieldError:
     """The value is none of the supported ones."""
     allowed = ", ".join(f'"{item}"' for item in supported)
-    return FieldError(
-        field, FieldReason.NOT_SUPPORTED, f"Unsupported value: {_shown(value)}: supported values: {allowed}"
-    )
+    return FieldError(field, FieldReason.NOT_SUPPORTED, f"Unsupported value: {_shown(value)}: supported values: {allowed}")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
