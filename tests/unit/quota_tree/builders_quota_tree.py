@@ -1,0 +1,167 @@
+"""Facts for the quota-tree core, and a log that gives them sequences."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.placements import Placement
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.subjects import (
+    node_subject,
+    object_subject,
+    placement_subject,
+    pod_subject,
+    quota_subject,
+    resources_subject,
+    run_subject,
+)
+from cotenant_quota_tree.core import QuotaTreeCore
+
+PREFIX = "quota.scheduling.koordinator.sh/"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def stored(document: object) -> ObjectStored:
+    return ObjectStored(object=msgspec.Raw(msgspec.json.encode(document)))
+
+
+def quota_document(
+    name: str,
+    *,
+    namespace: str = "default",
+    parent: str = "",
+    is_parent: bool = False,
+    lends: bool = True,
+    minimum: Mapping[str, str] | None = None,
+    maximum: Mapping[str, str] | None = None,
+    weight: Mapping[str, str] | None = None,
+    namespaces: list[str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, object]:
+    noted = dict(annotations or {})
+    if weight is not None:
+        noted[PREFIX + "shared-weight"] = msgspec.json.encode(weight).decode()
+    if namespaces is not None:
+        noted[PREFIX + "namespaces"] = msgspec.json.encode(namespaces).decode()
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "labels": {
+                PREFIX + "parent": parent,
+                PREFIX + "is-parent": "true" if is_parent else "false",
+                PREFIX + "allow-lent-resource": "true" if lends else "false",
+                **(labels or {}),
+            },
+            "annotations": noted,
+        },
+        "spec": {"min": dict(minimum or {}), "max": dict(maximum or {})},
+    }
+
+
+class QuotaLog:
+    """A log of facts with one quota-tree core reading it."""
+
+    def __init__(self, core: QuotaTreeCore | None = None) -> None:
+        self.core = core or QuotaTreeCore()
+        self.now = START
+        self.events: list[Event] = []
+
+    def say(self, subject: str, data: Payload, *, tombstone: bool = False) -> str:
+        """Store one fact and fold it; returns its reference."""
+        event = Event(subject=subject, data=data, tombstone=tombstone, sequence=len(self.events) + 1, time=self.now, id="test")
+        self.events.append(event)
+        self.core.apply(event)
+        return event.ref
+
+    def quota(self, name: str, **wanted: object) -> str:
+        document = quota_document(name, **wanted)  # type: ignore[arg-type]
+        namespace = str(wanted.get("namespace", "default"))
+        return self.say(object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name), stored(document))
+
+    def delete_quota(self, name: str, namespace: str = "default") -> str:
+        subject = object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name)
+        return self.say(subject, ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
+
+    def node(self, name: str, **allocatable: str) -> str:
+        document = {"metadata": {"name": name}, "status": {"allocatable": allocatable}}
+        return self.say(node_subject(name), stored(document))
+
+    def resources(self, node: str, **amounts: int) -> str:
+        return self.say(resources_subject(node), NodeResources(node=node, **amounts))
+
+    def pod(
+        self,
+        name: str,
+        *,
+        quota: str = "",
+        namespace: str = "default",
+        uid: str = "",
+        preemptible: bool = True,
+        phase: str = "",
+        **requests: str,
+    ) -> str:
+        labels = {PREFIX + "name": quota} if quota else {}
+        if not preemptible:
+            labels[PREFIX + "preemptible"] = "false"
+        document = {
+            "metadata": {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "labels": labels},
+            "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]},
+            "status": {"phase": phase},
+        }
+        return self.say(pod_subject(namespace, name), stored(document))
+
+    def delete_pod(self, name: str, namespace: str = "default") -> str:
+        return self.say(pod_subject(namespace, name), ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
+
+    def place(self, name: str, node: str = "n1", *, namespace: str = "default", uid: str = "") -> str:
+        placement = Placement(node=node, namespace=namespace, name=name, uid=uid or f"uid-{name}")
+        return self.say(placement_subject(node, namespace, name), placement)
+
+    def unplace(self, name: str, node: str = "n1", *, namespace: str = "default") -> str:
+        placement = Placement(node=node, namespace=namespace, name=name, uid=f"uid-{name}")
+        return self.say(placement_subject(node, namespace, name), placement, tombstone=True)
+
+    def run(self, name: str, phase: RunPhase, node: str = "n1", *, namespace: str = "default") -> str:
+        run = RunStatus(node=node, namespace=namespace, name=name, uid=f"uid-{name}", phase=phase)
+        return self.say(run_subject(node, namespace, name), run)
+
+    def decide(self, after: timedelta = timedelta(seconds=2)) -> list[Event]:
+        """Let time pass, then decide until nothing more follows; the decisions are stored and folded."""
+        self.now += after
+        decided: list[Event] = []
+        while events := self.core.decide(self.now):
+            for event in events:
+                self.say(event.subject, event.data, tombstone=event.tombstone)
+                decided.append(msgspec.structs.replace(event, sequence=len(self.events)))
+        return decided
+
+    def published(self, name: str, tree: str = "") -> QuotaRuntime | None:
+        """The last QuotaRuntime on the log."""
+        subject = quota_subject(tree, name)
+        last = next((event for event in reversed(self.events) if event.subject == subject), None)
+        if last is None or last.tombstone:
+            return None
+        assert isinstance(last.data, QuotaRuntime)
+        return last.data
+
+    def runtime(self, name: str, tree: str = "") -> dict[str, int]:
+        quota = self.published(name, tree)
+        assert quota is not None
+        return quota.runtime
+
+    def reloaded(self) -> QuotaTreeCore:
+        """A fresh core that read only the last message of each subject."""
+        core = QuotaTreeCore(self.core.rules, self.core.settle)
+        last = {event.subject: event for event in self.events}
+        for event in sorted(last.values(), key=lambda event: event.sequence):
+            core.apply(event)
+        return core

@@ -1,0 +1,183 @@
+"""Fair sharing and min scaling as properties, and the examples that say them best."""
+
+from collections.abc import Sequence
+
+from cotenant.quota.names import ROOT
+from cotenant.quota.sums import OwnPods, QuotaNode, aggregate
+from cotenant_quota_tree.runtime import tree_runtime
+from cotenant_quota_tree.scale_min import MinOf, scale_mins
+from cotenant_quota_tree.share import Sibling, share, split
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+AMOUNT = st.integers(0, 2**50)
+RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
+
+
+@st.composite
+def contenders(draw: st.DrawFn) -> list[Sibling]:
+    return [
+        Sibling(
+            name=f"q{index}",
+            weight=draw(st.integers(0, 2**40)),
+            request=draw(AMOUNT),
+            floor=draw(AMOUNT),
+            lends=draw(st.booleans()),
+        )
+        for index in range(draw(st.integers(1, 8)))
+    ]
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]]:
+    """A valid tree: parents before children, mins within max; children's mins may exceed their parent's."""
+    nodes: list[QuotaNode] = []
+    own: dict[str, OwnPods] = {}
+    for index in range(draw(st.integers(1, 9))):
+        parent = draw(st.sampled_from([ROOT, *(node.name for node in nodes)]))
+        resources = draw(st.sets(st.sampled_from(RESOURCES), min_size=1))
+        maximum = {resource: draw(st.integers(0, 10_000)) for resource in sorted(resources)}
+        minimum = {resource: draw(st.integers(0, bound)) for resource, bound in maximum.items() if draw(st.booleans())}
+        weight = {resource: draw(st.integers(0, 1_000)) for resource in maximum}
+        name = f"q{index}"
+        nodes.append(
+            QuotaNode(name=name, parent=parent, min=minimum, max=maximum, shared_weight=weight, lends=draw(st.booleans()))
+        )
+        own[name] = OwnPods(request={resource: draw(st.integers(0, 20_000)) for resource in maximum})
+    total = {resource: draw(st.integers(-100, 30_000)) for resource in RESOURCES if draw(st.booleans())}
+    return nodes, own, total
+
+
+@given(st.integers(0, 2**53), st.lists(st.integers(1, 2**60), min_size=1, max_size=30))
+def test_a_split_sums_to_the_rest_and_is_off_by_less_than_one_unit(rest: int, weights: list[int]) -> None:
+    whole = sum(weights)
+    parts = split(rest, [(f"q{index}", weight) for index, weight in enumerate(weights)])
+    assert sum(parts.values()) == rest
+    for index, weight in enumerate(weights):
+        assert abs(parts[f"q{index}"] * whole - weight * rest) < whole
+
+
+@given(AMOUNT, contenders())
+def test_sharing_keeps_floors_and_never_gives_more_than_is_asked_or_there(total: int, siblings: list[Sibling]) -> None:
+    runtime = share(total, siblings).runtime
+    start = sum(
+        sibling.floor if sibling.request > sibling.floor or not sibling.lends else sibling.request for sibling in siblings
+    )
+    assert sum(runtime.values()) <= max(total, start)
+    for sibling in siblings:
+        if sibling.request >= sibling.floor:
+            assert sibling.floor <= runtime[sibling.name] <= sibling.request
+        else:
+            assert runtime[sibling.name] == (sibling.request if sibling.lends else sibling.floor)
+
+
+@given(AMOUNT, contenders(), st.randoms(use_true_random=False))
+def test_sharing_does_not_depend_on_the_order_of_siblings(total: int, siblings: list[Sibling], random: object) -> None:
+    shuffled = list(siblings)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert share(total, shuffled).runtime == share(total, siblings).runtime
+
+
+@given(AMOUNT, contenders())
+def test_what_stays_unassigned_is_wanted_by_nobody_with_weight(total: int, siblings: list[Sibling]) -> None:
+    runtime = share(total, siblings).runtime
+    if sum(runtime.values()) < total:
+        assert all(runtime[sibling.name] >= sibling.request for sibling in siblings if sibling.weight > 0 and sibling.request)
+
+
+@given(AMOUNT, AMOUNT, contenders())
+def test_a_larger_total_takes_nothing_from_the_sum(total: int, more: int, siblings: list[Sibling]) -> None:
+    before, after = share(total, siblings).runtime, share(total + more, siblings).runtime
+    assert sum(after.values()) >= sum(before.values())
+
+
+@given(AMOUNT, contenders(), st.data())
+def test_of_two_alike_the_heavier_gets_no_less(total: int, siblings: list[Sibling], data: st.DataObject) -> None:
+    light = data.draw(st.sampled_from(siblings))
+    heavy = Sibling(name="heavier", weight=light.weight + 5, request=light.request, floor=light.floor, lends=light.lends)
+    runtime = share(total, [*siblings, heavy]).runtime
+    # One unit of a tie may go to the smaller name.
+    assert runtime["heavier"] >= runtime[light.name] - 1
+
+
+@given(
+    st.dictionaries(st.sampled_from(RESOURCES), st.integers(-5, 2**45)),
+    st.lists(
+        st.tuples(st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 2**45)), st.booleans()),
+        min_size=1,
+        max_size=6,
+    ),
+)
+def test_scaled_mins_fit_and_are_never_above_the_min(
+    total: dict[str, int], drawn: Sequence[tuple[dict[str, int], bool]]
+) -> None:
+    siblings = [MinOf(name=f"q{index}", min=minimum, scalable=scalable) for index, (minimum, scalable) in enumerate(drawn)]
+    scaled = scale_mins(total, siblings)
+    for sibling in siblings:
+        result = scaled[sibling.name]
+        assert (result is None) == (not sibling.scalable)
+        if result is not None:
+            assert all(0 <= amount <= sibling.min.get(resource, 0) for resource, amount in result.items())
+    for resource, amount in total.items():
+        fixed = sum(sibling.min.get(resource, 0) for sibling in siblings if not sibling.scalable)
+        given_out = sum((result or {}).get(resource, 0) for result in scaled.values())
+        assert given_out <= max(amount - fixed, 0)
+
+
+@settings(max_examples=300)
+@given(trees())
+def test_with_min_scaling_a_tree_never_promises_more_than_there_is(
+    tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]],
+) -> None:
+    nodes, own, total = tree
+    sums = aggregate(nodes, own)
+    shares = tree_runtime(total, nodes, sums, scale_min=True)
+    for parent in [ROOT, *(node.name for node in nodes)]:
+        children = [node for node in nodes if node.parent == parent]
+        has = total if parent == ROOT else shares[parent].runtime
+        resources = {resource for child in children for resource in shares[child.name].runtime}
+        for resource in resources:
+            given_out = sum(shares[child.name].runtime.get(resource, 0) for child in children)
+            assert given_out <= max(has.get(resource, 0), 0)
+
+
+@settings(max_examples=300)
+@given(trees())
+def test_who_asks_for_its_scaled_min_gets_it_and_nobody_gets_more_than_max(
+    tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]],
+) -> None:
+    nodes, own, total = tree
+    sums = aggregate(nodes, own)
+    shares = tree_runtime(total, nodes, sums, scale_min=True)
+    for node in nodes:
+        mine = shares[node.name]
+        for resource, amount in mine.runtime.items():
+            assert isinstance(amount, int)
+            assert amount >= 0
+            assert amount <= node.max.get(resource, amount)
+            asked = sums[node.name].limit_request.get(resource, 0)
+            if asked >= mine.scaled_min.get(resource, 0):
+                assert amount >= mine.scaled_min.get(resource, 0)
+
+
+def test_ten_equal_borrowers_of_three_cards_get_three_cards() -> None:
+    borrowers = [Sibling(name=f"b{index}", weight=1, request=5) for index in range(10)]
+    runtime = share(3, borrowers).runtime
+    assert sum(runtime.values()) == 3
+    assert [name for name, cards in runtime.items() if cards] == ["b0", "b1", "b2"]
+
+
+def test_surplus_of_the_satisfied_goes_to_the_hungry() -> None:
+    siblings = [
+        Sibling(name="A", weight=40, request=5, floor=10),
+        Sibling(name="B", weight=60, request=20, floor=15),
+        Sibling(name="C", weight=50, request=40, floor=20),
+        Sibling(name="D", weight=80, request=70, floor=15),
+    ]
+    assert share(100, siblings).runtime == {"A": 5, "B": 20, "C": 35, "D": 40}
+
+
+def test_a_resource_that_no_node_offers_gives_nobody_a_runtime() -> None:
+    node = QuotaNode(name="a", min={"nvidia.com/gpu": 2}, max={"nvidia.com/gpu": 4}, shared_weight={"nvidia.com/gpu": 1})
+    sums = aggregate([node], {"a": OwnPods(request={"nvidia.com/gpu": 4})})
+    assert tree_runtime({"cpu": 1000}, [node], sums)["a"].runtime == {"nvidia.com/gpu": 0}

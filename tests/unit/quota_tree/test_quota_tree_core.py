@@ -1,0 +1,303 @@
+"""The quota-tree core through apply and decide."""
+
+from datetime import timedelta
+
+from cotenant.events.runs import RunPhase
+from cotenant_quota_tree.core import QuotaTreeCore
+
+from tests.unit.quota_tree.builders_quota_tree import PREFIX, QuotaLog
+
+
+def log_with_two_quotas() -> QuotaLog:
+    log = QuotaLog()
+    log.node("n1", cpu="10", memory="100")
+    log.quota("a", minimum={"cpu": "2"}, maximum={"cpu": "10"})
+    log.quota("b", minimum={"cpu": "2"}, maximum={"cpu": "10"})
+    return log
+
+
+def test_without_any_quota_nothing_is_said() -> None:
+    log = QuotaLog()
+    log.node("n1", cpu="10")
+    log.pod("p", cpu="1")
+    assert log.decide() == []
+
+
+def test_runtime_follows_the_request_of_a_quota_and_lends_the_rest() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="9")
+    log.decide()
+    assert log.runtime("a") == {"cpu": 9000}
+    assert log.runtime("b") == {"cpu": 0}
+
+
+def test_a_borrower_shrinks_when_the_lender_asks_for_its_min() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="9")
+    log.decide()
+    log.pod("q", quota="b", cpu="2")
+    log.decide()
+    assert log.runtime("a") == {"cpu": 8000}
+    assert log.runtime("b") == {"cpu": 2000}
+
+
+def test_used_counts_placed_pods_and_overuse_is_named() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="9")
+    log.place("p")
+    log.decide()
+    log.pod("q", quota="b", cpu="2")
+    log.decide()
+    quota = log.published("a")
+    assert quota is not None
+    assert quota.used == {"cpu": 9000}
+    assert quota.overused == ("cpu",)
+
+
+def test_a_placement_of_another_uid_is_not_used() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="3")
+    log.place("p", uid="uid-of-its-predecessor")
+    log.decide()
+    quota = log.published("a")
+    assert quota is not None
+    assert quota.used == {}
+
+
+def test_a_pod_that_ended_for_good_asks_for_nothing() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="3")
+    log.place("p")
+    log.run("p", RunPhase.RUNNING)
+    log.decide()
+    log.run("p", RunPhase.SUCCEEDED)
+    log.decide()
+    quota = log.published("a")
+    assert quota is not None
+    assert (quota.request, quota.used) == ({}, {})
+
+
+def test_batch_resources_of_the_nodes_are_shared_like_any_other() -> None:
+    log = QuotaLog()
+    log.node("n1", cpu="10")
+    log.resources("n1", batch_cpu_milli=4000)
+    log.quota("a", maximum={"kubernetes.io/batch-cpu": "100000"})
+    log.pod("p", quota="a", **{"kubernetes.io/batch-cpu": "9000"})
+    log.decide()
+    assert log.runtime("a") == {"kubernetes.io/batch-cpu": 4000}
+
+
+def test_children_share_what_their_parent_received() -> None:
+    log = QuotaLog()
+    log.node("n1", cpu="10")
+    log.quota("team", is_parent=True, minimum={"cpu": "4"}, maximum={"cpu": "6"})
+    log.quota("dev", parent="team", maximum={"cpu": "6"})
+    log.quota("ops", parent="team", maximum={"cpu": "6"})
+    log.pod("p", quota="dev", cpu="6")
+    log.pod("q", quota="ops", cpu="6")
+    log.decide()
+    assert log.runtime("team") == {"cpu": 6000}
+    assert log.runtime("dev") == {"cpu": 3000}
+    assert log.runtime("ops") == {"cpu": 3000}
+
+
+def test_mins_are_scaled_when_nodes_leave() -> None:
+    log = QuotaLog()
+    log.node("n1", cpu="10")
+    log.node("n2", cpu="10")
+    log.quota("a", minimum={"cpu": "15"}, maximum={"cpu": "20"})
+    log.quota("b", minimum={"cpu": "5"}, maximum={"cpu": "20"})
+    log.pod("p", quota="a", cpu="20")
+    log.pod("q", quota="b", cpu="20")
+    log.decide()
+    assert log.runtime("a") == {"cpu": 15000}
+    log.say("objects.core.nodes._.n2", log.events[1].data, tombstone=True)
+    log.decide()
+    quota = log.published("a")
+    assert quota is not None
+    assert quota.scaled_min == {"cpu": 7500}
+    assert quota.runtime == {"cpu": 7500}
+    assert log.runtime("b") == {"cpu": 2500}
+
+
+def test_a_quota_that_does_not_lend_keeps_its_min() -> None:
+    log = QuotaLog()
+    log.node("n1", cpu="10")
+    log.quota("a", minimum={"cpu": "6"}, maximum={"cpu": "10"}, lends=False)
+    log.quota("b", maximum={"cpu": "10"})
+    log.pod("q", quota="b", cpu="9")
+    log.decide()
+    assert log.runtime("a") == {"cpu": 6000}
+    assert log.runtime("b") == {"cpu": 4000}
+
+
+def test_an_unknown_parent_leaves_the_quota_below_the_root_with_a_reason() -> None:
+    log = QuotaLog()
+    log.node("n1", cpu="10")
+    log.quota("a", parent="nobody", maximum={"cpu": "10"})
+    log.pod("p", quota="a", cpu="4")
+    log.decide()
+    quota = log.published("a")
+    assert quota is not None
+    assert (quota.parent, quota.reason) == ("koordinator-root-quota", "ParentNotFound")
+    assert quota.runtime == {"cpu": 4000}
+
+
+def test_a_cycle_is_cut_at_its_smallest_name() -> None:
+    log = QuotaLog()
+    log.node("n1", cpu="10")
+    for name, parent in (("b", "c"), ("c", "a"), ("a", "b")):
+        log.quota(name, parent=parent, is_parent=True, maximum={"cpu": "10"})
+    log.pod("p", quota="c", cpu="4")
+    log.decide()
+    published = {name: log.published(name) for name in "abc"}
+    assert {name: (quota.parent, quota.reason) for name, quota in published.items() if quota} == {
+        "a": ("koordinator-root-quota", "ParentCycle"),
+        "b": ("c", ""),
+        "c": ("a", ""),
+    }
+    assert log.runtime("c") == {"cpu": 4000}
+
+
+def test_what_the_default_quota_uses_is_taken_off_before_sharing() -> None:
+    log = log_with_two_quotas()
+    log.pod("stray", cpu="3")
+    log.place("stray")
+    log.pod("p", quota="a", cpu="10")
+    log.decide()
+    assert log.runtime("a") == {"cpu": 7000}
+    root = log.published("koordinator-root-quota")
+    assert root is not None
+    assert root.total == {"cpu": 7000, "memory": 100}
+
+
+def test_pods_follow_the_namespace_list_as_soon_as_their_quota_says_so() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", namespace="web", cpu="3")
+    log.decide()
+    assert log.runtime("a") == {"cpu": 0}
+    log.quota("a", minimum={"cpu": "2"}, maximum={"cpu": "10"}, namespaces=["web"])
+    log.decide()
+    assert log.runtime("a") == {"cpu": 3000}
+
+
+def test_a_tree_of_its_own_has_the_total_that_its_root_names() -> None:
+    log = QuotaLog()
+    log.node("n1", cpu="10")
+    tree = {PREFIX + "tree-id": "gpu"}
+    log.quota(
+        "gpu-root",
+        is_parent=True,
+        maximum={"cpu": "100"},
+        labels={**tree, PREFIX + "is-root": "true"},
+        annotations={PREFIX + "total-resource": '{"cpu": "4"}'},
+    )
+    log.quota("x", parent="gpu-root", maximum={"cpu": "100"}, labels=tree)
+    log.quota("a", maximum={"cpu": "100"})
+    log.pod("p", quota="x", cpu="50")
+    log.pod("q", quota="a", cpu="50")
+    log.decide()
+    assert log.runtime("x", tree="gpu") == {"cpu": 4000}
+    assert log.runtime("a") == {"cpu": 6000}
+
+
+def test_a_deleted_quota_ends_and_its_pods_count_in_the_default_quota() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="3")
+    log.decide()
+    log.delete_quota("a")
+    log.decide()
+    assert log.published("a") is None
+    default = log.published("koordinator-default-quota")
+    assert default is not None
+    assert default.request == {"cpu": 3000}
+
+
+def test_the_last_quota_takes_the_built_in_ones_with_it() -> None:
+    log = QuotaLog()
+    log.quota("a", maximum={"cpu": "1"})
+    log.decide()
+    log.delete_quota("a")
+    log.decide()
+    assert log.published("koordinator-root-quota") is None
+    assert log.decide() == []
+
+
+def test_nothing_is_said_twice() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="3")
+    assert log.decide()
+    assert log.decide() == []
+
+
+def test_use_alone_is_published_once_the_last_event_has_settled() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="3")
+    log.decide()
+    log.place("p")
+    assert log.decide(after=timedelta(milliseconds=200)) == []
+    assert {event.subject for event in log.decide(after=timedelta(seconds=1))} == {
+        "quotas._.a",
+        "quotas._.koordinator-root-quota",
+    }
+
+
+def test_a_changed_runtime_is_published_at_once_and_names_its_causes() -> None:
+    log = log_with_two_quotas()
+    object_ref = "LOG:2"
+    log.decide()
+    pod_ref = log.pod("p", quota="a", cpu="3")
+    events = {event.subject: event for event in log.decide(after=timedelta(milliseconds=1))}
+    assert events["quotas._.a"].causes == (object_ref, pod_ref)
+
+
+def test_a_malformed_quota_counts_as_absent_and_says_why() -> None:
+    log = log_with_two_quotas()
+    log.decide()
+    log.quota("a", maximum={"cpu": "ten"})
+    log.decide()
+    assert log.published("a") is None
+    assert "ten" in next(iter(log.core.refused.values()))
+    log.quota("a", maximum={"cpu": "10"})
+    log.decide()
+    assert log.published("a") is not None
+    assert log.core.refused == {}
+
+
+def test_a_repeated_or_overtaken_delivery_changes_nothing() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="3")
+    old = log.events[-1]
+    log.pod("p", quota="a", cpu="4")
+    log.core.apply(old)
+    log.decide()
+    assert log.runtime("a") == {"cpu": 4000}
+    log.delete_pod("p")
+    log.core.apply(old)
+    log.decide()
+    assert log.runtime("a") == {"cpu": 0}
+
+
+def test_a_fresh_core_with_the_last_messages_decides_nothing_new() -> None:
+    log = log_with_two_quotas()
+    log.pod("p", quota="a", cpu="3")
+    log.place("p")
+    log.pod("gone", quota="b", cpu="3")
+    log.decide()
+    log.delete_pod("gone")
+    log.place("p", node="n2")
+    log.unplace("p")
+    log.decide()
+    fresh = log.reloaded()
+    assert fresh.decide(log.now) == []
+    log.pod("late", quota="b", cpu="1")
+    fresh.apply(log.events[-1])
+    assert fresh.decide(log.now) == log.core.decide(log.now)
+
+
+def test_a_decision_holds_at_most_999_events_and_goes_on_with_the_rest() -> None:
+    log = QuotaLog(QuotaTreeCore())
+    for number in range(1200):
+        log.quota(f"q{number:04}", maximum={"cpu": "1"})
+    assert len(log.core.decide(log.now)) == 999
+    assert len(log.decide()) == 1203
