@@ -4,13 +4,15 @@ In: requests and limits of a pod, its tier, scaling factors; a node's last repor
 Out: integers per tracked resource (cpu in milli-cores, memory in bytes). The rules (Koordinator load-aware scheduling,
 default estimator and pod assign cache):
 
-    pod:  q = max(limit, request) of the tier's own resource; q = 0: 250 milli-cores or 200 MiB (cpu, memory of prod, batch, none);
-          else round(q * factor / 100), at most the limit
+    pod:  q = max(limit, request) of the tier's own resource; where q = 0: 250 milli-cores or 200 MiB (cpu and memory
+          of prod, batch and none); else round(q * factor / 100), at most the limit
     node: a pod's estimate e counts beside its measured usage u while the report cannot know the pod yet:
           due = u missing, or assigned after (update time - report interval), or deadline after the update time
-          node delta     += max(0, e - u)  of pods that are due            node view = node usage + node delta
-          node estimated += e              of all pods                     (a configured window that is missing:
-          estimated alone) prod view = usage of prod pods reported as prod + max(0, e - u) of prod pods that are due or not reported as prod
+          node delta     += max(0, e - u)  of pods that are due
+          node estimated += e              of all pods
+          node view = node usage + node delta; where a configured window is missing: node estimated alone
+          prod view = usage of prod pods reported as prod
+                      + max(0, e - u) of prod pods that are due or not reported as prod
 """
 
 from __future__ import annotations
@@ -174,8 +176,8 @@ def _seconds(text: str | None, otherwise: int | None) -> int | None:
 
 
 def aggregated_usage(table: Iterable[tuple[tuple[str, int], V]], kind: str, seconds: int) -> V | None:
-    """Return the entry of type and window; window 0: that of the longest window that has the type. None: there is
-    none.""" longest, found = -1, None
+    """Return the entry of type and window; window 0: of the longest window that has the type. None: there is none."""
+    longest, found = -1, None
     for (entry_kind, window), usage in table:
         if entry_kind == kind and (window == seconds or (seconds == 0 and window > longest)):
             longest, found = window, usage
@@ -220,8 +222,8 @@ def estimate_node(
 
 
 def node_view(report: NodeReport, sums: NodeEstimate, kind: str, seconds: int) -> list[int]:
-    """Return what the node's pods are taken to use; `kind` empty: by the newest average, else by a percentile of a
-    window.""" base: Sequence[int] | None = report.usage
+    """Return what the node's pods are taken to use: by the newest average, or where `kind` says so by a percentile."""
+    base: Sequence[int] | None = report.usage
     if kind:
         aggregated = aggregated_usage(report.aggregated, kind, seconds)
         if aggregated is None and seconds != 0:

@@ -1,11 +1,11 @@
 """Resource fit, and room left as a score.
 
-Inputs: allocatable and requested of every resource, `pods` among them; the pod's requests. Filter: each request that
-is not zero must be at most allocatable - requested; a resource that a node does not offer counts as 0. Score (least
+Inputs: allocatable and requested of every resource, `pods` among them; the pod's requests. Filter: each request that is
+not zero must be at most allocatable - requested; a resource that a node does not offer counts as 0. Score (least
 allocated), over cpu, memory, batch-cpu and batch-memory with weight 1 each: the mean of (allocatable - used) * 100 //
-allocatable, used = requested with the pod; cpu and memory with a small amount for containers that ask for none; a resource that the node does not offer is left
-out, so are batch resources that the pod does not ask for. Source: kube-scheduler NodeResourcesFit with LeastAllocated
-and Koordinator's resources, default weight 1.
+allocatable, used = requested with the pod; cpu and memory with a small amount for containers that ask for none; a
+resource that the node does not offer is left out, so are batch resources that the pod does not ask for.
+Source: kube-scheduler NodeResourcesFit with LeastAllocated and Koordinator's resources, default weight 1.
 """
 
 from __future__ import annotations

@@ -1,0 +1,159 @@
+"""What is known of the nodes, folded from their object, executor, resources, condition and metrics.
+
+Out: a `NodeDescription` for the node table, a `NodeReport` for its load columns, and the references that a placement names
+as causes. The rules:
+
+    allocatable = the object's (its capacity where it has none; 110 pods where it does not say), overlaid by the executor's
+                  report, overlaid by batch and mid resources of the resource calculator; less the node's reservation
+    labels      = the executor's, overlaid by the object's;  taints = the object's, the executor's, the condition's
+    load is judged on allocatable with `node.koordinator.sh/raw-allocatable` in its place where that is given
+A node is declared by its object; everything else waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
+from cotenant.objects.node import Node, Taint
+from cotenant.quantities import QuantityError, Scalar, resource_amount
+from cotenant.quota.names import RENAMED_RESOURCES
+from cotenant.reservation import parse_reservation, trim_allocatable
+
+from cotenant_scheduler.load_aware_args import LoadAwareArgs, thresholds_of
+from cotenant_scheduler.load_estimate import MICROSECONDS, NodeReport, ReportedPod, Vector, microseconds
+from cotenant_scheduler.nodes import NodeDescription
+
+ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+
+DEFAULT_PODS = 110
+"""Pods on a node that does not say how many it takes (the kubelet's default)."""
+
+_QUANTITIES = msgspec.json.Decoder(dict[str, Scalar])
+_PERCENTILES = ("p50", "p90", "p95", "p99", "avg")
+
+
+class NodeFacts:
+    """Everything said about one node, each with the sequence of its message (0: never said)."""
+
+    __slots__ = (
+        "condition",
+        "executor",
+        "metric",
+        "name",
+        "node",
+        "object_error",
+        "resources",
+        "sequences",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.node: Node | None = None
+        self.object_error = ""
+        self.executor: ExecutorStatus | None = None
+        self.resources: NodeResources | None = None
+        self.condition: NodeCondition | None = None
+        self.metric: NodeMetricComputed | None = None
+        self.sequences: dict[str, int] = {}
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The messages that the node's state rests on, in a stated order."""
+        return tuple(
+            f"LOG:{self.sequences[part]}"
+            for part in ("object", "executor", "resources", "condition", "metric")
+            if part in self.sequences
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is known any more."""
+        return not self.sequences
+
+
+def estimate_node_allocatable(
+    allocatable: Mapping[str, Scalar], annotations: Mapping[str, str]
+) -> Mapping[str, Scalar]:
+    """Return allocatable with the raw (not amplified) values of the annotation in their place; a bad one counts as none."""
+    text = annotations.get(ANNOTATION_RAW_ALLOCATABLE)
+    if not text:
+        return allocatable
+    try:
+        raw = _QUANTITIES.decode(text)
+        for name, quantity in raw.items():
+            resource_amount(name, quantity)
+    except (msgspec.DecodeError, QuantityError):
+        return allocatable
+    return {**allocatable, **raw}
+
+
+def describe(facts: NodeFacts, args: LoadAwareArgs) -> NodeDescription | None:
+    """Return the node as the scheduler sees it; None while it has no object. Raises QuantityError."""
+    node = facts.node
+    if node is None:
+        return None
+    declared = node.status.allocatable or node.status.capacity
+    offered = {name: resource_amount(name, quantity) for name, quantity in declared.items()}
+    if facts.executor is not None:
+        offered.update(facts.executor.allocatable)
+    for old, new in RENAMED_RESOURCES.items():
+        if old in offered:
+            offered.setdefault(new, offered[old])
+    offered.setdefault(PODS, DEFAULT_PODS)
+    if facts.resources is not None:
+        offered[BATCH_CPU] = facts.resources.batch_cpu_milli
+        offered[BATCH_MEMORY] = facts.resources.batch_memory_bytes
+        offered[MID_CPU] = facts.resources.mid_cpu_milli
+        offered[MID_MEMORY] = facts.resources.mid_memory_bytes
+    annotations = node.metadata.annotations
+    allocatable, _ = trim_allocatable(offered, parse_reservation(annotations))
+    raw = estimate_node_allocatable({}, annotations)
+    taints = list(node.spec.taints)
+    executor_taints = facts.executor.taints if facts.executor else ()
+    for key, value, effect in (*executor_taints, *(facts.condition.taints if facts.condition else ())):
+        taint = Taint(key=key, value=value, effect=effect)
+        if taint not in taints:
+            taints.append(taint)
+    return NodeDescription(
+        name=facts.name,
+        allocatable=allocatable,
+        capacity_for_load={**allocatable, **{name: resource_amount(name, quantity) for name, quantity in raw.items()}},
+        labels={**(facts.executor.labels if facts.executor else {}), **node.metadata.labels},
+        taints=tuple(taints),
+        unschedulable=node.spec.unschedulable,
+        thresholds=thresholds_of(args, annotations),
+    )
+
+
+def report_of(metric: NodeMetricComputed, resources: tuple[str, ...]) -> NodeReport:
+    """Return a node's metric as load-aware scheduling reads it; usages that are all zero count as not reported."""
+
+    def vector(usage: Usage) -> Vector:
+        amounts = {CPU: usage.cpu_milli, MEMORY: usage.memory_bytes}
+        return tuple(amounts.get(resource, 0) for resource in resources)
+
+    empty = Usage()
+    aggregated = []
+    for window in metric.aggregated_node_usages:
+        for kind in _PERCENTILES:
+            usage: Usage = getattr(window, kind)
+            if usage != empty:
+                aggregated.append(((kind, window.duration_seconds), vector(usage)))
+    return NodeReport(
+        update_us=microseconds(metric.update_time) if metric.update_time is not None else None,
+        interval_us=metric.report_interval_seconds * MICROSECONDS,
+        usage=vector(metric.node_usage) if metric.update_time is not None else None,
+        system=vector(metric.system_usage),
+        aggregated=tuple(aggregated),
+        pods={
+            (pod.namespace, pod.name): ReportedPod(vector(pod.usage), pod.priority)
+            for pod in metric.pods
+            if pod.usage != empty
+        },
+    )
