@@ -28,13 +28,18 @@ class Plan:
     open_jobs: int
 
 
+def is_finished(pod: Json) -> bool:
+    """Whether a pod's processes have ended for good."""
+    return text_at(pod, "status", "phase") in FINISHED
+
+
 def plan_jobs(pods: Sequence[Json], most_open: int) -> Plan:
     """Decide from the job pods that exist."""
-    unfinished = [pod for pod in pods if text_at(pod, "status", "phase") not in FINISHED]
+    unfinished = [pod for pod in pods if not is_finished(pod)]
     finished = sorted(
         (text_at(pod, "metadata", "creationTimestamp"), text_at(pod, "metadata", "name"))
         for pod in pods
-        if text_at(pod, "status", "phase") in FINISHED and not text_at(pod, "metadata", "deletionTimestamp")
+        if is_finished(pod) and not text_at(pod, "metadata", "deletionTimestamp")
     )
     clear = tuple(name for _, name in finished[: max(0, len(finished) - KEEP_FINISHED)])
     return Plan(len(unfinished) < most_open, clear, len(unfinished))
@@ -45,8 +50,9 @@ class Jobs:
 
     def __init__(self, client: Client, interpreter: Interpreter, cpu_seconds: float, batch_cpu_milli: int) -> None:
         self.submitted = 0
-        self.done: set[str] = set()
-        self.failed: set[str] = set()
+        self.done = 0
+        self.failed = 0
+        self._counted: frozenset[str] = frozenset()
         self._client = client
         self._interpreter = interpreter
         self._cpu_seconds = cpu_seconds
@@ -59,18 +65,17 @@ class Jobs:
     @property
     def cpu_seconds_done(self) -> float:
         """CPU seconds of finished jobs: each ends when its own CPU clock says that its share is done."""
-        return len(self.done) * self._cpu_seconds
+        return self.done * self._cpu_seconds
 
     def step(self, most_open: int) -> None:
         """Look, count, clear, and submit at most one."""
         listed = self._client.get(self._pods.path(NAMESPACE), {"labelSelector": f"{APP_LABEL}={JOB_APP}"})
         pods = list_at(listed, "items")
-        for pod in pods:
-            phase, uid = text_at(pod, "status", "phase"), text_at(pod, "metadata", "uid")
-            if phase == "Succeeded":
-                self.done.add(uid)
-            elif phase == "Failed":
-                self.failed.add(uid)
+        ended = {text_at(pod, "metadata", "uid"): text_at(pod, "status", "phase") for pod in pods if is_finished(pod)}
+        news = [phase for uid, phase in ended.items() if uid not in self._counted]
+        self.done += news.count("Succeeded")
+        self.failed += news.count("Failed")
+        self._counted = frozenset(ended)
         plan = plan_jobs(pods, most_open)
         for name in plan.clear:
             self._tolerating(404, lambda name=name: self._client.delete(self._pods.path(NAMESPACE, name)))  # type: ignore[misc]

@@ -1,9 +1,9 @@
 """The demonstration's latency-sensitive service: a real HTTP server that burns real CPU for every request.
 
 In: `--port`, `--work` (rounds of PBKDF2 per request; about 0.4 ms of CPU per thousand). Out: `GET /` answers after
-that work; `GET /stats` says how many requests were answered and the p50 and p99 of the last ten seconds, measured
-from the moment a connection's request line was read. Standard library only and one file, so that any Python 3.8 can
-run it as any user.
+that work; `GET /stats` says how many requests were answered, the CPU seconds used so far, and the p50 and p99 of
+the last ten seconds, measured from the moment a connection's request line was read. Standard library only and one
+file, so that any Python 3.8 can run it as any user.
 """
 
 from __future__ import annotations
@@ -91,7 +91,11 @@ class Handler(BaseHTTPRequestHandler):
         """Work and answer, or tell the statistics."""
         began = time.monotonic()
         if self.path == "/stats":
-            statistics = {"answered": self.server.latencies.answered, **self.server.latencies.percentiles(began)}
+            statistics = {
+                "answered": self.server.latencies.answered,
+                "cpu_seconds": time.process_time(),
+                **self.server.latencies.percentiles(began),
+            }
             self._answer(json.dumps(statistics).encode())
             return
         digest = hashlib.pbkdf2_hmac("sha256", b"request", b"salt", self.server.work)

@@ -1,0 +1,53 @@
+"""`cotenant up`: the whole stack on this machine, until Ctrl-C or for a stated time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from cotenant_console.api.endpoint import data_folder
+from cotenant_console.durations import parse_duration
+from cotenant_console.up.folder_lock import FolderInUseError
+from cotenant_console.up.nats_server import NatsServerMissingError
+from cotenant_console.up.session import Session, Wish
+from cotenant_console.up.stack import NotReadyError, Plan, host_node_name
+
+
+class Duration(click.ParamType[float]):
+    """`90s`, `10m`, `1h30m` as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse, or say what is expected."""
+        try:
+            seconds = parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if seconds <= 0:
+            self.fail("the time must be above zero", param, ctx)
+        return seconds
+
+
+@click.command("up")
+@click.option("--data", metavar="DIR", help="Data folder (or COTENANT_DATA; default: cotenant in your state folder).")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the API; by default 8001, or a free one.")
+@click.option("--nats-port", type=click.IntRange(1, 65535), help="Port of nats-server; by default 4222, or a free one.")
+@click.option("--nodes", type=click.IntRange(0, 100), default=3, show_default=True, help="Simulated nodes beside this host.")
+@click.option("--demo", is_flag=True, help="Run the demonstration: a service under load, and batch jobs.")
+@click.option("--for", "for_seconds", type=Duration(), help="End by itself after this time and print a summary.")
+def command(
+    data: str | None, port: int | None, nats_port: int | None, nodes: int, demo: bool, for_seconds: float | None
+) -> None:
+    """Start everything on this machine: nats-server, every service, this host as a node."""
+    plan = Plan(data_folder(data), host_node_name(), nodes, port or 0, nats_port or 0)
+    try:
+        status = asyncio.run(_run(Wish(plan, demo, for_seconds)))
+    except (FolderInUseError, NatsServerMissingError, NotReadyError) as error:
+        raise click.ClickException(str(error)) from error
+    raise click.exceptions.Exit(status)
+
+
+async def _run(wish: Wish) -> int:
+    return await Session(wish).run()

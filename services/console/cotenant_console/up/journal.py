@@ -1,0 +1,93 @@
+"""The events of this run, as they are stored: the last of them in words, what suppression does now, and counts for the
+summary.
+
+In: events of LOG and EXECUTION, in any interleaving. Out: `Journal`, bounded. What was stored before the run began
+does not count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cotenant.events.commits import CommitRefused
+from cotenant.events.deadletters import DeadLetter
+from cotenant.events.envelope import Event
+from cotenant.events.execution import Execution
+from cotenant.events.placements import Placement, PlacementPhase
+
+from cotenant_console.telling import tell
+
+LINES_KEPT = 200
+PODS_KEPT = 10_000
+SUPPRESS_TOPIC = "suppress"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One event in words."""
+
+    at: datetime
+    ref: str
+    words: str
+
+
+@dataclass
+class Journal:
+    """What happened since `began`."""
+
+    began: datetime
+    lines: deque[Line] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
+    suppressions: int = 0
+    suppression_now: str = ""
+    placed: int = 0
+    refusals: int = 0
+    deadletters: int = 0
+    _placed_uids: deque[str] = field(default_factory=lambda: deque(maxlen=PODS_KEPT))
+
+    def add(self, event: Event) -> None:
+        """Take one event in."""
+        data = event.data
+        if isinstance(data, Execution) and data.topic == SUPPRESS_TOPIC:
+            self.suppression_now = tell(event) or ""
+        if event.time is None or event.time < self.began:
+            return
+        if isinstance(data, Placement) and data.phase is PlacementPhase.BOUND and data.uid not in self._placed_uids:
+            self._placed_uids.append(data.uid)
+            self.placed += 1
+        elif isinstance(data, Execution) and data.topic == SUPPRESS_TOPIC and shrinks(data):
+            self.suppressions += 1
+        elif isinstance(data, CommitRefused):
+            self.refusals += 1
+        elif isinstance(data, DeadLetter):
+            self.deadletters += 1
+        words = tell(event)
+        if words is not None and not (self.lines and self.lines[-1].words == words):
+            self.lines.append(Line(event.time, event.ref, words))
+
+    def note(self, at: datetime, words: str) -> None:
+        """Add a line of the supervisor's own, unless it was the last one."""
+        if not (self.lines and self.lines[-1].words == words):
+            self.lines.append(Line(at, "-", words))
+
+
+def shrinks(execution: Execution) -> bool:
+    """Whether batch work got less: a smaller quota (unlimited is -1 or max), or fewer CPUs."""
+    return any(_extent(change.new) < _extent(change.old) for change in execution.changes if not change.error)
+
+
+def _extent(text: str) -> float:
+    """How much a quota or a CPU list allows, for comparison only."""
+    first = text.split(" ")[0] if text else ""
+    if first in ("", "max", "-1"):
+        return float("inf")
+    if first.isdigit() and "," not in text and "-" not in text:
+        return float(first)
+    total = 0
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        if not low.isdigit() or (high and not high.isdigit()):
+            return float("inf")
+        total += int(high or low) - int(low) + 1
+    return float(total)

@@ -1,0 +1,47 @@
+"""Follows the log for the screen.
+
+In: the server's address. Out: a journal that grows as events are stored. A reader that is too far behind starts a
+new load; what was seen before is left out by its sequence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from cotenant.bus import NatsLog, connect
+from cotenant.log import EXECUTION, LOG, Behind
+
+from cotenant_console.up.journal import Journal
+
+LOG_FILTERS = ("node.>", "waiting.>", "evictions.>", "migrations.>", "services.>")
+PULL_LIMIT = 500
+
+logger = logging.getLogger(__name__)
+
+
+async def keep_journal(nats_url: str, journal: Journal) -> None:
+    """Read LOG and EXECUTION into the journal until cancelled."""
+    log = await connect(nats_url, "console")
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_follow(log, LOG, LOG_FILTERS, journal))
+            group.create_task(_follow(log, EXECUTION, (">",), journal))
+    finally:
+        await log.close()
+
+
+async def _follow(log: NatsLog, stream: str, filters: tuple[str, ...], journal: Journal) -> None:
+    seen = 0
+    while True:
+        reader = await log.follow(stream, filters)
+        try:
+            while True:
+                for event in await reader.pull(PULL_LIMIT, 1.0):
+                    if event.sequence > seen:
+                        seen = event.sequence
+                        journal.add(event)
+        except Behind as behind:
+            logger.info("the journal starts over: %s", behind)
+        finally:
+            await reader.close()

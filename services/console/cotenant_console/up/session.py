@@ -1,0 +1,204 @@
+"""One `cotenant up` from start to end.
+
+In: a plan, whether to demonstrate, how long. Out: the screen while it runs, the summary, and the exit status: 0, or
+1 if anything could not be started or a process ended that nobody had told to (also one that a user killed: it comes
+back, and it is counted).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cotenant_console.api.client import ApiError, Client, Document, Json, UnreachableError, list_at
+from cotenant_console.api.kinds import find_by_type
+from cotenant_console.up.demonstration import Demonstration, Readings, Shape
+from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
+from cotenant_console.up.folder_lock import FolderLock
+from cotenant_console.up.journal import Journal
+from cotenant_console.up.reading import keep_journal
+from cotenant_console.up.screen import Screen
+from cotenant_console.up.stack import NotReadyError, Plan, Stack
+from cotenant_console.up.view import View, Work, summary_lines
+
+REFRESH_SECONDS = 1.0
+HEALTH_EVERY = 3
+JOBS_EVERY = 2
+PROC_STAT = Path("/proc/stat")
+NO_READINGS = Readings({}, {}, None)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked of `up`."""
+
+    plan: Plan
+    demo: bool
+    for_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the gateway shows."""
+
+    nodes: list[NodeFigures]
+    phases: dict[str, int]
+
+
+class Session:
+    """Runs until its time is over or it is told to stop."""
+
+    def __init__(self, wish: Wish) -> None:
+        self.wish = wish
+        self.stopping = asyncio.Event()
+        self._journal = Journal(began=datetime.now(UTC))
+        self._cluster = Cluster([], {})
+        self._readings = NO_READINGS
+        self._not_ready: list[str] = []
+        self._cpu: CpuReading = cpu_reading(PROC_STAT.read_text())
+        self._percent = 0.0
+        self._notes: list[str] = []
+
+    async def run(self) -> int:
+        """Start, show, end. Returns the exit status."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.stopping.set)
+        with FolderLock(self.wish.plan.folder), Screen() as screen:
+            screen.say(f"cotenant: data folder {self.wish.plan.folder}")
+            began = time.monotonic()
+            stack = Stack(self.wish.plan)
+            demonstration: Demonstration | None = None
+            failure = ""
+            try:
+                if await self._unless_stopped(stack.start()):
+                    screen.say(
+                        f"ready after {time.monotonic() - began:.1f} s: API {stack.endpoint.api_url}, "
+                        f"NATS {stack.endpoint.nats_url}"
+                    )
+                    if self.wish.demo:
+                        demonstration = await asyncio.to_thread(self._demonstration, stack)
+                        stack.supervisor.start(demonstration.load_process())
+                    await self._show(stack, demonstration, screen)
+            except (NotReadyError, ApiError, UnreachableError, ExceptionGroup) as error:
+                failure = str(error)
+            final = self._view(stack, demonstration, time.monotonic() - began)
+            crashes = stack.supervisor.crash_count
+            screen.say("ending: pods, services, nats-server")
+            await self._end(stack, demonstration)
+        for line in [failure] if failure else summary_lines(replace(final, restarts=crashes)):
+            print(line)
+        return 1 if failure or crashes else 0
+
+    def _demonstration(self, stack: Stack) -> Demonstration:
+        seconds = self.wish.for_seconds
+        shape = Shape() if seconds is None else Shape(day_seconds=max(30.0, min(120.0, seconds * 0.8)))
+        demonstration = Demonstration(stack.endpoint.api_url, self.wish.plan.folder, shape)
+        demonstration.declare()
+        if demonstration.interpreter.note:
+            self._notes.append(demonstration.interpreter.note)
+        return demonstration
+
+    async def _unless_stopped(self, starting: object) -> bool:
+        """Await the start; False if the user ended it first."""
+        assert asyncio.iscoroutine(starting)
+        task = asyncio.ensure_future(starting)
+        stop = asyncio.ensure_future(self.stopping.wait())
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not task.done():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            return False
+        task.result()
+        return True
+
+    async def _show(self, stack: Stack, demonstration: Demonstration | None, screen: Screen) -> None:
+        began, turn = time.monotonic(), 0
+        reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, self._journal))
+        try:
+            with Client(stack.endpoint.api_url, timeout_seconds=3) as client:
+                while not self.stopping.is_set():
+                    await asyncio.to_thread(self._look, stack, demonstration, client, turn)
+                    elapsed = time.monotonic() - began
+                    screen.show(self._view(stack, demonstration, elapsed))
+                    if self.wish.for_seconds is not None and elapsed >= self.wish.for_seconds:
+                        return
+                    if reading.done():
+                        reading.result()
+                    turn += 1
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self.stopping.wait(), REFRESH_SECONDS)
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    def _look(self, stack: Stack, demonstration: Demonstration | None, client: Client, turn: int) -> None:
+        """Read everything once. A gateway that is away leaves the last figures; the screen says that it is not ready."""
+        now = cpu_reading(PROC_STAT.read_text())
+        self._percent, self._cpu = cpu_percent(self._cpu, now), now
+        if turn % HEALTH_EVERY == 0:
+            self._not_ready = [name for name, ready in stack.ready_services().items() if not ready]
+        if demonstration is not None:
+            self._readings = demonstration.readings()
+        try:
+            if demonstration is not None and turn % JOBS_EVERY == 0:
+                demonstration.step()
+            self._cluster = look_at(client)
+        except (UnreachableError, ApiError) as error:
+            self._not_ready = sorted({*self._not_ready, "gateway"})
+            self._journal.note(datetime.now(UTC), str(error))
+
+    def _view(self, stack: Stack, demonstration: Demonstration | None, elapsed: float) -> View:
+        jobs = None if demonstration is None else demonstration.jobs
+        return View(
+            endpoint=stack.endpoint,
+            folder=self.wish.plan.folder,
+            node=self.wish.plan.node,
+            elapsed=elapsed,
+            until=self.wish.for_seconds,
+            cpu_percent=self._percent,
+            cpus=os.cpu_count() or 1,
+            nodes=self._cluster.nodes,
+            phases=self._cluster.phases,
+            not_ready=self._not_ready,
+            restarts=stack.supervisor.crash_count,
+            crashes=[str(crash) for crash in stack.supervisor.crashes],
+            suppression_now=self._journal.suppression_now,
+            suppressions=self._journal.suppressions,
+            placed=self._journal.placed,
+            lines=tuple(self._journal.lines),
+            service=self._readings.service,
+            load=self._readings.load,
+            service_cpu_milli=self._readings.service_cpu_milli,
+            work=Work() if jobs is None else Work(jobs.submitted, jobs.done, jobs.failed, jobs.cpu_seconds_done),
+            demo=demonstration is not None,
+            notes=self._notes,
+        )
+
+    async def _end(self, stack: Stack, demonstration: Demonstration | None) -> None:
+        if "demo-load" in stack.supervisor.processes:
+            await stack.supervisor.stop_one("demo-load")
+        if demonstration is not None:
+            await asyncio.to_thread(demonstration.close)
+        await stack.stop()
+
+
+def look_at(client: Client) -> Cluster:
+    """Nodes and pods as the gateway shows them."""
+    nodes, pods = (_items(client, kind) for kind in ("Node", "Pod"))
+    return Cluster(node_figures(nodes, pods), phase_counts(pods))
+
+
+def _items(client: Client, kind_name: str) -> list[Json]:
+    kind = find_by_type("v1", kind_name)
+    assert kind is not None
+    listed: Document = client.get(kind.path())
+    return list_at(listed, "items")

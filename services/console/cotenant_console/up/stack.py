@@ -1,0 +1,127 @@
+"""The whole stack on this machine: nats-server, every service, the endpoint file, and the end of it all.
+
+In: the data folder, ports, how many simulated nodes. Out: a running stack whose services are ready, or a clear
+error after a bound. Services start in any order; each waits for what it needs. They end in the reverse of what they
+serve: the executors first, so that pods' processes and cgroups are gone while the log still takes their reports,
+nats-server last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cotenant_console.api.client import Client
+from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
+from cotenant_console.up.bootstrap import base_objects, register_nodes, simulated_node_name
+from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, nats_process
+from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
+from cotenant_console.up.supervisor import Supervisor
+
+READY_SECONDS = 60.0
+POLL_SECONDS = 0.1
+API_PORT = 8001
+NATS_PORT = 4222
+
+
+class NotReadyError(Exception):
+    """The stack did not become ready in its time; says which part and where its log lies."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to start, and where."""
+
+    folder: Path
+    node: str
+    simulated_nodes: int
+    api_port: int = 0
+    nats_port: int = 0
+
+
+class Stack:
+    """One running stack. Made by `start`, ended by `stop`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.api_port = free_port(plan.api_port or API_PORT)
+        self.nats_port = free_port(plan.nats_port or NATS_PORT)
+        if plan.api_port and self.api_port != plan.api_port:
+            raise NotReadyError(f"port {plan.api_port} is in use: choose another with --port")
+        self.endpoint = Endpoint(f"http://{LOOPBACK}:{self.api_port}", f"nats://{LOOPBACK}:{self.nats_port}")
+        self.supervisor = Supervisor(plan.folder / "logs")
+        self.status_ports: dict[str, int] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The services of this stack."""
+        return (*SERVICES, SIMULATED) if self.plan.simulated_nodes else SERVICES
+
+    async def start(self) -> None:
+        """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError."""
+        deadline = time.monotonic() + READY_SECONDS
+        self.supervisor.start(nats_process(self.plan.folder, self.nats_port))
+        run = Run(
+            self.plan.folder, self.endpoint.nats_url, self.api_port, self.plan.node, self.plan.simulated_nodes
+        )
+        for name in self.names:
+            self.status_ports[name] = self.api_port if name == "gateway" else free_port()
+            self.supervisor.start(service_process(run, name, self.status_ports[name]))
+        while not await answers(self.nats_port):
+            await self._pause(deadline, "nats-server")
+        while not await asyncio.to_thread(is_ready, self.api_port):
+            await self._pause(deadline, "gateway")
+        await asyncio.to_thread(self._declare)
+        for name in self.names:
+            while not await asyncio.to_thread(is_ready, self.status_ports[name]):
+                await self._pause(deadline, name)
+        write_endpoint(self.plan.folder, self.endpoint)
+
+    async def stop(self) -> None:
+        """End everything; the endpoint file goes first, so that no command finds a stack that is ending."""
+        (self.plan.folder / ENDPOINT_FILE).unlink(missing_ok=True)
+        await self.supervisor.stop(
+            [name for name in ("node-executor", SIMULATED) if name in self.supervisor.processes],
+            [name for name in (*DECIDING, "gateway") if name in self.supervisor.processes],
+            ["nats-server"],
+        )
+
+    def ready_services(self) -> dict[str, bool]:
+        """Which services say that they are ready."""
+        return {name: is_ready(port) for name, port in self.status_ports.items()}
+
+    def _declare(self) -> None:
+        with Client(self.endpoint.api_url) as client:
+            base_objects(client)
+            simulated = [simulated_node_name(index) for index in range(self.plan.simulated_nodes)]
+            register_nodes(client, [self.plan.node, *simulated])
+
+    async def _pause(self, deadline: float, name: str) -> None:
+        if time.monotonic() > deadline:
+            process = self.supervisor.processes[name]
+            crashes = [str(crash) for crash in self.supervisor.crashes if crash.name == name]
+            seen = f" ({crashes[-1]})" if crashes else ""
+            raise NotReadyError(f"{name} is not ready after {READY_SECONDS:.0f} s{seen}; its log is {process.log}")
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def is_ready(port: int) -> bool:
+    """Whether the service on this port says that it is ready."""
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def host_node_name() -> str:
+    """This host's name as a node name: lower case, within DNS rules."""
+    kept = "".join(char if char.isascii() and (char.isalnum() or char in "-.") else "-" for char in socket.gethostname())
+    return kept.lower().strip("-.")[:63] or "localhost"
