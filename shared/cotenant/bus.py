@@ -31,7 +31,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
 from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event, encode_event
-from cotenant.log import EXECUTION, LOG, MAX_BATCH, Behind, Head, NoAnswer, Refused, Stored, Write
+from cotenant.log import EXECUTION, HISTORY, LOG, MAX_BATCH, USAGE, Behind, Head, NoAnswer, Refused, Stored, Write
 from cotenant.memory_log import MAX_BEHIND, make_dead_letter
 from cotenant.streams import MAX_MESSAGE_BYTES, stream_configs
 
@@ -131,6 +131,18 @@ def _origin_sequence(headers: Headers, own: int) -> int:
     """Return the LOG sequence of a message that HISTORY took over: second word of the source header."""
     words = headers.get("Nats-Stream-Source", "").split(" ")
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else own
+
+
+def _decode(stream: str, subject: str, sequence: int, data: bytes, headers: Headers) -> Event:
+    """Return the event of a message. What HISTORY holds is told as what it is: a message of LOG, with its sequence there."""
+    return decode_event(
+        data,
+        subject=subject,
+        stream=LOG if stream == HISTORY else stream,
+        sequence=_origin_sequence(headers, sequence) if stream == HISTORY else sequence,
+        tombstone=headers.get("Nats-Rollup") == "sub",
+        ttl_seconds=_ttl_seconds(headers),
+    )
 
 
 class NatsLog:
@@ -237,16 +249,36 @@ class NatsLog:
             return None
         headers = _parse_headers(base64.b64decode(answer.message.hdrs))
         try:
-            return decode_event(
-                base64.b64decode(answer.message.data),
-                subject=answer.message.subject,
-                stream=stream,
-                sequence=answer.message.seq,
-                tombstone=headers.get("Nats-Rollup") == "sub",
-                ttl_seconds=_ttl_seconds(headers),
-            )
+            return _decode(stream, answer.message.subject, answer.message.seq, base64.b64decode(answer.message.data), headers)
         except EventError:
             return None
+
+    async def find(self, ref: str) -> Event | None:
+        """Return the event that a cause names (`LOG:123`), from HISTORY where LOG no longer holds it; None if it is gone."""
+        stream, _, number = ref.partition(":")
+        if not number.isdigit() or stream not in (LOG, USAGE, EXECUTION):
+            return None
+        event = await self.get(stream, int(number))
+        if event is not None or stream != LOG:
+            return event
+        return await self._find_in_history(int(number))
+
+    async def _find_in_history(self, wanted: int) -> Event | None:
+        """Search by halves: HISTORY's own sequences grow with those of LOG, and are never larger while nothing is lost."""
+        state = (await self._api(f"STREAM.INFO.{HISTORY}", {}, _StreamInfo)).state
+        low, high = max(state.first_seq, 1), state.last_seq
+        while low <= high:
+            middle = (low + high) // 2
+            event = await self.get(HISTORY, middle)
+            if event is None:
+                return None
+            if event.sequence == wanted:
+                return event
+            if event.sequence < wanted:
+                low = middle + 1
+            else:
+                high = middle - 1
+        return None
 
     async def last_sequence(self, stream: str) -> int:
         """Return the sequence of the stream's last message."""
@@ -436,14 +468,7 @@ class NatsReader:
         self.position = self._resume = stream_sequence
         headers = message.headers or {}
         try:
-            return decode_event(
-                message.data,
-                subject=message.subject,
-                stream=self._stream,
-                sequence=stream_sequence,
-                tombstone=headers.get("Nats-Rollup") == "sub",
-                ttl_seconds=_ttl_seconds(headers) if headers else 0,
-            )
+            return _decode(self._stream, message.subject, stream_sequence, message.data, headers)
         except UnknownEventTypeError as error:
             self._log.unknown_types += 1
             logger.debug("%s:%d skipped: %s", self._stream, stream_sequence, error)
@@ -526,16 +551,24 @@ async def connect(url: str, service: str) -> NatsLog:
     return made[0]
 
 
-async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int, until: int) -> list[Event]:
-    """Return all decodable events of a stretch, in order. Meant for replay, not for services: it holds them all."""
-    reader = await log.follow(stream, filters, after=after)
+async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int = 0) -> list[Event]:
+    """Return all decodable events behind a sequence up to the stream's end now, in order.
+
+    Meant for replay, not for services: it holds them all.
+    """
+    until = await log.last_sequence(stream)
     found: list[Event] = []
+    if until <= after:
+        return found
+    reader = await log.follow(stream, filters, after=after)
+    reader.loaded()
+    reader.max_behind = 0
     try:
         while reader.position < until:
-            events = await reader.pull(PULL_BATCH, 2.0)
+            events = await reader.pull(PULL_BATCH, SILENCE_SECONDS)
             if not events:
                 break
-            found.extend(event for event in events if event.sequence <= until)
+            found.extend(events)
     finally:
         await reader.close()
     return found

@@ -37,6 +37,8 @@ class ContainerRun(Part, frozen=True, kw_only=True):
     exit_code: int | None = None
     reason: str = ""
     message: str = ""
+    backoff_seconds: int = 0
+    """While it waits to be restarted: how long."""
 
 
 class RunStatus(Payload, frozen=True, kw_only=True):

@@ -10,7 +10,10 @@ from cotenant.events.envelope import Part, Payload
 
 
 class Series(Part, frozen=True, kw_only=True):
-    """Parallel to `UsageSample.offsets_ms`: CPU in milli-cores and memory working set in bytes, per sample."""
+    """CPU in milli-cores and memory working set in bytes, per sample, parallel to the newest of `UsageSample.offsets_ms`.
+
+    A series that is shorter than `offsets_ms` belongs to its last entries: a pod that was not there before.
+    """
 
     cpu_milli: tuple[int, ...] = ()
     memory_bytes: tuple[int, ...] = ()

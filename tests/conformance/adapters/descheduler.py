@@ -69,7 +69,8 @@ def _node(document: dict, pods: list[PodFacts]) -> NodeFacts:
         labels=node.metadata.labels,
         taints=tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints),
         unschedulable=node.spec.unschedulable,
-        allocatable={**_amounts(node.status.allocatable), **_amounts(declared)},
+        allocatable=_amounts(node.status.allocatable),
+        raw_allocatable=_amounts(declared),
         requested=add_amounts(*(pod.requests for pod in here)),
         pod_count=len(here),
     )
@@ -171,9 +172,9 @@ def low_node_load_reason(given: dict, *, name: str) -> object:
     return {
         "reason": over_utilized_reason(
             _amounts(given["prodUsage"] if prod else given["usage"]),
-            band_amounts(band, node.allocatable).high,
+            band_amounts(band, node.real_allocatable).high,
             band.high,
-            node.allocatable,
+            node.real_allocatable,
             prod=prod,
         )
     }

@@ -36,29 +36,28 @@ def _split(given: dict[str, Any], reserved: float) -> suppress_quantity.UsageSpl
         for host in given.get("hostApplications") or []
     ]
     return suppress_quantity.split_usage(
-        float(given["nodeCPUUsed"]),
+        float(given["nodeCPUUsed"]) * 1000,
         reserved,
         [suppress_quantity.PodClass(pod.metadata.uid, qos_raw(pod), kube_qos(pod)) for pod in _pods(given)],
-        {uid: float(used) for uid, used in (given.get("podCPUUsed") or {}).items()},
+        {uid: float(used) * 1000 for uid, used in (given.get("podCPUUsed") or {}).items()},
         hosts,
-        {name: float(used) for name, used in (given.get("hostApplicationCPUUsed") or {}).items()},
+        {name: float(used) * 1000 for name, used in (given.get("hostApplicationCPUUsed") or {}).items()},
     )
 
 
 def cpu_suppress_quantity(given: dict[str, Any], *, name: str) -> object:
     if given["op"] == "split":
-        split = _split(given, float(given["nodeReservedCPU"]))
+        split = _split(given, float(given["nodeReservedCPU"]) * 1000)
         return {
-            "podNonBE": f"{split.pods_non_be:g}",
-            "hostApplicationNonBE": f"{split.hosts_non_be:g}",
-            "system": f"{split.system:g}",
+            "podNonBE": f"{split.pods_non_be_milli / 1000:g}",
+            "hostApplicationNonBE": f"{split.hosts_non_be_milli / 1000:g}",
+            "system": f"{split.system_milli / 1000:g}",
         }
     node = decode_node(json.dumps(given["node"]).encode())
     capacity = parse_milli(node.status.capacity.get("cpu", 0))
     allocatable = parse_milli(node.status.allocatable.get("cpu", 0))
     reservation = parse_reservation(node.metadata.annotations)
-    annotated = reservation.resources.get("cpu", 0) / 1000
-    reserved = suppress_quantity.reserved_cores(capacity / 1000, allocatable / 1000, annotated)
+    reserved = suppress_quantity.reserved_milli(capacity, allocatable, reservation.resources.get("cpu", 0))
     return {
         "suppressMilliCPU": suppress_quantity.suppress_milli(
             capacity,

@@ -1,0 +1,195 @@
+"""The cycle without I/O: what may be proposed when, and what a refusal means."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from cotenant.cycle import Batch, Cycle
+from cotenant.events import Commit, Event
+from cotenant.log import Refused, Stored, Write
+from cotenant.memory_log import MemoryStream
+
+from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Bench:
+    """A stream and replicas of the toy service on it, driven by hand."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.stream = MemoryStream("LOG", lambda: self.now, keep_per_subject=64)
+        self.positions: dict[int, int] = {}
+
+    def replica(self, name: str = "a") -> Cycle:
+        cycle = Cycle(ToyCore(ToyConfig()), toy_identity(name), TOY.config_text(ToyConfig()))
+        filters = (*TOY.filters, cycle.identity.commit_subject, cycle.identity.marker_subject)
+        for sequence in self.stream.snapshot(filters):
+            self.give(cycle, sequence)
+        self.positions[id(cycle)] = self.stream.last_sequence
+        self.stream.append([Write(event=cycle.start_marker(self.now, filters))])
+        return cycle
+
+    def give(self, cycle: Cycle, sequence: int) -> None:
+        event = self.stream.event(sequence)
+        assert event is not None
+        cycle.fold(event, self.now)
+
+    def deliver(self, cycle: Cycle) -> None:
+        filters = (*TOY.filters, cycle.identity.commit_subject, cycle.identity.marker_subject)
+        for sequence in self.stream.after(self.positions[id(cycle)], filters, 1000):
+            self.give(cycle, sequence)
+        self.positions[id(cycle)] = self.stream.last_sequence
+
+    def store(self, *events: Event) -> None:
+        assert isinstance(self.stream.append([Write(event=event) for event in events]), Stored)
+
+    def settle(self, cycle: Cycle, batch: Batch) -> bool:
+        outcome = self.stream.append(batch.writes())
+        if isinstance(outcome, Refused):
+            cycle.refused(self.now)
+            return False
+        cycle.stored(batch, outcome)
+        return True
+
+
+def test_nothing_is_proposed_before_the_start_marker_came_back() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    cycle = bench.replica()
+    assert cycle.propose(NOW) is None
+    bench.deliver(cycle)
+    assert cycle.propose(NOW) is not None
+
+
+def test_a_batch_begins_with_a_commit_record_that_says_what_it_was_decided_on() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1), metric("b", 2))
+    cycle = bench.replica()
+    bench.deliver(cycle)
+    batch = cycle.propose(NOW)
+    assert batch is not None
+    record = batch.events[0].data
+    assert isinstance(record, Commit)
+    assert (record.prior, record.folded, record.count, record.now) == (0, 2, 2, NOW)
+    assert [event.id for event in batch.events] == ["cell/toy/0/0/0", "cell/toy/0/0/1", "cell/toy/0/0/2"]
+    assert batch.events[1].causes == ("LOG:1",)
+    assert batch.writes()[0].expected == 0
+    assert bench.settle(cycle, batch)
+    assert cycle.propose(NOW) is None, "what was stored has been applied"
+
+
+def test_the_second_of_two_replicas_is_refused_and_refolds_to_the_same_state() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    first, second = bench.replica("a"), bench.replica("b")
+    bench.deliver(first)
+    bench.deliver(second)
+    one, two = first.propose(NOW), second.propose(NOW)
+    assert one is not None
+    assert two is not None
+    assert bench.settle(first, one)
+    assert not bench.settle(second, two)
+    bench.deliver(second)
+    assert isinstance(second.core, ToyCore)
+    assert isinstance(first.core, ToyCore)
+    assert second.core.answers == first.core.answers
+    assert second.prior == first.prior
+
+
+def test_a_replica_that_lost_holds_back_and_takes_over_when_nobody_commits() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    first, second = bench.replica("a"), bench.replica("b")
+    bench.deliver(first)
+    bench.deliver(second)
+    two = second.propose(NOW)
+    one = first.propose(NOW)
+    assert one is not None
+    assert two is not None
+    assert bench.settle(first, one)
+    assert not bench.settle(second, two)
+    bench.store(metric("a", 5))
+    bench.deliver(second)
+    assert second.propose(NOW + timedelta(seconds=1)) is None
+    late = NOW + timedelta(seconds=2.1)
+    batch = second.propose(late)
+    assert batch is not None
+    assert bench.settle(second, batch)
+    bench.deliver(first)
+    assert first.propose(late) is None, "the other's answer is known"
+
+
+def test_a_rivals_half_delivered_batch_is_not_decided_on() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1), metric("b", 1))
+    first, second = bench.replica("a"), bench.replica("b")
+    bench.deliver(first)
+    bench.deliver(second)
+    batch = first.propose(NOW)
+    assert batch is not None
+    assert bench.settle(first, batch)
+    bench.store(metric("c", 1))
+    record_at = first.prior
+    bench.give(second, record_at)
+    assert second.propose(NOW) is None
+    bench.give(second, record_at + 1)
+    assert second.propose(NOW) is None
+    bench.give(second, record_at + 2)
+    bench.give(second, record_at + 3)
+    assert second.propose(NOW) is not None
+
+
+def test_now_never_goes_back() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    cycle = bench.replica()
+    bench.deliver(cycle)
+    batch = cycle.propose(NOW + timedelta(minutes=5))
+    assert batch is not None
+    assert bench.settle(cycle, batch)
+    bench.store(metric("a", 2))
+    bench.deliver(cycle)
+    later = cycle.propose(NOW)
+    assert later is not None
+    assert isinstance(later.events[0].data, Commit)
+    assert later.events[0].data.now == NOW + timedelta(minutes=5)
+
+
+def test_repeated_deliveries_of_own_older_messages_do_not_turn_the_state_back() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    cycle = bench.replica()
+    bench.deliver(cycle)
+    for value in (1, 2, 3):
+        if value > 1:
+            bench.store(metric("a", value))
+            # Only the metric is delivered; the own answers lag behind.
+            bench.give(cycle, bench.stream.last_sequence)
+        batch = cycle.propose(NOW)
+        assert batch is not None
+        assert bench.settle(cycle, batch)
+    bench.deliver(cycle)
+    assert isinstance(cycle.core, ToyCore)
+    assert cycle.core.answers["a"].batch_cpu_milli == 6
+    assert cycle.propose(NOW) is None
+
+
+def test_a_fresh_core_that_loads_the_last_messages_equals_the_live_one() -> None:
+    bench = Bench()
+    live = bench.replica("a")
+    for value in range(20):
+        bench.store(metric(f"n{value % 3}", value))
+        bench.deliver(live)
+        batch = live.propose(NOW)
+        if batch is not None:
+            assert bench.settle(live, batch)
+    fresh = bench.replica("b")
+    bench.deliver(fresh)
+    assert isinstance(live.core, ToyCore)
+    assert isinstance(fresh.core, ToyCore)
+    assert fresh.core.answers == live.core.answers
+    assert {name: msgspec.structs.replace(event) for name, event in fresh.core.metrics.items()} == live.core.metrics
+    assert fresh.propose(NOW) is None

@@ -1,0 +1,187 @@
+"""The asyncio shell with the toy service on a real server: load, decide, fence, survive, and verify afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from cotenant.bus import NatsLog, connect, read_all
+from cotenant.events import CommitRefused, Event, NodeResources
+from cotenant.log import EXECUTION, HISTORY, LOG, Stored, Write
+from cotenant.replay import verify
+from cotenant.service import DecidingService
+
+from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
+from tests.nats_server import NatsServer
+
+
+async def say(log: NatsLog, *events: Event) -> int:
+    outcome = await log.append([Write(event=event) for event in events])
+    assert isinstance(outcome, Stored)
+    return outcome.last
+
+
+async def answers(log: NatsLog, wanted: dict[str, int]) -> None:
+    """Wait (bounded) until the last answers on the log are as wanted."""
+    seen: dict[str, int] = {}
+    reader = await log.follow(LOG, ["node.*.resources"])
+    reader.loaded()
+    async with asyncio.timeout(30):
+        while seen != wanted:
+            for event in await reader.pull(100, 1.0):
+                assert isinstance(event.data, NodeResources)
+                seen[event.data.node] = event.data.batch_cpu_milli
+                if event.tombstone:
+                    del seen[event.data.node]
+    await reader.close()
+
+
+class Running:
+    """A toy service in a task."""
+
+    def __init__(self, log: NatsLog, replica: str) -> None:
+        self.service = DecidingService(TOY, ToyConfig(), toy_identity(replica), log, None)
+        self.task = asyncio.ensure_future(self.service.run())
+
+    async def ready(self) -> Running:
+        async with asyncio.timeout(20):
+            await self.service.ready.wait()
+        return self
+
+    async def stop(self) -> None:
+        self.service.stopping.set()
+        async with asyncio.timeout(10):
+            await self.task
+
+
+async def connected(server: NatsServer) -> NatsLog:
+    log = await connect(server.url, "test")
+    await log.declare()
+    return log
+
+
+async def history(log: NatsLog, until: Callable[[list[Event]], bool]) -> list[Event]:
+    """Read HISTORY until it has caught up (it follows asynchronously), bounded."""
+    async with asyncio.timeout(20):
+        while True:
+            events = await read_all(log, HISTORY, [">"])
+            if until(events):
+                return events
+
+
+async def test_facts_become_decisions_that_can_be_recomputed(nats_server: NatsServer) -> None:
+    log = await connected(nats_server)
+    await say(log, metric("a", 1), metric("b", 2))
+    toy = await Running(log, "a").ready()
+    await answers(log, {"a": 2, "b": 4})
+    last = 0
+    for value in range(10, 40):
+        last = await say(log, metric("a", value))
+    await answers(log, {"a": 78, "b": 4})
+    await toy.stop()
+    end = await log.last_sequence(LOG)
+    report = verify(await history(log, lambda events: bool(events) and events[-1].sequence >= end), {"toy": TOY})
+    assert report.ok, report
+    assert report.commits == report.verified >= 2
+    assert report.holes == 0
+    assert last < end
+
+
+async def test_verification_notices_a_decision_that_does_not_follow(nats_server: NatsServer) -> None:
+    log = await connected(nats_server)
+
+    class Wrong(ToyCore):
+        def decide(self, now: object) -> list[Event]:  # type: ignore[override]
+            return [
+                Event(subject=event.subject, data=NodeResources(node=event.data.node, batch_cpu_milli=77), causes=event.causes)  # type: ignore[attr-defined]
+                for event in super().decide(now)  # type: ignore[arg-type]
+                if event.data.node not in self.answers  # type: ignore[attr-defined]
+            ]
+
+    wrong = type(TOY)(
+        name="toy", core_version="1", filters=TOY.filters, config_type=ToyConfig, make_core=lambda config: Wrong(config)
+    )
+    await say(log, metric("a", 1))
+    service = DecidingService(wrong, ToyConfig(), toy_identity("a"), log, None)
+    task = asyncio.ensure_future(service.run())
+    await answers(log, {"a": 77})
+    service.stopping.set()
+    await task
+    end = await log.last_sequence(LOG)
+    report = verify(await history(log, lambda events: bool(events) and events[-1].sequence >= end), {"toy": TOY})
+    assert not report.ok
+    assert report.first_difference is not None
+    assert report.first_difference.field == "data"
+    assert '"batchCpuMilli":77' in report.first_difference.recorded
+    assert '"batchCpuMilli":2' in report.first_difference.recomputed
+
+
+async def test_two_replicas_harm_nobody_and_the_loser_says_so(nats_server: NatsServer) -> None:
+    log, other = await connected(nats_server), await connected(nats_server)
+    first, second = await Running(log, "a").ready(), await Running(other, "b").ready()
+    wanted: dict[str, int] = {}
+    for value in range(60):
+        wanted[f"n{value % 7}"] = 2 * value
+        await say(log, metric(f"n{value % 7}", value))
+    await answers(log, wanted)
+    await asyncio.gather(first.stop(), second.stop())
+    end = await log.last_sequence(LOG)
+    events = await history(log, lambda events: bool(events) and events[-1].sequence >= end)
+    report = verify(events, {"toy": TOY})
+    assert report.ok, report.first_difference
+    refusals = await read_all(log, EXECUTION, ["execution._.commits"])
+    assert first.service.cycle is not None
+    assert second.service.cycle is not None
+    assert bool(refusals) == bool(first.service.cycle.conflicts + second.service.cycle.conflicts)
+    assert all(isinstance(event.data, CommitRefused) and event.data.service == "toy" for event in refusals)
+
+
+async def test_a_service_survives_the_death_of_its_server(nats_server: NatsServer) -> None:
+    log = await connected(nats_server)
+    toy = await Running(log, "a").ready()
+    await say(log, metric("a", 1))
+    await answers(log, {"a": 2})
+    nats_server.kill()
+    nats_server.start()
+    other = await connected(nats_server)
+    await say(other, metric("a", 5), metric("b", 5))
+    await answers(other, {"a": 10, "b": 10})
+    await toy.stop()
+
+
+async def test_a_restarted_service_goes_on_where_it_was_and_deletes_what_has_ended(nats_server: NatsServer) -> None:
+    log = await connected(nats_server)
+    toy = await Running(log, "a").ready()
+    await say(log, metric("a", 1), metric("b", 1))
+    await answers(log, {"a": 2, "b": 2})
+    await toy.stop()
+    gone = metric("a", 0)
+    await say(log, type(gone)(subject=gone.subject, data=gone.data, id="gone", source="/x", tombstone=True, ttl_seconds=600))
+    before = await log.last_sequence(LOG)
+    again = await Running(log, "a2").ready()
+    await answers(log, {"b": 2})
+    await again.stop()
+    written = [event for event in await read_all(log, LOG, [">"], after=before) if event.subject.startswith("node.")]
+    assert [(event.subject, event.tombstone) for event in written] == [("node.a.resources", True)]
+
+
+async def test_a_service_that_is_far_behind_starts_over(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant.bus.MAX_BEHIND", 50)
+    monkeypatch.setattr("cotenant.bus.PULL_BATCH", 10)
+    log, other = await connected(nats_server), await connected(nats_server)
+    toy = await Running(log, "a").ready()
+    apply = ToyCore.apply
+    held = asyncio.Event()
+
+    def slow(self: ToyCore, event: Event) -> None:
+        held.set()
+        apply(self, event)
+
+    monkeypatch.setattr(ToyCore, "apply", slow)
+    # One burst of a thousand on one connection, read ten at a time: the reader finds itself behind and starts over.
+    await asyncio.gather(*(say(other, *(metric(f"n{part}-{index}", 1) for index in range(500))) for part in range(4)))
+    await answers(other, {f"n{part}-{index}": 2 for part in range(4) for index in range(500)})
+    assert held.is_set()
+    assert toy.service.lives >= 2
+    await toy.stop()
