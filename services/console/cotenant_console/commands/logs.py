@@ -1,0 +1,45 @@
+"""`cotenant logs`: a pod's output, whole, its end, or as it comes."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from cotenant_console.api.client import Client
+from cotenant_console.api.kinds import find_by_type
+from cotenant_console.commands.connection import with_client, with_namespace
+
+
+@click.command("logs")
+@click.argument("pod")
+@with_namespace
+@click.option("-c", "--container", default="", help="The container, where there are several.")
+@click.option("-f", "--follow", is_flag=True, help="Go on and print what comes.")
+@click.option("--tail", type=click.IntRange(0), default=None, help="Only the last lines.")
+@click.option("-p", "--previous", is_flag=True, help="The container's run before the present one.")
+@with_client
+def command(
+    client: Client, pod: str, namespace: str, container: str, follow: bool, tail: int | None, previous: bool
+) -> None:
+    """Print a pod's output."""
+    kind = find_by_type("v1", "Pod")
+    assert kind is not None
+    name = pod.removeprefix("pod/").removeprefix("pods/")
+    query = {
+        key: value
+        for key, value in (
+            ("container", container),
+            ("tailLines", "" if tail is None else str(tail)),
+            ("previous", "true" if previous else ""),
+            ("follow", "true" if follow else ""),
+        )
+        if value
+    }
+    path = kind.path(namespace, name, "log")
+    if not follow:
+        click.echo(client.text(path, query), nl=False)
+        return
+    for line in client.stream(path, query, accept="*/*"):
+        sys.stdout.buffer.write(line)
+        sys.stdout.flush()
