@@ -18,8 +18,11 @@ def table() -> list[str]:
     lines = [f"{'group':<{width}}  {'passed':>6}  {'failed':>6}  {'mended':>6}  {'no adapter':>10}"]
     total = dict.fromkeys(COLUMNS, 0)
     for name, row in sorted(COUNTS.items()):
-        lines.append(f"{name:<{width}}  {row['passed']:>6}  {row['failed']:>6}  {row['mended']:>6}  {row['missing']:>10}")
+        lines.append(_row(name, row, width))
         for column in COLUMNS:
             total[column] += row[column]
-    lines.append(f"{'total':<{width}}  {total['passed']:>6}  {total['failed']:>6}  {total['mended']:>6}  {total['missing']:>10}")
-    return lines
+    return [*lines, _row("total", total, width)]
+
+
+def _row(name: str, row: dict[str, int], width: int) -> str:
+    return f"{name:<{width}}  {row['passed']:>6}  {row['failed']:>6}  {row['mended']:>6}  {row['missing']:>10}"

@@ -27,6 +27,7 @@ async def answers(log: NatsLog, wanted: dict[str, int]) -> None:
     seen: dict[str, int] = {}
     reader = await log.follow(LOG, ["node.*.resources"])
     reader.loaded()
+    reader.max_behind = 0
     async with asyncio.timeout(30):
         while seen != wanted:
             for event in await reader.pull(100, 1.0):

@@ -1,0 +1,50 @@
+# The house's commands. `make run` starts everything on this machine, `make test` runs all tests.
+
+VENV := .venv
+PYTEST := $(VENV)/bin/pytest
+PACKAGES := shared/cotenant $(wildcard services/*/cotenant_*)
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test conformance bench lint clean test-guest test-yarn docs
+
+help:  ## show what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+install: $(VENV)/.installed  ## install everything into .venv
+
+UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
+
+$(VENV)/.installed: pyproject.toml uv.lock shared/pyproject.toml $(wildcard services/*/pyproject.toml)
+	@command -v uv >/dev/null 2>&1 || { python3 -m venv $(VENV)/uv && $(VENV)/uv/bin/pip install --quiet uv; }
+	@$(UV) sync --quiet --frozen --all-packages
+	@touch $@
+
+run: install  ## start everything here, with the demonstration (FOR=90s ends by itself)
+	@$(VENV)/bin/cotenant up --demo $(if $(FOR),--for $(FOR))
+
+test: install  ## all tests but those that boot a guest or Hadoop
+	$(PYTEST) tests -m "not bench and not guest and not yarn" --ignore tests/conformance
+
+conformance: install  ## the vectors, with a table by group (COTENANT_VECTORS names the folder)
+	$(PYTEST) tests/conformance -q --no-header -p no:warnings
+
+bench: install  ## speed and memory, one line each: name value unit
+	$(VENV)/bin/python -m tests.bench
+
+lint: install  ## ruff, mypy --strict, import-linter
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy $(PACKAGES)
+	$(VENV)/bin/lint-imports
+
+test-guest: install  ## node-executor on a mainline kernel with cgroup v2, in QEMU
+	$(PYTEST) -m guest tests/guest
+
+test-yarn: install  ## yarn-copilot against a real ResourceManager and NodeManager
+	$(PYTEST) -m yarn tests/yarn
+
+docs: install  ## write the generated reference of events
+	$(VENV)/bin/python -m cotenant.reference docs
+
+clean:  ## remove what was built or installed here
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

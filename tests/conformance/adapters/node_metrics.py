@@ -1,0 +1,106 @@
+"""node-metrics vectors of the aggregating half: percentiles and the values of a NodeMetric."""
+
+import msgspec
+from cotenant.events.metrics import Usage
+from cotenant.objects.pod import Pod
+from cotenant.qos import priority_default, priority_raw, qos_default, qos_raw
+from cotenant.quantities import format_binary, format_decimal, format_milli
+from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate
+from cotenant_metrics_ingest.policy import (
+    MemoryPolicy,
+    effective_aggregate_duration,
+    effective_report_interval,
+    memory_series,
+    policy_of,
+)
+from cotenant_metrics_ingest.report import GpuUsage, aggregated_entry, gpu_devices, usage_of, writes_status
+from cotenant_metrics_ingest.windows import duration_ms
+
+
+def aggregate_percentile(given: dict, *, name: str) -> object:
+    points = [Point(point["time_ms"], point["value"]) for point in given["points"]]
+    try:
+        return {"value": aggregate(points, given["aggregation"], given.get("percentile")), "error": False}
+    except AggregationError:
+        return {"value": None, "error": True}
+
+
+def node_metric_report(given: dict, *, name: str) -> object:
+    return _REPORTS[given["fn"]](given)
+
+
+def _shown(usage: Usage) -> dict[str, str]:
+    return {"cpu": format_milli(usage.cpu_milli), "memory": format_binary(usage.memory_bytes)}
+
+
+def _usage(given: dict) -> object:
+    series = memory_series(MemoryPolicy(given["policy"]), given["cold_memory_started"])
+    if series not in given["memory_series"]:
+        return {"resources": {}, "memory_metric": f"{given['object']}_{series}"}
+    usage = usage_of(given["cpu_cores"], given["memory_series"][series])
+    return {"resources": _shown(usage), "memory_metric": f"{given['object']}_{series}"}
+
+
+def _aggregated_usage(given: dict) -> object:
+    entries = []
+    for window in given["windows"]:
+        keys = [key for key in window["values"] if key != "avg" or given["with_avg"]]
+        values = {key: usage_of(window["values"][key]["cpu_cores"], window["values"][key]["memory_bytes"]) for key in keys}
+        span_ms = round(window["series_span_seconds"] * 1000)
+        entry = aggregated_entry(span_ms, duration_ms(window["duration"]), values)
+        usage = {key: {} if value is None else {"resources": _shown(value)} for key, value in entry.items()}
+        entries.append({"duration": window["duration"], "usage": usage})
+    return {"aggregated": entries}
+
+
+def _pod_entry(given: dict) -> object:
+    pod = msgspec.convert(given["pod"], Pod)
+    return {
+        "name": pod.metadata.name,
+        "namespace": pod.metadata.namespace,
+        "priority": priority_default(pod),
+        "qos": qos_default(pod),
+        "podUsage": {"resources": _shown(usage_of(given["cpu_cores"], given["memory_bytes"]))},
+    }
+
+
+def _gpu_devices(given: dict) -> object:
+    devices = gpu_devices([msgspec.convert(gpu, GpuUsage) for gpu in given["gpus"]])
+    return {
+        "devices": [
+            {
+                "id": device.id,
+                "minor": device.minor,
+                "type": device.type,
+                "resources": {resource: format_decimal(amount) for resource, amount in device.resources.items()},
+            }
+            for device in devices
+        ]
+    }
+
+
+def _update_spec(given: dict) -> object:
+    policy = policy_of(msgspec.json.encode(given["new"] or {}))
+    return {"metricCollectPolicy": msgspec.to_builtins(policy)}
+
+
+def _sync_gate(given: dict) -> object:
+    return {
+        "writes_status": writes_status(object_seen=given["object_seen"], object_exists=given["object_exists"]),
+        "error": False,
+    }
+
+
+_REPORTS = {
+    "usage": _usage,
+    "aggregated_usage": _aggregated_usage,
+    "pod_entry": _pod_entry,
+    "priority_class": lambda given: {"priority": priority_raw(msgspec.convert(given["pod"], Pod))},
+    "priority_class_with_default": lambda given: {"priority": priority_default(msgspec.convert(given["pod"], Pod))},
+    "qos_class_raw": lambda given: {"qos": qos_raw(msgspec.convert(given["pod"], Pod))},
+    "gpu_devices": _gpu_devices,
+    "update_spec": _update_spec,
+    "report_interval": lambda given: {"seconds": effective_report_interval(given["reportIntervalSeconds"])},
+    "aggregate_duration": lambda given: {"seconds": effective_aggregate_duration(given["aggregateDurationSeconds"])},
+    "sync_gate": _sync_gate,
+}
