@@ -1,0 +1,192 @@
+"""What `up` shows: figures from documents, the journal of events, the plan of jobs, the lines of the screen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.execution import Change, Execution
+from cotenant.events.placements import Placement, Waiting
+from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from cotenant_console.api.endpoint import Endpoint
+from cotenant_console.demo.curve import is_loaded, is_quiet, rate_at
+from cotenant_console.demo.interpreter import open_to_all
+from cotenant_console.demo.jobs import plan_jobs
+from cotenant_console.telling import tell
+from cotenant_console.up.figures import cpu_percent, cpu_reading, node_figures, phase_counts
+from cotenant_console.up.journal import Journal, shrinks
+from cotenant_console.up.nats_server import configuration
+from cotenant_console.up.view import View, plain_line, status_lines, summary_lines
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def stored(data: Payload, seconds: float = 1, sequence: int = 1) -> Event:
+    return Event(subject="x", data=data, time=BEGAN + timedelta(seconds=seconds), sequence=sequence)
+
+
+def suppressed(old: str, new: str) -> Execution:
+    return Execution(
+        node="n", topic="suppress", summary="less room", changes=(Change(target="/cg/cpu.cfs_quota_us", old=old, new=new),)
+    )
+
+
+def pod(name: str, phase: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "creationTimestamp": created},
+        "spec": {"containers": [], **spec},
+        "status": {"phase": phase},
+    }
+
+
+def test_the_machines_cpu_is_what_is_neither_idle_nor_waiting_for_disks() -> None:
+    before = cpu_reading("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1\n")
+    after = cpu_reading("cpu  150 0 150 780 120 0 0 0 0 0\ncpu0 1\n")
+    assert cpu_percent(before, after) == pytest.approx(50.0)
+    assert cpu_percent(after, after) == 0.0
+
+
+def test_a_nodes_loan_counts_the_pods_that_have_not_ended() -> None:
+    node = {
+        "metadata": {"name": "n"},
+        "status": {
+            "allocatable": {"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "1Gi"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    asks = {"resources": {"requests": {"kubernetes.io/batch-cpu": "300", "kubernetes.io/batch-memory": "96Mi"}}}
+    pods = [
+        pod("a", "Running", nodeName="n", containers=[asks]),
+        pod("b", "Succeeded", nodeName="n", containers=[asks]),
+        pod("c", "Running", nodeName="other", containers=[asks]),
+    ]
+    [figures] = node_figures([node], pods)  # type: ignore[list-item,arg-type]
+    assert (figures.batch_cpu_milli, figures.batch_cpu_used_milli) == (1500, 300)
+    assert (figures.batch_memory_mib, figures.batch_memory_used_mib) == (1024, 96)
+    assert figures.ready
+
+
+def test_pods_are_counted_by_phase_and_those_that_end_by_themselves() -> None:
+    ending = pod("e", "Running")
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert phase_counts([pod("a", "Pending"), pod("b", "Running"), ending]) == {
+        "Pending": 1,
+        "Running": 1,
+        "Terminating": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "less"),
+    [
+        ("-1", "50000", True),
+        ("max", "50000", True),
+        ("50000", "60000", False),
+        ("60000", "50000", True),
+        ("0-3", "0-1", True),
+        ("0,2", "0-3", False),
+        ("50000", "-1", False),
+    ],
+)
+def test_a_suppression_is_a_smaller_quota_or_fewer_cpus(old: str, new: str, less: bool) -> None:
+    assert shrinks(suppressed(old, new)) is less
+
+
+def test_the_journal_counts_only_what_happened_since_it_began() -> None:
+    journal = Journal(began=BEGAN)
+    placement = Placement(node="n", namespace="d", name="p", uid="u")
+    journal.add(stored(placement, seconds=-5))
+    journal.add(stored(placement))
+    journal.add(stored(placement))
+    journal.add(stored(suppressed("100000", "80000")))
+    assert (journal.placed, journal.suppressions) == (1, 1)
+    assert journal.suppression_now == "n: cpu.cfs_quota_us 100000 -> 80000: less room"
+    assert [line.words for line in journal.lines] == [
+        "pod d/p placed on n",
+        "n: cpu.cfs_quota_us 100000 -> 80000: less room",
+    ]
+
+
+def test_events_are_told_in_words() -> None:
+    run = RunStatus(
+        node="n",
+        namespace="d",
+        name="p",
+        uid="u",
+        phase=RunPhase.FAILED,
+        containers=(ContainerRun(name="main", exit_code=3),),
+    )
+    assert tell(stored(run)) == "pod d/p failed, exit status 3"
+    waiting = Waiting(namespace="d", name="p", uid="u", message="0/4 nodes: 3 batch-cpu short by 1500m")
+    assert tell(stored(waiting)) == "pod d/p waits: 0/4 nodes: 3 batch-cpu short by 1500m"
+
+
+def test_jobs_are_submitted_one_at_a_time_up_to_the_bound_and_old_finished_ones_are_cleared() -> None:
+    finished = [pod(f"f{i}", "Succeeded", f"2026-01-01T00:00:0{i}Z") for i in range(5)]
+    plan = plan_jobs([*finished, pod("a", "Running"), pod("b", "Pending")], most_open=3)
+    assert (plan.submit, plan.clear, plan.open_jobs) == (True, ("f0", "f1"), 2)
+    assert not plan_jobs([pod("a", "Running")] * 3, most_open=3).submit
+
+
+def test_the_day_begins_quiet_peaks_at_noon_and_ends_quiet() -> None:
+    assert rate_at(0, 120, 5, 100) == pytest.approx(5)
+    assert rate_at(60, 120, 5, 100) == pytest.approx(100)
+    assert rate_at(120, 120, 5, 100) == pytest.approx(5)
+    assert is_quiet(10, 5, 100)
+    assert is_loaded(70, 5, 100)
+    assert not is_quiet(50, 5, 100)
+    assert not is_loaded(50, 5, 100)
+
+
+def test_a_script_below_a_private_folder_is_not_open_to_all(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    script = private / "s.py"
+    script.write_text("")
+    script.chmod(0o644)
+    assert not open_to_all(script, executable=False)
+    assert not open_to_all(tmp_path / "absent", executable=False)
+
+
+def view(**changes: Any) -> View:
+    fields: dict[str, Any] = {
+        "endpoint": Endpoint("http://127.0.0.1:8001", "nats://127.0.0.1:4222"),
+        "folder": Path("/data"),
+        "node": "n",
+        "elapsed": 75.0,
+        "until": 90.0,
+        "cpu_percent": 50.0,
+        "cpus": 2,
+    }
+    return View(**{**fields, **changes})
+
+
+def test_the_screen_names_what_is_not_ready_and_every_crash() -> None:
+    lines = status_lines(view(not_ready=["scheduler"], restarts=1, crashes=["scheduler ended by itself (exit status 1)"]))
+    assert "running 1:15 of 1:30   data /data" in lines
+    assert "stack  not ready: scheduler; 1 crashes" in lines
+    assert "crash  scheduler ended by itself (exit status 1)" in lines
+
+
+def test_the_summary_tells_latencies_work_and_crashes() -> None:
+    load = {"quiet_p99_ms": 8.25, "loaded_p99_ms": 21.0, "answered": 100, "failed": 0}
+    text = "\n".join(summary_lines(view(demo=True, load=load, placed=7, suppressions=3)))
+    assert "7 pods placed, 3 suppressions" in text
+    assert "quiet 8.2 ms, loaded 21.0 ms" in text
+    assert text.endswith("no service crashed")
+    assert "1 crashes:" in "\n".join(summary_lines(view(restarts=1, crashes=["x"])))
+
+
+def test_a_plain_line_says_what_changes() -> None:
+    assert plain_line(view(phases={"Running": 2})) == "[1:15] cpu 50 % pods Running=2"
+
+
+def test_the_servers_configuration_states_its_limits() -> None:
+    text = configuration(4222, Path('/a "b"/store'), 1 << 30)
+    assert 'store_dir: "/a \\"b\\"/store"' in text
+    assert "sync_interval: always" in text
+    assert "max_msgs: 1000" in text
+    assert 'listen: "127.0.0.1:4222"' in text
