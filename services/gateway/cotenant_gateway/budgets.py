@@ -1,8 +1,9 @@
 """PodDisruptionBudgets: how many of the selected pods may end now, and whether this one may.
 
 In: a budget and the pods of its namespace. Out: the figures of the budget's status, the answer to an eviction, and the
-status to store. Rules of Kubernetes' disruption controller and eviction subresource, with one difference: the expected number
-of pods is the number of selected pods that have not finished (there are no controllers whose scale could be read).
+status to store. Rules of Kubernetes' disruption controller and eviction subresource, with one difference: the
+expected number of pods is the number of selected pods that have not finished (there are no controllers whose scale
+could be read).
 
     desired healthy = minAvailable (percentages of expected, rounded up) or expected - maxUnavailable, at least 0
     allowed         = max(current healthy - desired healthy, 0); 0 where nothing is expected

@@ -4,10 +4,10 @@ In: facts (`objects.>`, `node.>`, `metrics.>`, `quotas.>`, `waiting.>`, `migrati
 object its document and the parts that other services add, and a ring of the last changes. Out: snapshots for get and
 list, changes for watch; `endings` and `budgets` decide from it what the gateway itself has to store.
 
-resourceVersion of an object is the highest sequence among its parts; parts that carry another uid than the document do not
-belong to it. `apply` is idempotent by (subject, sequence) and commutes across subjects: a slot keeps the last fact of
-each of its subjects, and the snapshot is computed from those alone. Indexes (`ending`, `unregistered`) only say where
-to look.
+resourceVersion of an object is the highest sequence among its parts; parts that carry another uid than the document
+do not belong to it. `apply` is idempotent by (subject, sequence) and commutes across subjects: a slot keeps the last
+fact of each of its subjects, and the snapshot is computed from those alone. Indexes (`ending`, `unregistered`) only
+say where to look.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How objects end: level-triggered, from the read model.
 
-An object with a deletionTimestamp ends (its tombstone is stored) when no finalizer is left and, for a pod, when no placement of it
-is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first deletes
-what is in it. Read-only; every intent is fenced by the object's own sequence, so two gateways do no harm.
+An object with a deletionTimestamp ends (its tombstone is stored) when no finalizer is left and, for a pod, when no
+placement of it is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first
+deletes what is in it. Read-only; every intent is fenced by the object's own sequence, so two gateways do no harm.
 """
 
 from __future__ import annotations

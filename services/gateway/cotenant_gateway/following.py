@@ -1,7 +1,7 @@
 """Keeps the read model up to date: reads LOG in order, folds, and wakes who waits for a sequence or for changes.
 
-One consumer with one filter over everything on LOG. Too far behind (or after a load that broke off) it starts over with a fresh
-core: watches end with 410 and clients list again.
+One consumer with one filter over everything on LOG. Too far behind (or after a load that broke off) it starts over
+with a fresh core: watches end with 410 and clients list again.
 """
 
 from __future__ import annotations

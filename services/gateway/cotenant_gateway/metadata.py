@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
@@ -52,6 +53,12 @@ def marked_for_deletion(document: msgspec.Raw, now: datetime, grace_seconds: int
     """Return the document with deletionTimestamp (when the grace is over, as Kubernetes says it) and the grace period."""
     until = rfc3339(now + timedelta(seconds=grace_seconds))
     return with_metadata(document, {"deletionTimestamp": until, "deletionGracePeriodSeconds": grace_seconds})
+
+
+def same_json(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
+    """Tell whether two documents say the same: white space and the spelling of numbers do not count."""
+    first, second = bytes(one), bytes(other)
+    return first == second or bool(json.loads(first) == json.loads(second))
 
 
 def spec_of(document: msgspec.Raw) -> bytes:

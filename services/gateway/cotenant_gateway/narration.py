@@ -1,8 +1,8 @@
 """core/v1 Events for `kubectl get events`, told from the facts on the log.
 
-In: facts about pods and nodes (placements, waiting reasons, runs, evictions, readiness). Out: Event objects: one per object
-and reason, counted when the same happens again. At most MAX_EVENTS are kept; the oldest go. They are made anew from the last facts
-after a restart and never stored: the log itself is the record.
+In: facts about pods and nodes (placements, waiting reasons, runs, evictions, readiness). Out: Event objects: one per
+object and reason, counted when the same happens again. At most MAX_EVENTS are kept; the oldest go. They are made anew
+from the last facts after a restart and never stored: the log itself is the record.
 """
 
 from __future__ import annotations

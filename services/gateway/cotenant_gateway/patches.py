@@ -3,8 +3,8 @@
 * merge patch (RFC 7396): members of the patch replace, `null` removes, arrays are replaced whole;
 * JSON patch (RFC 6902): add, remove, replace, move, copy, test, at most 10,000 operations;
 * strategic merge patch: as merge patch, but the arrays that Kubernetes declares as maps are merged by their key
-  (`containers` by name, ...), with `$patch: delete|replace`, `$retainKeys` and `$deleteFromPrimitiveList/...`; the order
-  hints `$setElementOrder/...` order merged arrays.
+  (`containers` by name, ...), with `$patch: delete|replace`, `$retainKeys` and `$deleteFromPrimitiveList/...`; the
+  order hints `$setElementOrder/...` order merged arrays.
 
 In: the document and the patch as JSON bytes. Out: the new document; what the patch does not name stays byte for byte.
 Source of the merge keys: the `patchMergeKey` tags of Kubernetes' core/v1 types.

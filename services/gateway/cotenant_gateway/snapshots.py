@@ -1,7 +1,7 @@
 """What the read model is made of: stored documents, the parts that other services add, and snapshots of API objects.
 
-A `Snapshot` is one API object at one moment: immutable, so that watch events and answers can hold it without copying. Its
-JSON is composed when it is first read, not when the fact arrives.
+A `Snapshot` is one API object at one moment: immutable, so that watch events and answers can hold it without copying.
+Its JSON is composed when it is first read, not when the fact arrives.
 """
 
 from __future__ import annotations

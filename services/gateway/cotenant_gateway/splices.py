@@ -1,8 +1,8 @@
 """Lossless edits of JSON documents.
 
-A document is bytes. An edit decodes only the objects on its path, one level deep (`dict[str, Raw]`), and encodes them again;
-everything beside the path is carried over verbatim, so unknown fields and number literals (`1.10`, `1e400`, integers of any
-size) survive.
+A document is bytes. An edit decodes only the objects on its path, one level deep (`dict[str, Raw]`), and encodes them
+again; everything beside the path is carried over verbatim, so unknown fields and number literals (`1.10`, `1e400`,
+integers of any size) survive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """API errors as Kubernetes `Status` objects: code, reason, message, and causes with field paths.
 
-Everything the HTTP layer and admission refuse is an `ApiError`; `ApiError.body` is what goes over the wire, and its message
-is the same text that the command line prints.
+Everything the HTTP layer and admission refuse is an `ApiError`; `ApiError.body` is what goes over the wire, and its
+message is the same text that the command line prints.
 """
 
 from __future__ import annotations

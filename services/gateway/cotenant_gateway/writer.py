@@ -1,8 +1,8 @@
 """Stores plans on the log: writes that arrive together share one atomic batch.
 
-A batch holds at most one write per subject. If it is refused, its plans are repeated one by one, so that one stale client harms
-nobody. While a batch is being stored the next one gathers. The answer to a plan comes once the read model has folded it, so a client
-reads what it has written.
+A batch holds at most one write per subject. If it is refused, its plans are repeated one by one, so that one stale
+client harms nobody. While a batch is being stored the next one gathers. The answer to a plan comes once the read
+model has folded it, so a client reads what it has written.
 
 Bounds: MAX_PENDING plans wait (beyond that `Overloaded`), BATCH_MESSAGES in a batch, SINGLES repeated at a time,
 FOLD_SECONDS waiting for the fold.

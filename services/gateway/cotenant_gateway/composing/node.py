@@ -2,8 +2,8 @@
 
 In: the node's document and the last executor report, overcommitment and readiness events of that node. Out: labels and
 taints, capacity and allocatable (batch and mid resources included), the Ready condition, nodeInfo, addresses.
-Without a condition event a node with an executor is ready; a node with neither executor nor condition keeps what its document
-says.
+Without a condition event a node with an executor is ready; a node with neither executor nor condition keeps what its
+document says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What other services' facts add to an object's document, and how it is laid over it and taken off again.
 
-In: the document and an `Overlay`. Out: the composed JSON with its resourceVersion; or, for a write by someone who read the
-composed object, the document without what the overlay had added (so that a `get`, edit, `replace` does not store other
-services' facts as if the user had declared them).
+In: the document and an `Overlay`. Out: the composed JSON with its resourceVersion; or, for a write by someone who
+read the composed object, the document without what the overlay had added (so that a `get`, edit, `replace` does not
+store other services' facts as if the user had declared them).
 """
 
 from __future__ import annotations

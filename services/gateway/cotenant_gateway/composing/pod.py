@@ -1,8 +1,8 @@
 """Pod = document + placement + waiting + run.
 
-In: the pod's document and the last placement, waiting and run events that carry its uid. Out: `spec.nodeName` and the status as
-kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with the reason in words), containerStatuses,
-startTime, qosClass. Times are those of the events.
+In: the pod's document and the last placement, waiting and run events that carry its uid. Out: `spec.nodeName` and the
+status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with the reason in words),
+containerStatuses, startTime, qosClass. Times are those of the events.
 """
 
 from __future__ import annotations

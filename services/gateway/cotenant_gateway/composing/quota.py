@@ -1,7 +1,7 @@
 """ElasticQuota = document + quota.
 
-In: the quota's document and the last QuotaRuntime event of that name. Out: `status.used`, and the annotations runtime, request
-and guaranteed, as Koordinator's scheduler writes them on the object.
+In: the quota's document and the last QuotaRuntime event of that name. Out: `status.used`, and the annotations
+runtime, request and guaranteed, as Koordinator's scheduler writes them on the object.
 """
 
 from __future__ import annotations

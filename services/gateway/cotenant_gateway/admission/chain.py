@@ -1,0 +1,50 @@
+"""The admission functions in the order in which they run: mutators first, then every validator.
+
+In: a review. Out: the document to store with notes of what was changed, or all field errors. To add a rule: write a
+small pure function in a file of its own and name it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cotenant.objects.validation import FieldError
+
+from cotenant_gateway.admission.metadata_rules import metadata_is_valid, owners_are_named
+from cotenant_gateway.admission.namespaces import namespace_refusal
+from cotenant_gateway.admission.objects_rules import object_is_valid
+from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
+from cotenant_gateway.admission.priority import resolve_priority
+from cotenant_gateway.admission.quotas import inherit_tree, quota_is_valid, quota_of_pod_is_a_leaf
+from cotenant_gateway.admission.review import Mutator, Review, Validator
+from cotenant_gateway.admission.runtime_class import merge_runtime_class
+from cotenant_gateway.admission.unresolved import unresolved_classes
+
+MUTATORS: tuple[Mutator, ...] = (resolve_priority, merge_runtime_class, inherit_tree)
+
+VALIDATORS: tuple[Validator, ...] = (
+    metadata_is_valid,
+    owners_are_named,
+    unresolved_classes,
+    pod_is_valid,
+    pod_update_is_allowed,
+    quota_of_pod_is_a_leaf,
+    object_is_valid,
+    quota_is_valid,
+)
+
+REFUSALS = (namespace_refusal,)
+"""Functions that forbid (403, 404) rather than find fault with a field; they run first."""
+
+
+def run_mutators(review: Review) -> None:
+    """Let every mutator change the review's document."""
+    for mutate in MUTATORS:
+        made = mutate(review)
+        if made is not None:
+            review.replace(*made)
+
+
+def run_validators(review: Review, validators: Sequence[Validator] = VALIDATORS) -> list[FieldError]:
+    """Return all field errors."""
+    return [error for validate in validators for error in validate(review)]

@@ -1,0 +1,23 @@
+"""Metadata of every object: names, labels, annotations, owners."""
+
+from __future__ import annotations
+
+from cotenant.objects.validation import FieldError, required
+from cotenant.objects.validation_metadata import metadata_errors
+
+from cotenant_gateway.admission.review import Review
+
+
+def metadata_is_valid(review: Review) -> list[FieldError]:
+    """Names are DNS names, labels are labels."""
+    return metadata_errors(review.kind, review.view.metadata)
+
+
+def owners_are_named(review: Review) -> list[FieldError]:
+    """An owner reference says which object it means."""
+    found: list[FieldError] = []
+    for index, owner in enumerate(review.view.metadata.owner_references):
+        for field, value in (("apiVersion", owner.api_version), ("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
+            if not value:
+                found.append(required(f"metadata.ownerReferences[{index}].{field}", "must not be empty"))
+    return found

@@ -1,0 +1,33 @@
+"""Namespaces: objects are created only in one that exists and is not ending; the built-in ones stay."""
+
+from __future__ import annotations
+
+from cotenant.objects.kinds import BY_RESOURCE
+
+from cotenant_gateway.admission.review import Review
+from cotenant_gateway.snapshots import Snapshot
+from cotenant_gateway.statuses import ApiError, forbidden, not_found
+
+NAMESPACES = BY_RESOURCE["", "namespaces"]
+BUILT_IN_NAMESPACES = ("default", "kube-system", "koordinator-system")
+
+
+def namespace_refusal(review: Review) -> ApiError | None:
+    """Refuse a creation in a namespace that does not exist (404) or is ending (403)."""
+    kind, meta = review.kind, review.view.metadata
+    if not kind.namespaced or not review.creating:
+        return None
+    namespace = review.objects.get(NAMESPACES, "", meta.namespace)
+    if namespace is None:
+        return not_found(NAMESPACES, meta.namespace)
+    if namespace.meta.deletion_timestamp is not None:
+        why = f"unable to create new content in namespace {meta.namespace} because it is being terminated"
+        return forbidden(kind, meta.name, why)
+    return None
+
+
+def namespace_deletion_refusal(snapshot: Snapshot) -> ApiError | None:
+    """The built-in namespaces cannot be deleted."""
+    if snapshot.address.kind is NAMESPACES and snapshot.address.name in BUILT_IN_NAMESPACES:
+        return forbidden(NAMESPACES, snapshot.address.name, "this namespace may not be deleted")
+    return None

@@ -1,0 +1,74 @@
+"""Pods: the rules of the pod by itself, of its classes together, and of what may change on a live one."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+from cotenant.objects.pod import Pod
+from cotenant.objects.validation import FieldError, FieldReason, forbidden, validate_all
+from cotenant.objects.validation_colocation import colocation_errors
+from cotenant.objects.validation_pod import POD_CHECKS
+
+from cotenant_gateway.admission.review import Review
+
+_MUTABLE = frozenset(
+    {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "priority", "preemptionPolicy", "schedulingGates"}
+)
+_CANNOT_CHANGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def pod_is_valid(review: Review) -> list[FieldError]:
+    """The pod by itself, then (if its quantities can be read) QoS and priority classes."""
+    pod = review.view
+    if not isinstance(pod, Pod):
+        return []
+    found = validate_all(pod, POD_CHECKS)
+    unreadable = any("resources" in error.field or "overhead" in error.field for error in found)
+    if not unreadable:
+        found += colocation_errors(pod, review.old_view(Pod))
+    return found
+
+
+def pod_update_is_allowed(review: Review) -> list[FieldError]:
+    """A live pod's spec changes in few fields only."""
+    if not isinstance(review.view, Pod) or review.old is None or review.old.stored is None:
+        return []
+    new, old = _spec(review.document), _spec(review.old.stored.raw)
+    if _fixed(new) != _fixed(old):
+        changed = sorted(name for name in {*new, *old} if _fixed({name: new.get(name)}) != _fixed({name: old.get(name)}))
+        return [forbidden("spec", f"{_CANNOT_CHANGE}; changed: {', '.join(changed)}")]
+    kept = _listed(old.get("tolerations"))
+    given = _listed(new.get("tolerations"))
+    if any(item not in given for item in kept):
+        return [FieldError("spec.tolerations", FieldReason.FORBIDDEN, "Forbidden: existing toleration can not be modified")]
+    return []
+
+
+def _spec(document: msgspec.Raw) -> dict[str, object]:
+    # Compared as values: numbers and white space may be written in another way.
+    spec = json.loads(bytes(document)).get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _fixed(spec: dict[str, object]) -> dict[str, object]:
+    fixed: dict[str, object] = {}
+    for name, value in spec.items():
+        if name in _MUTABLE or name == "tolerations" or value in (None, [], {}):
+            continue
+        if name in ("containers", "initContainers"):
+            fixed[name] = [
+                {field: inner for field, inner in item.items() if field != "image"} if isinstance(item, dict) else item
+                for item in _listed(value)
+            ]
+        else:
+            fixed[name] = value
+    return fixed

@@ -1,0 +1,65 @@
+"""`spec.priorityClassName` becomes `spec.priority` and `spec.preemptionPolicy`, as Kubernetes' Priority admission does.
+
+Without a class the global default class (if one is marked so) applies. A pod that gives a priority of its own and no
+class keeps it: the priority tiers are told by value, and manifests for tests and simulations set it directly.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from cotenant.objects.kinds import BY_RESOURCE
+from cotenant.objects.pod import Pod
+from cotenant.objects.policies import PriorityClassObject
+
+from cotenant_gateway.admission.review import ObjectSource, Review, decode_view
+from cotenant_gateway.splices import member_object, members, raw
+
+PRIORITY_CLASSES = BY_RESOURCE["scheduling.k8s.io", "priorityclasses"]
+
+
+def find_priority_class(objects: ObjectSource, name: str) -> PriorityClassObject | None:
+    """Return a PriorityClass by name."""
+    found = objects.get(PRIORITY_CLASSES, "", name)
+    if found is None or found.stored is None:
+        return None
+    view = decode_view(PRIORITY_CLASSES, found.stored.raw)
+    assert isinstance(view, PriorityClassObject)
+    return view
+
+
+def _global_default(objects: ObjectSource) -> PriorityClassObject | None:
+    for snapshot in objects.objects(PRIORITY_CLASSES):
+        found = find_priority_class(objects, snapshot.address.name)
+        if found is not None and found.global_default:
+            return found
+    return None
+
+
+def resolve_priority(review: Review) -> tuple[msgspec.Raw, str] | None:
+    """Set what the pod's priority class says."""
+    pod = review.view
+    if not isinstance(pod, Pod):
+        return None
+    spec = pod.spec
+    if spec.priority_class_name:
+        found = find_priority_class(review.objects, spec.priority_class_name)
+    elif spec.priority is None and review.creating:
+        found = _global_default(review.objects)
+    else:
+        return None
+    if found is None:
+        return None
+    wanted: dict[str, object] = {}
+    if spec.priority is None:
+        wanted["priority"] = found.value
+    if spec.preemption_policy is None:
+        wanted["preemptionPolicy"] = found.preemption_policy
+    if not spec.priority_class_name:
+        wanted["priorityClassName"] = found.metadata.name
+    if not wanted:
+        return None
+    top = members(review.document)
+    edited = member_object(top, "spec")
+    edited.update((name, raw(value)) for name, value in wanted.items())
+    top["spec"] = raw(edited)
+    return raw(top), f"priority {found.value} from PriorityClass {found.metadata.name}"

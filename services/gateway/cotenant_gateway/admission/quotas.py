@@ -1,0 +1,95 @@
+"""Elastic quotas: their place in the tree, and the pods that name them."""
+
+from __future__ import annotations
+
+import msgspec
+from cotenant.names import LABEL_QUOTA_NAME
+from cotenant.objects.kinds import BY_RESOURCE
+from cotenant.objects.pod import Pod
+from cotenant.objects.policies import ElasticQuota
+from cotenant.objects.validation import FieldError, invalid, quantity
+from cotenant.quantities import QuantityError
+from cotenant.quota.names import LABEL_IS_PARENT, LABEL_PARENT, LABEL_TREE, ROOT
+from cotenant.quota.validation import validate_quota, validate_quota_deletion
+from cotenant.quota.view import ElasticQuotaView, decode_quota
+
+from cotenant_gateway.admission.review import ObjectSource, Review
+from cotenant_gateway.metadata import with_metadata
+from cotenant_gateway.snapshots import Snapshot
+from cotenant_gateway.statuses import ApiError, forbidden
+
+ELASTIC_QUOTAS = BY_RESOURCE["scheduling.sigs.k8s.io", "elasticquotas"]
+PODS = BY_RESOURCE["", "pods"]
+
+
+def stored_quotas(objects: ObjectSource) -> list[ElasticQuotaView]:
+    """Return every quota in the read model; one that cannot be read (stored by another writer) is left out."""
+    found: list[ElasticQuotaView] = []
+    for snapshot in objects.objects(ELASTIC_QUOTAS):
+        if snapshot.stored is None:
+            continue
+        try:
+            found.append(decode_quota(snapshot.stored.raw))
+        except (msgspec.MsgspecError, QuantityError):
+            continue
+    return found
+
+
+def inherit_tree(review: Review) -> tuple[msgspec.Raw, str] | None:
+    """A new quota without a tree id takes that of its parent."""
+    quota = review.view
+    if not isinstance(quota, ElasticQuota) or not review.creating:
+        return None
+    labels = quota.metadata.labels
+    parent_name = labels.get(LABEL_PARENT, "") or ROOT
+    if labels.get(LABEL_TREE) or parent_name == ROOT:
+        return None
+    parent = next((found for found in stored_quotas(review.objects) if found.name == parent_name), None)
+    if parent is None or not parent.tree:
+        return None
+    document = with_metadata(review.document, {"labels": {**labels, LABEL_TREE: parent.tree}})
+    return document, f"tree {parent.tree} from parent quota {parent_name}"
+
+
+def quota_is_valid(review: Review) -> list[FieldError]:
+    """Quantities, then the quota among the others."""
+    quota = review.view
+    if not isinstance(quota, ElasticQuota):
+        return []
+    found: list[FieldError] = []
+    for section, amounts in (("max", quota.spec.max), ("min", quota.spec.min)):
+        for resource, amount in amounts.items():
+            found += quantity(f"spec.{section}[{resource}]", amount)
+    if found:
+        return found
+    return validate_quota(decode_quota(review.document), stored_quotas(review.objects))
+
+
+def quota_of_pod_is_a_leaf(review: Review) -> list[FieldError]:
+    """A pod names a leaf of the tree, not a parent quota."""
+    pod = review.view
+    if not isinstance(pod, Pod):
+        return []
+    name = pod.metadata.labels.get(LABEL_QUOTA_NAME, "")
+    if not name:
+        return []
+    # A quota is known by its name alone; only the one that is named is looked at.
+    found = next((quota for quota in review.objects.objects(ELASTIC_QUOTAS) if quota.address.name == name), None)
+    if found is None or found.labels.get(LABEL_IS_PARENT) != "true":
+        return []
+    detail = f"pod can not be linked to a parentQuotaGroup,quota:{name}, pod:{pod.metadata.name}"
+    return [invalid(f"metadata.labels[{LABEL_QUOTA_NAME}]", name, detail)]
+
+
+def quota_deletion_refusal(snapshot: Snapshot, objects: ObjectSource) -> ApiError | None:
+    """A quota with children or pods cannot be deleted."""
+    if snapshot.address.kind is not ELASTIC_QUOTAS or snapshot.stored is None:
+        return None
+    name = snapshot.address.name
+    quotas = stored_quotas(objects)
+    quota = next((found for found in quotas if found.name == name), None)
+    if quota is None:
+        return None
+    pods = [pod.address.name for pod in objects.objects(PODS) if pod.labels.get(LABEL_QUOTA_NAME) == name]
+    why = validate_quota_deletion(quota, quotas, pods)
+    return forbidden(ELASTIC_QUOTAS, name, why) if why else None

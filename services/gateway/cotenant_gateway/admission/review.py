@@ -1,0 +1,137 @@
+"""What an admission function sees and says.
+
+A mutator takes a `Review` and returns the document it wants instead and a sentence of what it did, None if it does
+nothing. A validator takes a `Review` and returns field errors. Both are pure: what they look up is in the read model
+that the review carries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+import msgspec
+from cotenant.objects.kinds import Kind
+from cotenant.objects.metadata import AnyObject
+from cotenant.objects.node import Node
+from cotenant.objects.pod import Pod
+from cotenant.objects.policies import (
+    ConfigMap,
+    ElasticQuota,
+    PodDisruptionBudget,
+    PodMigrationJob,
+    PriorityClassObject,
+    RuntimeClass,
+)
+from cotenant.objects.validation import FieldError, wrong_type
+
+from cotenant_gateway.snapshots import Snapshot
+from cotenant_gateway.splices import without_nulls
+
+View = (
+    AnyObject
+    | Pod
+    | Node
+    | ConfigMap
+    | ElasticQuota
+    | PodDisruptionBudget
+    | PriorityClassObject
+    | RuntimeClass
+    | PodMigrationJob
+)
+V = TypeVar("V")
+
+_VIEWS: dict[str, type[View]] = {
+    "pods": Pod,
+    "nodes": Node,
+    "configmaps": ConfigMap,
+    "elasticquotas": ElasticQuota,
+    "poddisruptionbudgets": PodDisruptionBudget,
+    "priorityclasses": PriorityClassObject,
+    "runtimeclasses": RuntimeClass,
+    "podmigrationjobs": PodMigrationJob,
+}
+_DECODERS: dict[str, msgspec.json.Decoder[View]] = {plural: msgspec.json.Decoder(view) for plural, view in _VIEWS.items()}
+_ANY = msgspec.json.Decoder(AnyObject)
+_WRONG = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
+
+
+class ObjectSource(Protocol):
+    """Where admission looks things up: the read model."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Snapshot | None:
+        """Return one object."""
+
+    def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:
+        """Yield the objects of a kind."""
+
+
+def decode_view(kind: Kind, document: msgspec.Raw) -> View:
+    """Return the typed view of a document. Raises msgspec.ValidationError with the field's path."""
+    view: View = _DECODERS.get(kind.plural, _ANY).decode(document)
+    return view
+
+
+def type_error(error: msgspec.ValidationError) -> FieldError:
+    """Return the field error of a value that has the wrong JSON type."""
+    match = _WRONG.fullmatch(str(error))
+    what, path = (match.group("what"), match.group("path")) if match else (str(error), "")
+    return wrong_type((path or "").replace("[...]", "[*]"), what.replace("`", "'"))
+
+
+class Review(msgspec.Struct):
+    """One object on its way to the log."""
+
+    kind: Kind
+    document: msgspec.Raw
+    view: View
+    old: Snapshot | None
+    """The object as it is; None for a creation."""
+    objects: ObjectSource
+    notes: tuple[str, ...] = ()
+    """What mutators did, in words."""
+
+    @property
+    def creating(self) -> bool:
+        return self.old is None
+
+    def old_view(self, expected: type[V]) -> V | None:
+        """Return the typed view of the object as it is."""
+        if self.old is None or self.old.stored is None:
+            return None
+        view = decode_view(self.kind, self.old.stored.raw)
+        assert isinstance(view, expected)
+        return view
+
+    def replace(self, document: msgspec.Raw, note: str) -> None:
+        """Take over what a mutator made."""
+        self.document = document
+        self.view = decode_view(self.kind, document)
+        self.notes = (*self.notes, note)
+
+
+Mutator = Callable[[Review], "tuple[msgspec.Raw, str] | None"]
+Validator = Callable[[Review], list[FieldError]]
+
+
+class WrongTypes(Exception):  # noqa: N818 - answered with 400
+    """The document's fields have other types than the kind's."""
+
+    def __init__(self, error: FieldError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def open_review(kind: Kind, document: msgspec.Raw, old: Snapshot | None, objects: ObjectSource) -> Review:
+    """Return the review of a document whose types fit; members that are null count as absent. Raises WrongTypes."""
+    try:
+        return Review(kind, document, decode_view(kind, document), old, objects)
+    except msgspec.ValidationError as error:
+        if b"null" not in bytes(document):
+            raise WrongTypes(type_error(error)) from error
+    document = without_nulls(document)
+    try:
+        return Review(kind, document, decode_view(kind, document), old, objects)
+    except msgspec.ValidationError as error:
+        raise WrongTypes(type_error(error)) from error

@@ -1,0 +1,61 @@
+"""Classes that a pod names must exist, and must not contradict what the pod says itself."""
+
+from __future__ import annotations
+
+from cotenant.objects.pod import Pod
+from cotenant.objects.validation import FieldError, forbidden, invalid, not_found
+from cotenant.quantities import QuantityError, parse_nanos
+
+from cotenant_gateway.admission.priority import find_priority_class
+from cotenant_gateway.admission.review import Review
+from cotenant_gateway.admission.runtime_class import find_runtime_class
+
+
+def unresolved_classes(review: Review) -> list[FieldError]:
+    """PriorityClass and RuntimeClass of a pod."""
+    pod = review.view
+    if not isinstance(pod, Pod) or not review.creating:
+        return []
+    return [*_priority(review, pod), *_runtime(review, pod)]
+
+
+def _priority(review: Review, pod: Pod) -> list[FieldError]:
+    name = pod.spec.priority_class_name
+    if not name:
+        return []
+    found = find_priority_class(review.objects, name)
+    if found is None:
+        return [not_found("spec.priorityClassName", name, "no PriorityClass with this name was found")]
+    errors: list[FieldError] = []
+    if pod.spec.priority != found.value:
+        detail = f"must not differ from {found.value}, the value of PriorityClass {name}; leave it out"
+        errors.append(invalid("spec.priority", pod.spec.priority, detail))
+    if pod.spec.preemption_policy not in (None, found.preemption_policy):
+        detail = f"must not differ from {found.preemption_policy}, the policy of PriorityClass {name}; leave it out"
+        errors.append(invalid("spec.preemptionPolicy", pod.spec.preemption_policy, detail))
+    return errors
+
+
+def _runtime(review: Review, pod: Pod) -> list[FieldError]:
+    name = pod.spec.runtime_class_name
+    if not name:
+        return []
+    runtime = find_runtime_class(review.objects, name)
+    if runtime is None:
+        return [not_found("spec.runtimeClassName", name, "no RuntimeClass with this name was found")]
+    errors: list[FieldError] = []
+    selector = runtime.scheduling.node_selector if runtime.scheduling is not None else {}
+    for key, value in sorted(selector.items()):
+        if pod.spec.node_selector.get(key, value) != value:
+            detail = f"conflicts with {key}={value}, which RuntimeClass {name} demands"
+            errors.append(invalid(f"spec.nodeSelector[{key}]", pod.spec.node_selector[key], detail))
+    fixed = runtime.overhead.pod_fixed if runtime.overhead is not None else {}
+    try:
+        same = {item: parse_nanos(amount) for item, amount in pod.spec.overhead.items()} == {
+            item: parse_nanos(amount) for item, amount in fixed.items()
+        }
+    except QuantityError:
+        return errors
+    if not same:
+        errors.append(forbidden("spec.overhead", f"must be the overhead of RuntimeClass {name}; leave it out"))
+    return errors
