@@ -9,7 +9,13 @@ from cotenant.events.metrics import Usage
 
 
 class YarnNode(Payload, frozen=True, kw_only=True):
-    """`node_id` is the ResourceManager's own id (host:port). `given` was read back from it; `used` is what YARN allocated."""
+    """`node_id` is the ResourceManager's own id (host:port). `given` was read back from it; `used` is what YARN allocated.
+
+    `wanted` is what the node lends YARN, in whole vcores and MB; `confirmed`: the ResourceManager's own list says the same.
+    `state` is the ResourceManager's word for the NodeManager (RUNNING, LOST, ...; empty where it lists none).
+    `update_time` is when the NodeManager was last seen running. `reason` is empty while all is well.
+    A NodeManager that belongs to no node of ours is told on `yarn.<host:port>`, with `node` empty.
+    """
     TYPE = "cotenant.yarnnode.v1"
 
     node: str
@@ -20,3 +26,6 @@ class YarnNode(Payload, frozen=True, kw_only=True):
     confirmed: bool = False
     reason: str = ""
     update_time: datetime | None = None
+    cluster: str = ""
+    state: str = ""
+    containers: int = 0
