@@ -1,0 +1,52 @@
+"""Inside the guest: the machine is the one that was asked for, and a delegated unit is recognised."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cotenant_node_executor.kernel.cpulist import parse_cpu_list
+from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, CgroupVersion, Knob
+from cotenant_node_executor.kernel.v2 import AGENT_LEAF
+from cotenant_node_executor.kernel.writer import Writer
+
+LAYOUT = os.environ.get("COTENANT_GUEST_LAYOUT", "")
+pytestmark = pytest.mark.skipif(not LAYOUT, reason="says something about the guest alone")
+
+
+@pytest.fixture
+def own_group() -> Callable[[], str]:
+    return lambda: Path("/proc/self/cgroup").read_text().strip().removeprefix("0::/")
+
+
+def test_the_own_root_lies_where_the_layout_has_it(kernel_driver: CgroupDriver, own_group: Callable[[], str]) -> None:
+    assert kernel_driver.version is CgroupVersion.V2
+    assert set(kernel_driver.controllers) >= {"cpu", "cpuset", "io", "memory", "pids"}
+    if LAYOUT == "systemd":
+        assert kernel_driver.root_group == "system.slice/guest.service/cotenant/node-1"
+        assert own_group() == f"system.slice/guest.service/{AGENT_LEAF}"
+    else:
+        assert kernel_driver.root_group == f"cotenant-test-{os.getpid()}/cotenant/node-1"
+        assert own_group() == ""
+
+
+def test_what_mainline_has_and_lacks_is_found(capabilities: Capabilities) -> None:
+    for name in ("psi.node", "psi.group", "cgroup.kill", Knob.MEMORY_HIGH, Knob.MEMORY_OOM_GROUP, Knob.PIDS_MAX):
+        assert capabilities.supports(name), capabilities
+    for name in ("resctrl", "core_sched", "kidled", Knob.CPU_BVT, Knob.BLKIO_READ_BPS, Knob.CPU_UCLAMP_MIN):
+        assert not capabilities.supports(name), capabilities
+
+
+def test_a_child_never_gets_what_its_parent_lacks(
+    kernel_driver: CgroupDriver, capabilities: Capabilities, cpus: list[int]
+) -> None:
+    kernel_driver.create("besteffort/poda")
+    writer = Writer(kernel_driver, capabilities)
+    writer.apply({("besteffort", Knob.CPUSET_CPUS): str(cpus[0])})
+    every = f"{cpus[0]}-{cpus[-1]}"
+    (refused,) = writer.apply({("besteffort/poda", Knob.CPUSET_CPUS): every}).refused
+    assert "kernel shows" in refused.message
+    assert parse_cpu_list(kernel_driver.read("besteffort/poda", Knob.CPUSET_CPUS) or "") == (cpus[0],)

@@ -1,0 +1,34 @@
+"""Where the tests' groups lie, and waiting for the kernel with a bound."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+
+from cotenant_node_executor.kernel.hierarchy import delegated_group, read_hierarchies
+
+
+def own_base() -> str | None:
+    """Where systemd handed a group over to this unit, that one is found by itself; else a group of this test run."""
+    found = read_hierarchies()
+    if found.v2 is not None and delegated_group(found.v2, found.own.get("", "")) is not None:
+        return None
+    return f"cotenant-test-{os.getpid()}"
+
+
+def until(condition: Callable[[], bool], *, seconds: float) -> bool:
+    """Asks again every 20 ms until the condition holds or the time is over."""
+    waiter = subprocess.Popen(["sleep", str(seconds)])
+    try:
+        while not condition():
+            if waiter.poll() is not None:
+                return condition()
+            try:
+                waiter.wait(0.02)
+            except subprocess.TimeoutExpired:
+                continue
+        return True
+    finally:
+        waiter.kill()
+        waiter.wait()
