@@ -12,10 +12,13 @@ help:  ## show what there is
 
 install: $(VENV)/.installed  ## install everything into .venv
 
-UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
+# uv comes from the package index like everything else where the machine has none.
+UV := $(shell command -v uv 2>/dev/null || echo build/uv/bin/uv)
+export UV_PYTHON_DOWNLOADS := never
 
 $(VENV)/.installed: pyproject.toml uv.lock shared/pyproject.toml $(wildcard services/*/pyproject.toml)
-	@command -v uv >/dev/null 2>&1 || { python3 -m venv $(VENV)/uv && $(VENV)/uv/bin/pip install --quiet uv; }
+	@command -v uv >/dev/null 2>&1 || test -x build/uv/bin/uv || \
+	  { python3 -m venv build/uv && build/uv/bin/pip install --quiet --disable-pip-version-check uv; }
 	@$(UV) sync --quiet --frozen --all-packages
 	@touch $@
 

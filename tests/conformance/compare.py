@@ -1,8 +1,8 @@
 """Compares an adapter's result with what a vector expects: only what `expect` names.
 
-Numbers by value (floats within 1e-9), quantities by value ("2" = "2000m"), an expected null also as absent, and an expected zero
-quantity also as an absent dimension, as the pages' comparison rules say. Of two classifications of low_node_load only `later`
-counts.
+Numbers by value (floats within 1e-9), quantities by value ("2" = "2000m"), an expected null also as absent, and an expected
+zero quantity also as an absent dimension, as the pages' comparison rules say. Of two classifications of low_node_load only
+`later` counts.
 """
 
 from __future__ import annotations

@@ -29,6 +29,16 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
             _REGISTRY[cls.TYPE] = cls
 
 
+def null_document() -> msgspec.Raw:
+    """Return the JSON null that stands where there is no document."""
+    return msgspec.Raw(b"null")
+
+
+def empty_document() -> msgspec.Raw:
+    """Return the empty JSON object."""
+    return msgspec.Raw(b"{}")
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Base of the structs that payloads are made of."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.events.envelope import Payload
+from cotenant.events.envelope import Payload, null_document
 
 
 class ObjectStored(Payload, frozen=True, kw_only=True):
@@ -21,5 +21,5 @@ class ObjectDeleted(Payload, frozen=True, kw_only=True):
     TYPE = "cotenant.object.deleted.v1"
 
     uid: str = ""
-    object: msgspec.Raw = msgspec.Raw(b"null")
+    object: msgspec.Raw = msgspec.field(default_factory=null_document)
     """The last document, for watchers."""

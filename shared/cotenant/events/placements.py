@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from cotenant.events.envelope import Part, Payload
+from cotenant.events.envelope import Part, Payload, null_document
 
 
 class PlacementPhase(StrEnum):
@@ -41,7 +41,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     name: str
     uid: str
     phase: PlacementPhase = PlacementPhase.BOUND
-    pod: msgspec.Raw = msgspec.Raw(b"null")
+    pod: msgspec.Raw = msgspec.field(default_factory=null_document)
     requests: dict[str, int] = {}
     quota: str = ""
     quota_tree: str = ""

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.events.envelope import Part, Payload
+from cotenant.events.envelope import Part, Payload, empty_document
 from cotenant.events.metrics import Usage
 
 
@@ -59,7 +59,7 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     dangling: tuple[str, ...] = ()
     cpu_normalization_ratio: float = 1.0
     cluster_enable: bool = False
-    strategy: msgspec.Raw = msgspec.Raw(b"{}")
+    strategy: msgspec.Raw = msgspec.field(default_factory=empty_document)
     config: str = ""
 
 
@@ -89,7 +89,7 @@ class NodeSLORendered(Payload, frozen=True, kw_only=True):
     """The node's reservation annotation, in milli-cores."""
     reserved_cpus: str = ""
     """CPUs that it keeps from pods, as a list in the kernel's format."""
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    spec: msgspec.Raw = msgspec.field(default_factory=empty_document)
     """The whole NodeSLO spec as JSON, sections and spelling as Koordinator's."""
     config: str = ""
     """The ConfigMap's event that it was rendered from; empty: built-in defaults."""

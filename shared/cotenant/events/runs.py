@@ -9,7 +9,7 @@ from cotenant.events.envelope import Part, Payload
 
 
 class RunPhase(StrEnum):
-    """pending: accepted, not started; running; succeeded, failed: ended for good; evicted: ended by the node; stopped: ended on order."""
+    """pending: accepted, not started; running; succeeded, failed: ended for good; evicted, stopped: by the node, on order."""
 
     PENDING = "pending"
     RUNNING = "running"

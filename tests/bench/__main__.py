@@ -1,0 +1,38 @@
+"""`make bench`: every benchmark of this folder, each in a process of its own; one line a figure: name value unit.
+
+Names given as arguments choose some: `python -m tests.bench ingest gateway`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+LIMIT_SECONDS = 600
+
+
+def main() -> int:
+    """Run the benchmarks; 1 if one of them failed."""
+    wanted = sys.argv[1:]
+    failed = []
+    for path in sorted(HERE.glob("bench_*.py")):
+        name = path.stem.removeprefix("bench_")
+        if wanted and name not in wanted:
+            continue
+        try:
+            finished = subprocess.run([sys.executable, "-m", f"tests.bench.{path.stem}"], timeout=LIMIT_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            print(f"{name}: not finished after {LIMIT_SECONDS} s", file=sys.stderr)
+            failed.append(name)
+            continue
+        if finished.returncode:
+            failed.append(name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
