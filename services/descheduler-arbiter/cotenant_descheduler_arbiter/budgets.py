@@ -1,8 +1,9 @@
 """How many pods may migrate at the same time: the filters of arbitration.
 
-In: the pod, all jobs, all pods. Out: None, or the reason. Two kinds: one that can never change for the better by waiting
-(expected replicas) and four that can. A job counts when it is running, or pending and (during arbitration) let through; jobs of
-the pod itself never count. A maximum of 0 or none is unlimited; gates named in `skip_gates` are not asked.
+In: the pod, all jobs, all pods. Out: None, or the reason. Two kinds: one that can never change for the better by
+waiting (expected replicas) and four that can. A job counts when it is running, or pending and (during arbitration) let
+through; jobs of the pod itself never count. A maximum of 0 or none is unlimited; gates named in `skip_gates` are not
+asked.
 
     globally, per namespace: counting jobs >= maximum
     per node: other pods of the node with a counting job >= maximum
@@ -10,7 +11,8 @@ the pod itself never count. A maximum of 0 or none is unlimited; gates named in 
                   those together with the workload's unavailable pods >= max unavailable(replicas)
     expected replicas: rejected when replicas is 1, or equal to either maximum: one more would be all of them
 
-A workload's replicas are the pods that have the same controller and have not ended; a controller's own wish is not known here.
+A workload's replicas are the pods that have the same controller and have not ended; a controller's own wish is not
+known here.
 
 Source: koord-descheduler arbitrator filters, migration controller arguments.
 """

@@ -65,7 +65,10 @@ class PodFacts(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """A node as a place for pods. `requested` is the sum over its pods that have not ended."""
+    """A node as a place for pods. `requested` is the sum over its pods that have not ended.
+
+    `raw_allocatable` overrides what percentages are taken of, where the node's allocatable is amplified.
+    """
 
     name: str
     labels: dict[str, str] = {}
@@ -74,3 +77,9 @@ class NodeFacts(msgspec.Struct, frozen=True):
     allocatable: dict[str, int] = {}
     requested: dict[str, int] = {}
     pod_count: int = 0
+    raw_allocatable: dict[str, int] = {}
+
+    @property
+    def real_allocatable(self) -> dict[str, int]:
+        """What the machine really has to give."""
+        return {**self.allocatable, **self.raw_allocatable}

@@ -1,7 +1,7 @@
 """LowNodeLoad: one cycle over all pools, from measured usage to the pods that shall move.
 
-In: the pools, the nodes with a fresh metric, the streaks so far, the time. Out: how each hot (or formerly hot) node was judged
-with its new streaks, the moves, the pods that stay.
+In: the pools, the nodes with a fresh metric, the streaks so far, the time. Out: how each hot (or formerly hot) node was
+judged with its new streaks, the moves, the pods that stay.
 
 Per pool: classify; every hot node is marked abnormal, every other node that has a streak is marked normal; a hot node is
 relieved only in state Anomaly (at once where the pool has no anomaly condition, or one of a single detection). Nothing moves

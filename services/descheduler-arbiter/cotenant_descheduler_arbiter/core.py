@@ -1,0 +1,140 @@
+"""The core of descheduler-arbiter: what to move, and which moves may run now.
+
+In: nodes, pods, placements, runs, executors, metrics, migration jobs, the gateway's answers, and its own events. Out,
+in this order:
+
+    node.<node>.condition   readiness and its taints                       (lifecycle)
+    migrations.<job>        users' jobs accepted, arbitration, phases      (jobs)
+    migrations.<job>        pods of lost nodes that are overdue            (taint_eviction)
+    descheduling.<node>     hot nodes with their streaks, each followed by
+    migrations.<job>        the moves that relieve it                      (balancing)
+
+and, as requests to the gateway, the evictions that are ordered and not answered. At most 999 events a decision: what
+does not fit follows from the same state in the next one; a judgement and its moves are never parted.
+
+A decision that found nothing is not computed again until an event arrives or time makes a difference: the next cycle's
+slot begins, or a metric expires, or there are jobs or lost nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b
+
+from cotenant.core import MAX_EVENTS_PER_DECISION, Request
+from cotenant.events.envelope import Event
+from cotenant.events.migrations import Migration, NodeLoadJudged
+from cotenant.subjects import migration_subject
+
+from cotenant_descheduler_arbiter.balancing import Balancing, slot_of
+from cotenant_descheduler_arbiter.facts import PodFacts
+from cotenant_descheduler_arbiter.fold import ClusterFold
+from cotenant_descheduler_arbiter.job_filters import JobFilters
+from cotenant_descheduler_arbiter.jobs import JobDecisions, outstanding_evictions
+from cotenant_descheduler_arbiter.lifecycle import decide_conditions
+from cotenant_descheduler_arbiter.policy import Policy
+from cotenant_descheduler_arbiter.quick_look import may_be_hot
+from cotenant_descheduler_arbiter.taint_eviction import overdue_pods
+
+TAINT_EVICTION = "TaintEviction"
+
+
+class DeschedulerArbiterCore:
+    """Pure; see the module."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.fold = ClusterFold()
+        self._quiet_version = -1
+        self._quiet_slot = -1
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact."""
+        self.fold.apply(event)
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        """Return what follows from the state."""
+        slot = slot_of(now, self.policy.interval)
+        if self.fold.version == self._quiet_version and slot == self._quiet_slot:
+            return ()
+        events = list(self._bounded(self._decisions(now)))
+        if not events and not self._time_matters(now):
+            self._quiet_version, self._quiet_slot = self.fold.version, slot
+        return events
+
+    def requests(self, now: datetime) -> Sequence[Request]:
+        """Return the evictions that are ordered and not answered, by job name."""
+        return outstanding_evictions(self.fold, self.policy, now)
+
+    def _decisions(self, now: datetime) -> Iterator[list[Event]]:
+        """Yield events in groups that belong together."""
+        if self.policy.lifecycle:
+            yield from ([event] for event in decide_conditions(self.fold, now))
+        filters = JobFilters(self.fold, self.policy)
+        if self.fold.jobs or self.fold.job_objects:
+            yield from ([event] for event in JobDecisions(self.fold, self.policy, filters, now).decide())
+        if self.policy.lifecycle:
+            for pod, tolerated in overdue_pods(self.fold, self.policy.default_toleration, now):
+                if filters.active_job(pod) is None:
+                    yield [self._taint_eviction(pod, tolerated, now)]
+        args = self.policy.low_node_load
+        if args is not None and may_be_hot(self.fold, self.policy, args, now):
+            yield from _grouped(Balancing(self.fold, self.policy, filters, now).decide(args))
+
+    def _bounded(self, groups: Iterable[list[Event]]) -> Iterator[Event]:
+        room = MAX_EVENTS_PER_DECISION
+        for group in groups:
+            if len(group) > room:
+                return
+            room -= len(group)
+            yield from group
+
+    def _time_matters(self, now: datetime) -> bool:
+        """Tell whether the passing of time alone may lead to a decision before the next slot."""
+        if self.fold.jobs or any(not known.value.ready for known in self.fold.conditions.values()):
+            return True
+        expiration = self.policy.metric_expiration
+        return any(
+            known.value.update_time is not None
+            and timedelta(0) <= known.value.update_time + expiration - now <= self.policy.interval
+            for known in self.fold.metrics.values()
+        )
+
+    def _taint_eviction(self, pod: PodFacts, tolerated: timedelta, now: datetime) -> Event:
+        condition = self.fold.conditions[pod.node]
+        digest = blake2b(f"{TAINT_EVICTION}/{pod.uid}/{pod.key}".encode(), digest_size=5).hexdigest()
+        name = f"{pod.name[:52]}-{digest}"
+        taints = ", ".join(key for key, _, effect in condition.value.taints if effect == "NoExecute")
+        job = Migration(
+            job=name,
+            namespace=pod.namespace,
+            pod=pod.name,
+            uid=pod.uid,
+            node=pod.node,
+            trigger=TAINT_EVICTION,
+            evict_reason=(
+                f"node {pod.node} has {taints} since {condition.value.since:%Y-%m-%dT%H:%M:%SZ}, "
+                f"the pod tolerates it for {int(tolerated.total_seconds())} s"
+            ),
+            ignore_budgets=True,
+            passed_arbitration=True,
+            workload=pod.workload,
+            created_at=now,
+            updated_at=now,
+        )
+        known = self.fold.pods.get(pod.key)
+        causes = (condition.ref, *((known.ref,) if known is not None else ()))
+        return Event(subject=migration_subject(name), data=job, causes=causes)
+
+
+def _grouped(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Yield each judgement together with its moves."""
+    group: list[Event] = []
+    for event in events:
+        if isinstance(event.data, NodeLoadJudged) and group:
+            yield group
+            group = []
+        group.append(event)
+    if group:
+        yield group

@@ -1,0 +1,253 @@
+"""The state: what the log's last messages say of nodes, pods, jobs and answers, and what the rules read out of it.
+
+In: events. Out: NodeFacts and PodFacts put together from objects, placements, runs, executors and conditions; jobs;
+streaks. Where a pod is: the placement with the pod's uid that is not gone. A run or placement of another uid under the
+same name is not its.
+
+An object that cannot be read is left out and named in `refused`; it never stops the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.envelope import Event
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.objects.node import Node, decode_node
+from cotenant.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.objects.policies import PodMigrationJob, PriorityClassObject
+from cotenant.quantities import QuantityError
+from cotenant.subjects import tokens
+
+from cotenant_descheduler_arbiter.facts import PodFacts
+from cotenant_descheduler_arbiter.sequences import LastSequences
+
+FILTERS = (
+    "objects.core.nodes.>",
+    "objects.core.pods.>",
+    "objects.scheduling%2Ekoordinator%2Esh.podmigrationjobs.>",
+    "objects.scheduling%2Ek8s%2Eio.priorityclasses.>",
+    "metrics.>",
+    "node.*.executor",
+    "node.*.resources",
+    "node.*.condition",
+    "node.*.placement.>",
+    "node.*.run.>",
+    "evictions.>",
+    "migrations.>",
+    "descheduling.>",
+)
+"""What the service reads from LOG, its own subjects included."""
+
+T = TypeVar("T")
+
+_RUN_PHASES = {
+    RunPhase.PENDING: "Pending",
+    RunPhase.RUNNING: "Running",
+    RunPhase.SUCCEEDED: "Succeeded",
+    RunPhase.FAILED: "Failed",
+    RunPhase.EVICTED: "Failed",
+    RunPhase.STOPPED: "Failed",
+}
+
+
+class Known(msgspec.Struct, Generic[T], frozen=True):
+    """A value and the event that said it."""
+
+    value: T
+    ref: str
+    sequence: int
+
+
+class StoredPod(msgspec.Struct, frozen=True):
+    """A pod object with its effective requests."""
+
+    pod: Pod
+    requests: dict[str, int]
+
+
+_JOB_DECODER = msgspec.json.Decoder(PodMigrationJob)
+_PRIORITY_DECODER = msgspec.json.Decoder(PriorityClassObject)
+
+
+class ClusterFold:
+    """A fold over the last message of each subject."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Known[Node]] = {}
+        self.executors: dict[str, Known[ExecutorStatus]] = {}
+        self.resources: dict[str, Known[NodeResources]] = {}
+        self.metrics: dict[str, Known[NodeMetricComputed]] = {}
+        self.conditions: dict[str, Known[NodeCondition]] = {}
+        self.judged: dict[str, Known[NodeLoadJudged]] = {}
+        self.pods: dict[str, Known[StoredPod]] = {}
+        self.placements: dict[str, dict[str, Known[Placement]]] = {}
+        """Node to `namespace/name` to placement."""
+        self.places: dict[str, dict[str, str]] = {}
+        """`namespace/name` to node to uid of the placements that are not gone."""
+        self.runs: dict[str, dict[str, Known[RunStatus]]] = {}
+        self.outcomes: dict[str, Known[EvictionOutcome]] = {}
+        self.jobs: dict[str, Known[Migration]] = {}
+        self.job_objects: dict[str, Known[PodMigrationJob]] = {}
+        self.priority_classes: dict[str, int] = {}
+        self.refused: dict[str, str] = {}
+        self.version = 0
+        """Grows with every event that changed something."""
+        self._sequences = LastSequences()
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact."""
+        if not self._sequences.is_new(event):
+            return
+        parts = tokens(event.subject)
+        fold = self._fold_of(parts)
+        if fold is None:
+            return
+        self.version += 1
+        try:
+            fold(event, parts)
+            self.refused.pop(event.subject, None)
+        except (msgspec.DecodeError, QuantityError) as error:
+            # The gateway refuses such an object; one that came another way must not stop the moves of all others.
+            self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
+
+    def _fold_of(self, parts: tuple[str, ...]) -> Callable[[Event, tuple[str, ...]], None] | None:
+        match parts:
+            case ("objects", "core", "pods", _, _):
+                return self._pod
+            case ("objects", "core", "nodes", _, _):
+                return self._node
+            case ("objects", _, "podmigrationjobs", _, _):
+                return self._job_object
+            case ("objects", _, "priorityclasses", _, _):
+                return self._priority_class
+            case ("node", _, "placement", _, _):
+                return self._placement
+            case ("node", _, "run", _, _):
+                return self._run
+            case ("metrics", _) | ("node", _, "executor" | "resources" | "condition"):
+                return self._node_fact
+            case ("evictions", _, _):
+                return self._outcome
+            case ("migrations", _):
+                return self._migration
+            case ("descheduling", _):
+                return self._judgement
+        return None
+
+    # -- objects -------------------------------------------------------------------------------------------------
+
+    def _node(self, event: Event, parts: tuple[str, ...]) -> None:
+        self.nodes.pop(parts[4], None)
+        if not event.tombstone and isinstance(event.data, ObjectStored):
+            self.nodes[parts[4]] = _known(decode_node(event.data.object), event)
+
+    def _pod(self, event: Event, parts: tuple[str, ...]) -> None:
+        key = f"{parts[3]}/{parts[4]}"
+        self.pods.pop(key, None)
+        if not event.tombstone and isinstance(event.data, ObjectStored):
+            pod = decode_pod(event.data.object)
+            self.pods[key] = _known(StoredPod(pod, pod_requests(pod)), event)
+
+    def _job_object(self, event: Event, parts: tuple[str, ...]) -> None:
+        self.job_objects.pop(parts[4], None)
+        if not event.tombstone and isinstance(event.data, ObjectStored):
+            self.job_objects[parts[4]] = _known(_JOB_DECODER.decode(event.data.object), event)
+
+    def _priority_class(self, event: Event, parts: tuple[str, ...]) -> None:
+        self.priority_classes.pop(parts[4], None)
+        if not event.tombstone and isinstance(event.data, ObjectStored):
+            self.priority_classes[parts[4]] = _PRIORITY_DECODER.decode(event.data.object).value
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def _node_fact(self, event: Event, parts: tuple[str, ...]) -> None:
+        data, name = event.data, parts[1]
+        if parts[0] == "metrics":
+            _keep(self.metrics, name, data if isinstance(data, NodeMetricComputed) else None, event)
+        elif parts[2] == "executor":
+            _keep(self.executors, name, data if isinstance(data, ExecutorStatus) else None, event)
+        elif parts[2] == "resources":
+            _keep(self.resources, name, data if isinstance(data, NodeResources) else None, event)
+        else:
+            _keep(self.conditions, name, data if isinstance(data, NodeCondition) else None, event)
+
+    def _judgement(self, event: Event, parts: tuple[str, ...]) -> None:
+        _keep(self.judged, parts[1], event.data if isinstance(event.data, NodeLoadJudged) else None, event)
+
+    def _placement(self, event: Event, parts: tuple[str, ...]) -> None:
+        node, key = parts[1], f"{parts[3]}/{parts[4]}"
+        data = event.data if isinstance(event.data, Placement) else None
+        if data is None or event.tombstone or data.phase is PlacementPhase.GONE:
+            self.placements.get(node, {}).pop(key, None)
+            places = self.places.get(key, {})
+            places.pop(node, None)
+            if not places:
+                self.places.pop(key, None)
+            return
+        self.placements.setdefault(node, {})[key] = _known(data, event)
+        self.places.setdefault(key, {})[node] = data.uid
+
+    def _run(self, event: Event, parts: tuple[str, ...]) -> None:
+        runs = self.runs.setdefault(parts[1], {})
+        _keep(runs, f"{parts[3]}/{parts[4]}", event.data if isinstance(event.data, RunStatus) else None, event)
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def _outcome(self, event: Event, parts: tuple[str, ...]) -> None:
+        data = event.data if isinstance(event.data, EvictionOutcome) else None
+        _keep(self.outcomes, f"{parts[1]}/{parts[2]}", data, event)
+
+    def _migration(self, event: Event, parts: tuple[str, ...]) -> None:
+        _keep(self.jobs, parts[1], event.data if isinstance(event.data, Migration) else None, event)
+
+    # -- what the rules read -------------------------------------------------------------------------------------
+
+    def node_of(self, key: str, uid: str) -> str:
+        """Return the node that the pod is placed on, or an empty text."""
+        return next((node for node, placed in sorted(self.places.get(key, {}).items()) if placed == uid), "")
+
+    def pod_facts(self, key: str) -> PodFacts | None:
+        """Return what is known of a pod by `namespace/name`."""
+        known = self.pods.get(key)
+        if known is None:
+            return None
+        pod = known.value.pod
+        uid = pod.metadata.uid
+        node = self.node_of(key, uid)
+        run = self.runs.get(node, {}).get(key) if node else None
+        status = run.value if run is not None and run.value.uid == uid else None
+        phase = _RUN_PHASES[status.phase] if status is not None else pod.status.phase
+        ready = (
+            status is not None
+            and status.phase is RunPhase.RUNNING
+            and all(container.ready for container in status.containers)
+        )
+        return PodFacts(pod=pod, node=node, phase=phase, ready=ready, requests=known.value.requests)
+
+    def pods_on(self, node: str) -> list[PodFacts]:
+        """Return the pods placed on a node that have not ended, by `namespace/name`."""
+        facts = []
+        for key, placed in sorted(self.placements.get(node, {}).items()):
+            pod = self.pod_facts(key)
+            if pod is not None and pod.uid == placed.value.uid and not pod.ended:
+                facts.append(pod)
+        return facts
+
+
+def _known(value: T, event: Event) -> Known[T]:
+    return Known(value=value, ref=event.ref, sequence=event.sequence)
+
+
+def _keep(into: dict[str, Known[T]], key: str, value: T | None, event: Event) -> None:
+    into.pop(key, None)
+    if value is not None and not event.tombstone:
+        into[key] = _known(value, event)

@@ -1,0 +1,58 @@
+"""Pods of nodes that are lost: which must go, and since when they are overdue.
+
+In: a node's condition, its pods, the time. Out: for each overdue pod how long it was tolerated. A pod stays as long as
+the smallest tolerationSeconds among its tolerations that cover the NoExecute taint; for ever if these name no seconds;
+the default (300 s, as Kubernetes' admission adds) where it does not tolerate the taint.
+
+Nothing is evicted while every node that was ever measured is lost: then it is this side that is cut off.
+
+Source: Kubernetes taint eviction and DefaultTolerationSeconds; node lifecycle's full-disruption rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from cotenant.events.conditions import NodeCondition
+from cotenant.objects.pod import Pod
+
+from cotenant_descheduler_arbiter.facts import PodFacts
+from cotenant_descheduler_arbiter.fit import tolerates
+from cotenant_descheduler_arbiter.fold import ClusterFold
+from cotenant_descheduler_arbiter.node_views import is_ready
+
+
+def tolerated_for(pod: Pod, condition: NodeCondition, default: timedelta) -> timedelta | None:
+    """Return how long the pod may stay on the node; None is for ever."""
+    shortest: timedelta | None = None
+    for taint in condition.taints:
+        if taint[2] != "NoExecute":
+            continue
+        covering = [each for each in pod.spec.tolerations if tolerates(each, taint)]
+        seconds = [each.toleration_seconds for each in covering if each.toleration_seconds is not None]
+        if covering and not seconds:
+            continue
+        allowed = timedelta(seconds=max(min(seconds), 0)) if covering else default
+        shortest = allowed if shortest is None else min(shortest, allowed)
+    return shortest
+
+
+def everything_is_lost(fold: ClusterFold) -> bool:
+    """Tell whether no measured node is ready."""
+    return not any(is_ready(fold, node) for node in fold.metrics if node in fold.nodes or node in fold.executors)
+
+
+def overdue_pods(fold: ClusterFold, default: timedelta, now: datetime) -> Iterator[tuple[PodFacts, timedelta]]:
+    """Yield the pods that a lost node kept for longer than they tolerate, by node and name."""
+    lost = [node for node in sorted(fold.conditions) if not fold.conditions[node].value.ready]
+    if not lost or everything_is_lost(fold):
+        return
+    for node in lost:
+        condition = fold.conditions[node].value
+        if condition.since is None:
+            continue
+        for pod in fold.pods_on(node):
+            allowed = tolerated_for(pod.pod, condition, default)
+            if allowed is not None and not pod.terminating and now - condition.since >= allowed:
+                yield pod, allowed
