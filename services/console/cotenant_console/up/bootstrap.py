@@ -1,7 +1,7 @@
-"""What `cotenant up` declares once the gateway answers: the cell's base objects and the nodes.
+"""What `cotenant up` declares once the gateway answers: the cell's base objects.
 
-In: a client, the nodes' names. Out: objects created where they are missing. What is there already stays as it is,
-so a second `up` on the same data folder keeps what a user has changed.
+In: a client. Out: objects created where they are missing. What is there already stays as it is, so a second `up` on
+the same data folder keeps what a user has changed. Nodes are not among them: executors register themselves.
 """
 
 from __future__ import annotations
@@ -31,14 +31,3 @@ def create_if_absent(client: Client, document: Document) -> bool:
             raise
         return False
     return True
-
-
-def simulated_node_name(index: int) -> str:
-    """The name of a simulated node."""
-    return f"simulated-{index}"
-
-
-def register_nodes(client: Client, names: list[str]) -> None:
-    """Declare nodes; capacity, labels and taints come from their executors' reports."""
-    for name in names:
-        create_if_absent(client, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cotenant_console.api.client import Client
 from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
-from cotenant_console.up.bootstrap import base_objects, register_nodes, simulated_node_name
+from cotenant_console.up.bootstrap import base_objects
 from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, nats_process
 from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
 from cotenant_console.up.supervisor import Supervisor
@@ -97,8 +97,6 @@ class Stack:
     def _declare(self) -> None:
         with Client(self.endpoint.api_url) as client:
             base_objects(client)
-            simulated = [simulated_node_name(index) for index in range(self.plan.simulated_nodes)]
-            register_nodes(client, [self.plan.node, *simulated])
 
     async def _pause(self, deadline: float, name: str) -> None:
         if time.monotonic() > deadline:

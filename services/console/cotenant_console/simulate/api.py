@@ -1,0 +1,179 @@
+"""The gateway in the simulation: the same planning, admission and endings, without HTTP.
+
+In: wishes of users (create, delete, evict) at their moments. Out: objects on the simulated log, and what was
+refused, with the gateway's own words. What is stored is folded at once, so that wishes of one moment see each
+other.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.migrations import EvictionRequest
+from cotenant.events.objects import ObjectStored
+from cotenant.log import TOMBSTONE_TTL_SECONDS, Refused, Write
+from cotenant.objects.kinds import BY_RESOURCE, Kind
+from cotenant.simulation import HOP, World
+from cotenant_gateway.budgets import budget_updates
+from cotenant_gateway.built_in import missing_built_ins
+from cotenant_gateway.composing.times import rfc3339
+from cotenant_gateway.core import GatewayCore
+from cotenant_gateway.endings import endings, registrations
+from cotenant_gateway.evictions import plan_eviction
+from cotenant_gateway.metadata import with_metadata
+from cotenant_gateway.plans import Plan, PlannedWrite
+from cotenant_gateway.requests import DeletionWish, plan_creation, plan_deletion
+from cotenant_gateway.statuses import ApiError
+
+from cotenant_console.api.client import Document, text_at
+
+SOURCE = "/cell/gateway/0"
+FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrations.>", "evictions.>")
+MAX_REFUSALS_KEPT = 1000
+KINDS: dict[tuple[str, str], Kind] = {(kind.api_version, kind.kind): kind for kind in BY_RESOURCE.values()}
+
+Planner = Callable[[datetime], "Plan | None"]
+
+
+@dataclass(frozen=True)
+class RefusedWish:
+    """What a user wanted and did not get."""
+
+    what: str
+    message: str
+
+
+class SimulatedGateway:
+    """A participant that stores what users want. Wishes are given by `at`, before or during the run."""
+
+    name = "gateway"
+    filters = FAMILIES
+    usage_filters: tuple[str, ...] = ()
+
+    def __init__(self, *, budgets: bool = True) -> None:
+        self.core = GatewayCore()
+        self.core.loaded()
+        self.refused: list[RefusedWish] = []
+        self.refused_count = 0
+        self._budgets = budgets
+        self._wishes: list[tuple[datetime, int, str, Planner]] = []
+        self._order = 0
+        self._written = 0
+        self._uids = 0
+        self._built_in = False
+
+    def create(self, when: datetime, document: Document) -> None:
+        """Create an object at a moment."""
+        kind = KINDS[text_at(document, "apiVersion"), text_at(document, "kind")]
+        namespace = text_at(document, "metadata", "namespace") if kind.namespaced else ""
+        body = json.dumps(document).encode()
+
+        def plan(now: datetime) -> Plan | None:
+            return plan_creation(self.core, kind, namespace, body, now, self._uid(), lambda: f"{self._uids:05d}").plan
+
+        self._at(when, f"create {kind.plural} {namespace}/{text_at(document, 'metadata', 'name')}", plan)
+
+    def delete(self, when: datetime, plural: str, namespace: str, name: str) -> None:
+        """Delete an object at a moment."""
+        kind = BY_RESOURCE["", plural]
+
+        def plan(now: datetime) -> Plan | None:
+            return plan_deletion(self.core, kind, namespace, name, DeletionWish(), now).plan
+
+        self._at(when, f"delete {plural} {namespace}/{name}", plan)
+
+    def evict(self, when: datetime, wish: EvictionRequest) -> None:
+        """Evict a pod at a moment, if its budgets allow it."""
+        what = f"evict {wish.namespace}/{wish.name}"
+        self._at(when, what, lambda now: plan_eviction(self.core, wish, now).plan)
+
+    def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
+        """Fold, carry out due wishes, let end what can end."""
+        for event in inbox:
+            self.core.apply(event)
+        if not self._built_in:
+            self._store_all(missing_built_ins(self.core), now, world, identify=True)
+            self._built_in = True
+            return now + HOP
+        while self._wishes and self._wishes[0][0] <= now:
+            _, _, what, planner = heapq.heappop(self._wishes)
+            self._carry_out(what, planner, now, world)
+        self._store_all(endings(self.core, now), now, world)
+        if self.core.unregistered:
+            self._store_all(registrations(self.core), now, world, identify=True)
+        if self._budgets:
+            self._store_all(budget_updates(self.core, now), now, world)
+        return self._wishes[0][0] if self._wishes else None
+
+    def _at(self, when: datetime, what: str, planner: Planner) -> None:
+        self._order += 1
+        heapq.heappush(self._wishes, (when, self._order, what, planner))
+
+    def _uid(self) -> str:
+        self._uids += 1
+        return f"00000000-0000-4000-8000-{self._uids:012x}"
+
+    def _carry_out(self, what: str, planner: Planner, now: datetime, world: World) -> None:
+        """Plan and store a wish. Everything stored before it at this moment is folded first, so one attempt is enough."""
+        try:
+            plan = planner(now)
+        except ApiError as error:
+            self._refuse(what, error.message)
+            return
+        if plan is not None and not self._store(plan, now, world):
+            self._refuse(what, "the log refused it")
+
+    def _refuse(self, what: str, message: str) -> None:
+        self.refused_count += 1
+        if len(self.refused) < MAX_REFUSALS_KEPT:
+            self.refused.append(RefusedWish(what, message))
+
+    def _store_all(self, plans: Iterable[Plan], now: datetime, world: World, *, identify: bool = False) -> None:
+        for plan in list(plans):
+            # A refused one was made from an old state: it is planned again after the next fold.
+            self._store(self._identified(plan, now) if identify else plan, now, world)
+
+    def _identified(self, plan: Plan, now: datetime) -> Plan:
+        """Objects that the gateway makes itself get uid and creation time here."""
+        writes = []
+        for write in plan.writes:
+            assert isinstance(write.payload, ObjectStored)
+            given = {"uid": self._uid(), "creationTimestamp": rfc3339(now), "generation": 1}
+            payload = ObjectStored(object=with_metadata(write.payload.object, given))
+            writes.append(PlannedWrite(write.subject, payload, write.expected, write.tombstone, write.causes))
+        return Plan(tuple(writes))
+
+    def _store(self, plan: Plan, now: datetime, world: World) -> bool:
+        events = [self._event(write, now) for write in plan.writes]
+        writes = [
+            Write(event=event, expected=planned.expected) for event, planned in zip(events, plan.writes, strict=True)
+        ]
+        outcome = world.append(writes)
+        if isinstance(outcome, Refused):
+            return False
+        for offset in range(len(writes)):
+            stored = world.streams.log.event(outcome.first + offset)
+            if stored is not None:
+                self.core.apply(stored)
+        return True
+
+    def _event(self, write: PlannedWrite, now: datetime) -> Event:
+        self._written += 1
+        event_id = f"{SOURCE}/{self._written}"
+        return Event(
+            subject=write.subject,
+            data=write.payload,
+            causes=write.causes,
+            time=now,
+            id=event_id,
+            source=SOURCE,
+            actor="simulation",
+            traceparent=traceparent_of(write.causes, event_id),
+            tombstone=write.tombstone,
+            ttl_seconds=TOMBSTONE_TTL_SECONDS if write.tombstone else 0,
+        )
