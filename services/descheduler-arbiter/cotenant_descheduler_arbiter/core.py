@@ -37,6 +37,9 @@ from cotenant_descheduler_arbiter.policy import Policy
 from cotenant_descheduler_arbiter.quick_look import may_be_hot
 from cotenant_descheduler_arbiter.taint_eviction import overdue_pods
 
+CORE_VERSION = "1"
+"""Changes when the same state leads to other decisions."""
+
 TAINT_EVICTION = "TaintEviction"
 
 

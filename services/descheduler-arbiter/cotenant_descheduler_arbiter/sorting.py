@@ -6,9 +6,9 @@ Nodes: by usage score, highest first. Pods, first = evicted first; each key deci
     3 Kubernetes QoS: BestEffort < Burstable < Guaranteed               4 Koordinator QoS: BE < LS < LSR < LSE = SYSTEM < none
     5 pod-deletion-cost        6 eviction-cost
     7 how well the pod's usage covers the node's excess, best first; pods without a metric last (only where a node is relieved)
-    8 creation time, newest first        9 namespace/name, so that the order never depends on the input's
+    8 creation time, newest first        9 namespace/name, last first, as a StatefulSet scales down
 
-Source: koord-descheduler sorter; its ties may come out in any order, here they do not.
+Source: koord-descheduler sorter; its full ties may come out in any order, the ninth key is ours.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def pod_rank(facts: PodFacts, score: float | None, *, by_usage: bool) -> PodRank
 
 def sort_pods(pods: Sequence[PodFacts]) -> list[PodFacts]:
     """Return the pods in eviction order without regard to usage."""
-    return sorted(pods, key=lambda facts: (pod_rank(facts, None, by_usage=False), facts.key))
+    backwards = sorted(pods, key=lambda facts: facts.key, reverse=True)
+    return sorted(backwards, key=lambda facts: pod_rank(facts, None, by_usage=False))
 
 
 def sort_pods_by_excess(
@@ -78,12 +79,16 @@ def sort_pods_by_excess(
 ) -> list[PodFacts]:
     """Return (pod, its usage or None) in the order that relieves a node: `excess` = usage - high of over-used resources."""
 
-    def rank(item: tuple[PodFacts, Mapping[str, int] | None]) -> tuple[PodRank, str]:
-        facts, usage = item
-        score = excess_score(usage, excess, weights) if usage is not None else None
-        return pod_rank(facts, score, by_usage=True), facts.key
+    backwards = sorted(pods, key=lambda item: item[0].key, reverse=True)
+    return [facts for facts, _ in sorted(backwards, key=lambda item: rank_by_excess(item[0], item[1], excess, weights))]
 
-    return [facts for facts, _ in sorted(pods, key=rank)]
+
+def rank_by_excess(
+    facts: PodFacts, usage: Mapping[str, int] | None, excess: Mapping[str, int], weights: Mapping[str, int]
+) -> PodRank:
+    """Return the keys of a pod on a node that is to be relieved."""
+    score = excess_score(usage, excess, weights) if usage is not None else None
+    return pod_rank(facts, score, by_usage=True)
 
 
 def sort_nodes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 
 import msgspec
 from cotenant.events.migrations import AnomalyStreak, DetectorState
@@ -36,7 +37,13 @@ from cotenant_descheduler_arbiter.pools import MeasuredNode, Pool, filter_nodes
 from cotenant_descheduler_arbiter.reason import over_utilized_reason
 from cotenant_descheduler_arbiter.scoring import most_requested, percent_floor
 from cotenant_descheduler_arbiter.selection import SelectorError
-from cotenant_descheduler_arbiter.sorting import creation_seconds, sort_nodes, sort_pods, sort_pods_by_excess
+from cotenant_descheduler_arbiter.sorting import (
+    creation_seconds,
+    rank_by_excess,
+    sort_nodes,
+    sort_pods,
+    sort_pods_by_excess,
+)
 from cotenant_descheduler_arbiter.thresholds import band_amounts, fill_band
 
 ANNOTATION_PASSED = "descheduler.koordinator.sh/passed-arbitration"
@@ -156,11 +163,11 @@ def low_node_load(given: dict, *, name: str) -> object:
         why_not_movable=lambda facts: why_not_evictable(facts, rules),
         why_not_now=why_not_now,
     )
-    later: dict[str, list[str]] = {}
+    later: dict[str, list[str]] = {str(each): [] for each in LoadClass if each is not LoadClass.NORMAL}
     for classes in result.classes.values():
         for node, load_class in classes.items():
             if load_class is not LoadClass.NORMAL:
-                later.setdefault(str(load_class), []).append(node)
+                later[str(load_class)].append(node)
     return {"evictedCount": len(result.moves), "classification": {"later": later}}
 
 
@@ -231,10 +238,11 @@ def anomaly_detector(given: dict, *, name: str) -> object:
 def pod_sort(given: dict, *, name: str) -> object:
     usage = {key: _amounts(each) for key, each in (given.get("podMetrics") or {}).items()}
     pods = [_pod(document) for document in given["pods"]]
-    order = sort_pods_by_excess(
-        [(pod, usage.get(pod.key)) for pod in pods], _amounts(given.get("exceededBy")), given["resourceWeights"]
-    )
-    return {"order": [pod.name for pod in order]}
+    excess, weights = _amounts(given.get("exceededBy")), given["resourceWeights"]
+    order = sort_pods_by_excess([(pod, usage.get(pod.key)) for pod in pods], excess, weights)
+    groups = groupby(order, key=lambda pod: rank_by_excess(pod, usage.get(pod.key), excess, weights))
+    ties = [names for _, group in groups if len(names := [pod.name for pod in group]) > 1]
+    return {"order": [pod.name for pod in order], "ties": ties}
 
 
 def node_sort(given: dict, *, name: str) -> object:

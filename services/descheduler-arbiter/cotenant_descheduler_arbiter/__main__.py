@@ -1,0 +1,16 @@
+"""The descheduler-arbiter process."""
+
+from __future__ import annotations
+
+from cotenant.service import run_service
+
+from cotenant_descheduler_arbiter.definition import DEFINITION
+
+
+def main() -> None:
+    """Run until stopped."""
+    run_service(DEFINITION)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""How the service is run: by its process, by the simulator and by replay."""
+
+from __future__ import annotations
+
+from cotenant.definition import Definition
+
+from cotenant_descheduler_arbiter.configuration import DeschedulerConfiguration
+from cotenant_descheduler_arbiter.core import CORE_VERSION, DeschedulerArbiterCore
+from cotenant_descheduler_arbiter.fold import FILTERS
+from cotenant_descheduler_arbiter.policy import resolve
+
+
+def make_core(config: DeschedulerConfiguration) -> DeschedulerArbiterCore:
+    """Return a fresh core. Raises PolicyError where the configuration cannot be used."""
+    return DeschedulerArbiterCore(resolve(config))
+
+
+DEFINITION = Definition(
+    name="descheduler-arbiter",
+    core_version=CORE_VERSION,
+    filters=FILTERS,
+    config_type=DeschedulerConfiguration,
+    make_core=make_core,
+    summary="decides what to move and which moves may run now, and taints nodes that fell silent",
+)
