@@ -8,13 +8,13 @@ from cotenant.quantities import format_binary, format_decimal, format_milli
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate
 from cotenant_metrics_ingest.policy import (
     MemoryPolicy,
+    duration_ms,
     effective_aggregate_duration,
     effective_report_interval,
     memory_series,
     policy_of,
 )
 from cotenant_metrics_ingest.report import GpuUsage, aggregated_entry, gpu_devices, usage_of, writes_status
-from cotenant_metrics_ingest.windows import duration_ms
 
 
 def aggregate_percentile(given: dict, *, name: str) -> object:
@@ -34,11 +34,12 @@ def _shown(usage: Usage) -> dict[str, str]:
 
 
 def _usage(given: dict) -> object:
-    series = memory_series(MemoryPolicy(given["policy"]), given["cold_memory_started"])
-    if series not in given["memory_series"]:
-        return {"resources": {}, "memory_metric": f"{given['object']}_{series}"}
-    usage = usage_of(given["cpu_cores"], given["memory_series"][series])
-    return {"resources": _shown(usage), "memory_metric": f"{given['object']}_{series}"}
+    kind = given["object"]
+    series = memory_series(kind, MemoryPolicy(given["policy"]), given["cold_memory_started"])
+    memory = given["memory_series"].get(series.removeprefix("sys_" if kind == "system" else f"{kind}_"))
+    if memory is None or given["cpu_cores"] is None:
+        return {"resources": {}, "memory_metric": series}
+    return {"resources": _shown(usage_of(given["cpu_cores"], memory)), "memory_metric": series}
 
 
 def _aggregated_usage(given: dict) -> object:
@@ -81,7 +82,7 @@ def _gpu_devices(given: dict) -> object:
 
 def _update_spec(given: dict) -> object:
     policy = policy_of(msgspec.json.encode(given["new"] or {}))
-    return {"metricCollectPolicy": msgspec.to_builtins(policy)}
+    return {"metricCollectPolicy": msgspec.json.decode(msgspec.json.encode(policy))}
 
 
 def _sync_gate(given: dict) -> object:

@@ -1,0 +1,246 @@
+"""Everything that is kept of one node: its windows, and which samples may enter them.
+
+In: usage messages of that node. Out: acceptance, or a reason for refusal; and figures for a report. The time axis is
+the node's clock, checked against the log's:
+
+- A message whose newest sample is not after what was taken before is refused: it repeats (the same executor's life and
+  counter; no fault), or its time runs backwards.
+- One from the future, by more than FUTURE_TOLERANCE of log time, is refused; one older than every window too.
+- One whose series do not fit together is refused. Of one that overlaps what was taken before only the newer samples
+  count.
+
+Windows end at the newest sample, not at the report: what the report says of is when the node was last heard of. Pods
+and host applications are those of the last message; their means go back as far as they were seen in the window.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+from cotenant.events.usage import HostApplicationUsage, PodUsage, Series, UsageSample
+
+from cotenant_metrics_ingest.means import NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots, RowKey
+from cotenant_metrics_ingest.slots import MAX_OPEN, MAX_SLOTS, PercentileSlots
+
+FUTURE_TOLERANCE_MS = 60_000
+SHORTEST_SLOT_MS = 1_000
+LARGEST_VALUE = 2**44
+"""Of one sample, in milli-cores or bytes (16 TiB): sums of one sample a millisecond stay below 2^63 for minutes."""
+
+REPEATED = "repeated"
+BACKWARDS = "TimeRunsBackwards"
+FUTURE = "FromTheFuture"
+TOO_OLD = "OlderThanEveryWindow"
+MALFORMED = "Malformed"
+
+
+class WindowSizes(msgspec.Struct, frozen=True, kw_only=True):
+    """How the windows are cut. All in milliseconds but `slots`."""
+
+    aggregate_ms: int
+    durations_ms: tuple[int, ...]
+    mean_slot_ms: int
+    slot_ms: int
+    slots: int
+
+    @classmethod
+    def of(cls, aggregate_seconds: int, durations_seconds: Sequence[int]) -> "WindowSizes":
+        """A mean's window has five slots; the shortest percentile window ten, and all together at most MAX_SLOTS."""
+        durations = tuple(seconds * 1000 for seconds in durations_seconds)
+        longest, shortest = max(durations), min(durations)
+        slot = max(SHORTEST_SLOT_MS, shortest // 10, -(-longest // (MAX_SLOTS - 2)))
+        return cls(
+            aggregate_ms=aggregate_seconds * 1000,
+            durations_ms=durations,
+            mean_slot_ms=max(SHORTEST_SLOT_MS, aggregate_seconds * 1000 // SLOTS_PER_WINDOW),
+            slot_ms=slot,
+            slots=-(-longest // slot) + 2,
+        )
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A pod or host application of the last message."""
+
+    key: RowKey
+    namespace: str
+    name: str
+    priority: str
+    qos: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A message that did not enter the windows."""
+
+    reason: str
+    message: str
+
+
+class NodeWindows:
+    """Mutable."""
+
+    def __init__(self, sizes: WindowSizes) -> None:
+        self.sizes = sizes
+        self.slots = PercentileSlots(sizes.slot_ms, sizes.slots)
+        self.means = MeanSlots(sizes.mean_slot_ms)
+        self.last_ms = 0
+        """The newest sample taken; 0 before the first."""
+        self.boot = ""
+        self.counter = 0
+        self.period_ms = 0
+        """Span of the last message's samples, with one sampling period: how often messages come."""
+        self.pods: tuple[Member, ...] = ()
+        self.host_applications: tuple[Member, ...] = ()
+        self._members: dict[RowKey, Member] = {}
+
+    def take(self, sample: UsageSample, end_ms: int, log_ms: int) -> Refused | None:
+        """Take a message that is of `end_ms`. `log_ms`: the log's time as far as known, 0 if it is not."""
+        offsets = sample.offsets_ms
+        newest_ms = end_ms + (offsets[-1] if offsets else 0)
+        refused = self._refusal(sample, newest_ms, log_ms)
+        if refused is not None:
+            return refused
+        size = len(offsets)
+        first = bisect_right(offsets, self.last_ms - end_ms) if self.last_ms else 0
+        for slot, start, stop in cut(end_ms, offsets, first, self.sizes.slot_ms):
+            series = [_part(sample.node_usage.cpu_milli, start, stop, size)]
+            series.append(_part(sample.node_usage.memory_bytes, start, stop, size))
+            series.append(_part(sample.system_usage.cpu_milli, start, stop, size))
+            series.append(_part(sample.system_usage.memory_bytes, start, stop, size))
+            self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], series)
+        for slot, start, stop in cut(end_ms, offsets, first, self.sizes.mean_slot_ms):
+            self.means.open(slot)
+            self._add_means(sample, start, stop, size)
+        self.last_ms, self.boot, self.counter = newest_ms, sample.boot, sample.counter
+        self.period_ms = sample.period_ms - offsets[0]
+        self._remember(sample)
+        return None
+
+    def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int) -> Refused | None:
+        fault = _fault(sample)
+        if fault:
+            return Refused(MALFORMED, fault)
+        if self.last_ms and newest_ms <= self.last_ms:
+            if sample.boot == self.boot and sample.counter <= self.counter:
+                return Refused(REPEATED, "")
+            return Refused(BACKWARDS, f"its newest sample is {self.last_ms - newest_ms} ms before the newest that was taken")
+        if log_ms and newest_ms > log_ms + FUTURE_TOLERANCE_MS:
+            return Refused(FUTURE, f"its newest sample is {newest_ms - log_ms} ms ahead of the log")
+        if log_ms and newest_ms < log_ms - max(self.sizes.durations_ms):
+            return Refused(TOO_OLD, f"its newest sample is {log_ms - newest_ms} ms behind the log")
+        return None
+
+    def _add_means(self, sample: UsageSample, start: int, stop: int, size: int) -> None:
+        means = self.means
+        node, system = sample.node_usage, sample.system_usage
+        for row, series in ((0, node), (1, system)):
+            if series.cpu_milli:
+                cpu, memory = series.cpu_milli[start:stop], series.memory_bytes[start:stop]
+                means.add(row, len(cpu), sum(cpu), sum(memory))
+        counts, cpu_sums, memory_sums = means.counts, means.cpu, means.memory
+        whole = stop - start == size
+        rows = means.rows
+        for pod in sample.pods:
+            series = pod.series
+            cpu, memory = series.cpu_milli, series.memory_bytes
+            if not whole or len(cpu) != size or len(memory) != size:
+                cpu, memory = _newest(cpu, memory, start, stop, size)
+                if not cpu:
+                    continue
+            cpu_sum, memory_sum = sum(cpu), sum(memory)
+            if not 0 <= cpu_sum <= LARGEST_VALUE or not 0 <= memory_sum <= LARGEST_VALUE * len(memory):
+                continue
+            row = rows.get(("pod", pod.uid), -1)
+            if row < 0:
+                row = means.row(("pod", pod.uid))
+                if row < 0:
+                    continue
+            counts[row] += len(cpu)
+            cpu_sums[row] += cpu_sum
+            memory_sums[row] += memory_sum
+        for application in sample.host_applications:
+            cpu, memory = _newest(application.series.cpu_milli, application.series.memory_bytes, start, stop, size)
+            row = means.row(("host", application.name))
+            if cpu and row >= 0 and 0 <= sum(cpu) <= LARGEST_VALUE and 0 <= sum(memory) <= LARGEST_VALUE * len(memory):
+                means.add(row, len(cpu), sum(cpu), sum(memory))
+
+    def _remember(self, sample: UsageSample) -> None:
+        known = self._members
+        self._members = {}
+        self.pods = tuple([self._pod(pod, known) for pod in sample.pods])
+        self.host_applications = tuple([self._host(application) for application in sample.host_applications])
+
+    def _pod(self, pod: PodUsage, known: dict[RowKey, Member]) -> Member:
+        key = ("pod", pod.uid)
+        member = known.get(key)
+        if member is None or member.qos != pod.qos or member.priority != pod.priority:
+            member = Member(key, pod.namespace, pod.name, pod.priority, pod.qos)
+        self._members[key] = member
+        return member
+
+    def _host(self, application: HostApplicationUsage) -> Member:
+        member = Member(("host", application.name), "", application.name, application.priority, application.qos)
+        self._members[member.key] = member
+        return member
+
+    def restore_members(self, pods: tuple[Member, ...], host_applications: tuple[Member, ...]) -> None:
+        """What the last message named, after a restart."""
+        self.pods, self.host_applications = pods, host_applications
+        self._members = {member.key: member for member in (*pods, *host_applications)}
+
+    @property
+    def reported_rows(self) -> tuple[RowKey, ...]:
+        """Rows that a report has means of."""
+        return (NODE, SYSTEM, *self._members)
+
+
+def cut(end_ms: int, offsets: Sequence[int], first: int, width_ms: int) -> list[tuple[int, int, int]]:
+    """Cut the samples from index `first` on into slots: (slot, start, stop), in order."""
+    last_slot = (end_ms + offsets[-1]) // width_ms
+    slot = (end_ms + offsets[first]) // width_ms
+    parts: list[tuple[int, int, int]] = []
+    while slot < last_slot:
+        stop = bisect_right(offsets, (slot + 1) * width_ms - 1 - end_ms)
+        parts.append((slot, first, stop))
+        first = stop
+        slot = (end_ms + offsets[first]) // width_ms
+    parts.append((slot, first, len(offsets)))
+    return parts
+
+
+def _part(values: tuple[int, ...], start: int, stop: int, size: int) -> tuple[int, ...]:
+    return values if stop - start == size else values[start:stop]
+
+
+def _newest(
+    cpu: tuple[int, ...], memory: tuple[int, ...], start: int, stop: int, size: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    # What appeared between two messages has fewer samples than they have times: they are the newest ones.
+    length = min(len(cpu), len(memory), size)
+    low, high = max(start - size + length, 0), max(stop - size + length, 0)
+    return cpu[len(cpu) - length :][low:high], memory[len(memory) - length :][low:high]
+
+
+def _fault(sample: UsageSample) -> str:
+    offsets = sample.offsets_ms
+    size = len(offsets)
+    if not 0 < size <= MAX_OPEN:
+        return f"offsetsMs has {size} samples: expected 1 to {MAX_OPEN}"
+    if offsets[-1] > 0 or any(later <= earlier for earlier, later in pairwise(offsets)) or sample.period_ms <= 0:
+        return "offsetsMs must ascend to at most 0, and periodMs be positive"
+    for name, series, optional in (("nodeUsage", sample.node_usage, False), ("systemUsage", sample.system_usage, True)):
+        fault = _series_fault(series, size, optional)
+        if fault:
+            return f"{name}: {fault}"
+    return ""
+
+
+def _series_fault(series: Series, size: int, optional: bool) -> str:
+    cpu, memory = series.cpu_milli, series.memory_bytes
+    if optional and not cpu and not memory:
+        return ""
+    if len(cpu) != size or len(memory) != size:
+        return f"{len(cpu)} cpu and {len(memory)} memory samples for {size} times"
+    if min(cpu) < 0 or min(memory) < 0 or max(cpu) > LARGEST_VALUE or max(memory) > LARGEST_VALUE:
+        return f"a sample is not in 0 .. {LARGEST_VALUE}"
+    return ""
