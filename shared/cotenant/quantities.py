@@ -22,7 +22,7 @@ Scalar = str | int | float
 _NANO = 10**9
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
-_PATTERN = re.compile(r"^([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE])([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)$")
+_PATTERN = re.compile(r"^([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE])([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)$", re.ASCII)
 _MAX_TEXT = 64
 _MAX_UNITS = 2**63 - 1
 

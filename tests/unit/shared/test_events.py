@@ -1,0 +1,78 @@
+"""Events survive the wire, and what is not one is told apart."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from cotenant.events import Event, ObjectStored, Placement, decode_event, encode_event, payload_types
+from cotenant.events.envelope import EventError, UnknownEventTypeError, traceparent_of
+from cotenant.reference import CHANNELS, asyncapi, events_page
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+
+
+def test_an_event_is_the_same_after_the_wire() -> None:
+    event = Event(
+        subject="node.a.placement.d.x",
+        data=Placement(node="a", namespace="d", name="x", uid="u", pod=msgspec.Raw(b'{"n":1.10,"big":12345678901234567890}')),
+        causes=("LOG:1", "LOG:2"),
+        time=NOW,
+        id="cell/scheduler/0/12/1",
+        source="/cell/scheduler/0",
+        traceparent=traceparent_of(("LOG:1",), "cell/scheduler/0/12/1"),
+    )
+    wire = encode_event(event)
+    back = decode_event(wire, subject=event.subject, stream="LOG", sequence=7)
+    assert back == msgspec.structs.replace(event, sequence=7)
+    assert back.ref == "LOG:7"
+    document = json.loads(wire)
+    assert document["specversion"] == "1.0"
+    assert document["type"] == "cotenant.placement.v1"
+    assert b'{"n":1.10,"big":12345678901234567890}' in wire, "number literals survive"
+
+
+def test_objects_are_kept_byte_for_byte() -> None:
+    raw = b'{"kind":"Pod", "x":  1.500, "unknown":{"\\u00e9":[1e2]}}'
+    wire = encode_event(Event(subject="objects.core.pods.d.x", data=ObjectStored(object=msgspec.Raw(raw)), id="i", source="/s"))
+    back = decode_event(wire, subject="objects.core.pods.d.x", stream="LOG", sequence=1)
+    assert isinstance(back.data, ObjectStored)
+    assert bytes(back.data.object) == raw
+
+
+def test_unknown_fields_are_ignored_and_unknown_types_told_apart() -> None:
+    wire = b'{"specversion":"1.0","id":"i","source":"/s","type":"%s","future":1,"data":{"node":"a","future":[]}}'
+    event = decode_event(wire % b"cotenant.noderesources.v1", subject="x", stream="LOG", sequence=1)
+    assert event.data.TYPE == "cotenant.noderesources.v1"
+    with pytest.raises(UnknownEventTypeError, match=r"com\.example"):
+        decode_event(wire % b"com.example", subject="x", stream="LOG", sequence=1)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"not json",
+        b'{"specversion":"0.3","id":"i","source":"/s","type":"cotenant.noderesources.v1","data":{"node":"a"}}',
+        b'{"specversion":"1.0","id":"i","source":"/s","type":"cotenant.noderesources.v1","data":{"node":1}}',
+        b'{"specversion":"1.0","id":"i","source":"/s","type":"cotenant.noderesources.v1"}',
+        b"\xff\xff",
+        b"[" * 50_000,
+    ],
+)
+def test_what_is_not_an_event_is_an_event_error(wire: bytes) -> None:
+    with pytest.raises(EventError):
+        decode_event(wire, subject="x", stream="LOG", sequence=1)
+
+
+def test_the_reference_names_every_type() -> None:
+    types = payload_types()
+    described = {wire for _, _, wire, _ in CHANNELS}
+    assert set(types) == described, "a type without a channel (or the reverse) in cotenant.reference"
+    page = events_page()
+    assert all(f"## {wire}" in page for wire in types)
+    assert set(asyncapi()["components"]["messages"]) == set(types)

@@ -1,0 +1,108 @@
+"""Quantities are exact and round up, as Kubernetes' do."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from cotenant.quantities import (
+    QuantityError,
+    format_amount,
+    format_binary,
+    format_decimal,
+    format_milli,
+    multiply_milli,
+    parse_milli,
+    parse_nanos,
+    parse_value,
+    resource_amount,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+SUFFIXES = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    "k": Fraction(1000),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "Ki": Fraction(1024),
+    "Mi": Fraction(1024**2),
+    "Gi": Fraction(1024**3),
+    "e3": Fraction(1000),
+    "E-2": Fraction(1, 100),
+}
+
+
+def ceil(value: Fraction) -> int:
+    return -((-value.numerator) // value.denominator)
+
+
+@pytest.mark.parametrize(
+    ("text", "milli", "value"),
+    [
+        ("1500m", 1500, 2),
+        ("1", 1000, 1),
+        ("0.1", 100, 1),
+        ("1Gi", 1024**3 * 1000, 1024**3),
+        ("1.5Gi", 1536 * 1024**2 * 1000, 1536 * 1024**2),
+        ("2e3", 2_000_000, 2000),
+        ("1E", 10**21, 10**18),
+        ("-250m", -250, 0),
+        (".5", 500, 1),
+        ("5.", 5000, 5),
+        ("+3", 3000, 3),
+        ("100n", 1, 1),
+        (2, 2000, 2),
+        (0.25, 250, 1),
+    ],
+)
+def test_quantities_read_as_kubernetes_reads_them(text: str | int | float, milli: int, value: int) -> None:
+    assert parse_milli(text) == milli
+    assert parse_value(text) == value
+
+
+MALFORMED = ["", "abc", "1.2.3", "1 Gi", "1gi", "Gi", "--1", "1e", "0x10", "1_000", "NaN", "inf", "1" * 65, "\uff11"]
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_malformed_quantities_are_refused_with_what_is_expected(text: str) -> None:
+    with pytest.raises(QuantityError, match="expected a number"):
+        parse_nanos(text)
+
+
+@pytest.mark.parametrize("value", [True, None, [], {}])
+def test_other_types_are_refused(value: object) -> None:
+    with pytest.raises(QuantityError, match="expected text or a number"):
+        parse_nanos(value)  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 10**6), st.integers(0, 999), st.sampled_from(sorted(SUFFIXES)))
+def test_parsing_is_exact_and_rounds_up(whole: int, thousandths: int, suffix: str) -> None:
+    exact = (whole + Fraction(thousandths, 1000)) * SUFFIXES[suffix]
+    text = f"{whole}.{thousandths:03d}{suffix}"
+    assert parse_nanos(text) == ceil(exact * 10**9)
+    assert parse_milli(text) == ceil(Fraction(parse_nanos(text), 10**6))
+    assert parse_value(text) == ceil(Fraction(parse_nanos(text), 10**9))
+
+
+@given(st.integers(0, 2**53))
+def test_what_is_formatted_parses_to_the_same(amount: int) -> None:
+    assert parse_milli(format_milli(amount)) == amount
+    assert parse_value(format_binary(amount)) == amount
+    assert parse_value(format_decimal(amount)) == amount
+    for resource in ("cpu", "memory", "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory", "pods", "nvidia.com/gpu"):
+        assert resource_amount(resource, format_amount(resource, amount)) == amount
+
+
+def test_canonical_texts() -> None:
+    assert [format_milli(value) for value in (1500, 2000, 2_000_000, 0)] == ["1500m", "2", "2k", "0"]
+    assert [format_binary(value) for value in (120 << 30, 1000, 1 << 20)] == ["120Gi", "1000", "1Mi"]
+    assert [format_decimal(value) for value in (50_000, 1000, 1001)] == ["50k", "1k", "1001"]
+
+
+def test_multiplication_truncates_towards_zero_in_doubles() -> None:
+    assert multiply_milli(3333, 0.65) == 2166
+    assert multiply_milli(-3333, 0.65) == -2166
