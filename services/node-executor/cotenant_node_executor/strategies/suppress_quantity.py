@@ -1,6 +1,6 @@
 """How much CPU batch work may use now: the quantity behind both suppression policies.
 
-In: what the node, each pod and each host application used (cores), the node's capacity, what is reserved, and the
+In: what the node, each pod and each host application used (milli-CPU), the node's capacity, what is reserved, and the
 threshold of the node's SLO. Out: milli-CPU for the best-effort group, possibly negative (callers clamp).
 
     suppress = capacity * threshold% - used by pods that are not batch - used by host applications that are not batch
@@ -38,11 +38,11 @@ class HostApplication(Struct, frozen=True):
 
 
 class UsageSplit(Struct, frozen=True):
-    """CPU in use that is not batch, in cores."""
+    """CPU in use that is not batch, in milli-CPU."""
 
-    pods_non_be: float
-    hosts_non_be: float
-    system: float
+    pods_non_be_milli: float
+    hosts_non_be_milli: float
+    system_milli: float
 
 
 def pod_is_batch(pod: PodClass) -> bool:
@@ -55,16 +55,9 @@ def host_is_batch(host: HostApplication) -> bool:
     return host.qos == QoSClass.BE and host.base == KUBEPODS_BESTEFFORT
 
 
-def reserved_cores(
-    capacity: float, allocatable: float, annotated: float = 0.0, annotated_cpus: int | None = None
-) -> float:
-    """CPU kept for the system, in cores: what allocatable leaves out, or what the reservation annotation asks for.
-
-    A list of reserved CPUs (`annotated_cpus` is its length) replaces the annotation's CPU amount.
-    """
-    if annotated_cpus is not None:
-        annotated = float(annotated_cpus)
-    return max(capacity - allocatable, 0.0, annotated)
+def reserved_milli(capacity_milli: int, allocatable_milli: int, annotated_milli: int = 0) -> int:
+    """CPU kept for the system: what allocatable leaves out, or what the node's reservation asks for if that is more."""
+    return max(capacity_milli - allocatable_milli, 0, annotated_milli)
 
 
 def split_usage(
@@ -75,7 +68,7 @@ def split_usage(
     hosts: Sequence[HostApplication] = (),
     host_used: Mapping[str, float] | None = None,
 ) -> UsageSplit:
-    """Split the node's usage (cores). A pod with usage but without manifest is not batch; an application without a
+    """Split the node's usage (all in milli-CPU). A pod with usage but without manifest is not batch; an application without a
     sample is part of "system"."""
     batch = {pod.uid for pod in pods if pod_is_batch(pod)}
     pods_all = 0.0
@@ -95,16 +88,18 @@ def split_usage(
         if not host_is_batch(host):
             hosts_non_be += used
     system = max(node_used - pods_all - hosts_all, 0.0)
-    return UsageSplit(pods_non_be=pods_non_be, hosts_non_be=hosts_non_be, system=max(system, reserved))
+    return UsageSplit(
+        pods_non_be_milli=pods_non_be, hosts_non_be_milli=hosts_non_be, system_milli=max(system, reserved)
+    )
 
 
 def suppress_milli(capacity_milli: int, threshold_percent: int, split: UsageSplit, min_percent: int | None = None) -> int:
     """CPU that batch work may use, in milli-CPU; negative when the others already use more than the threshold."""
     left = (
         capacity_milli * threshold_percent // 100
-        - int(split.pods_non_be * 1000)
-        - int(split.hosts_non_be * 1000)
-        - int(split.system * 1000)
+        - int(split.pods_non_be_milli)
+        - int(split.hosts_non_be_milli)
+        - int(split.system_milli)
     )
     if min_percent is not None:
         left = max(left, capacity_milli * min_percent // 100)

@@ -1,0 +1,173 @@
+"""cotenant-node-executor: wiring. One real node (`--node`), or several simulated ones in one process (`--simulate`)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import logging
+import os
+import socket
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+from cotenant.host import VERSION, Host, run_program
+from cotenant.quantities import QuantityError, parse_milli, parse_value
+from cotenant.requests import logs_subject
+from cotenant.settings import parser
+
+from cotenant_node_executor.core import ExecutorCore
+from cotenant_node_executor.host_facts import executor_status, host_facts
+from cotenant_node_executor.kernel.driver import open_driver
+from cotenant_node_executor.kernel.knobs import probe
+from cotenant_node_executor.kernel_machine import KernelMachine
+from cotenant_node_executor.log_endpoint import log_handler
+from cotenant_node_executor.node import ExecutorNode, Periods
+from cotenant_node_executor.shell import ExecutorShell
+from cotenant_node_executor.simulated import NodeSize, simulated_node
+
+logger = logging.getLogger("cotenant_node_executor")
+
+ENDING_GRACE_SECONDS = 5
+ENDING_SECONDS = 12.0
+MAX_SIMULATED = 200
+
+
+def seconds(text: str) -> float:
+    """A period. Raises ArgumentTypeError for one that would stand still."""
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from error
+    if not 0.05 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text}: expected 0.05 to 3600 seconds")
+    return value
+
+
+def default_folder() -> Path:
+    """Where everything of cotenant lies, or the user's own folder."""
+    return Path(os.environ.get("COTENANT_DATA") or Path.home() / ".local/share/cotenant") / "node"
+
+
+def lock_folder(folder: Path) -> IO[str]:
+    """Keep the folder for this process alone; two executors must not look after the same processes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = (folder / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise SystemExit(f"cotenant-node-executor: {folder} is in use by another executor: stop it first") from error
+    return file
+
+
+def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMachine, ExecutorNode]:
+    """This host, with its kernel probed once."""
+    folder: Path = arguments.data
+    driver = open_driver(arguments.cgroup_base, arguments.node, sandbox_dir=folder / "sandbox")
+    capabilities = probe(driver)
+    facts = host_facts(arguments.node)
+    machine = KernelMachine(driver, capabilities, folder / "pods")
+    boot = uuid4().hex[:12]
+    core = ExecutorCore(facts, capabilities, boot, plain_processes=True)
+    if capabilities.sandbox:
+        logger.warning("node %s runs in a sandbox: %s", arguments.node, capabilities.why_sandbox)
+    status = executor_status(facts, capabilities, boot, VERSION, adopted=machine.living())
+    return machine, ExecutorNode(core, machine, status, periods)
+
+
+def simulated_nodes(arguments: argparse.Namespace, periods: Periods) -> list[ExecutorNode]:
+    """The nodes that `--simulate` names, or as many as it says."""
+    text: str = arguments.simulate
+    names = [f"simulated-{index}" for index in range(int(text))] if text.isdigit() else text.split(",")
+    names = [name.strip() for name in names]
+    if not all(names) or len(set(names)) < len(names) or len(names) > MAX_SIMULATED:
+        raise SystemExit(f"--simulate {text}: expected at most {MAX_SIMULATED} different names, or how many")
+    try:
+        size = NodeSize(parse_milli(arguments.simulated_cpu), parse_value(arguments.simulated_memory))
+    except QuantityError as error:
+        raise SystemExit(f"--simulated-cpu, --simulated-memory: {error}") from error
+    return [
+        simulated_node(name, size, seed=arguments.seed, boot=uuid4().hex[:12], version=VERSION, periods=periods)
+        for name in names
+    ]
+
+
+async def end_everything(machine: KernelMachine) -> None:
+    """End all pods and remove the subtree, within a bounded time."""
+    ends = asyncio.get_running_loop().time() + ENDING_SECONDS
+    while not machine.end_everything(datetime.now(UTC), ENDING_GRACE_SECONDS):
+        if asyncio.get_running_loop().time() > ends:
+            logger.error("some processes would not end; their groups stay")
+            return
+        await asyncio.sleep(0.05)
+
+
+async def program(host: Host, arguments: argparse.Namespace) -> None:
+    """Run the nodes until told to stop."""
+    periods = Periods(sample_seconds=arguments.sample_period, report_seconds=arguments.report_period)
+    machine: KernelMachine | None = None
+    lock: IO[str] | None = None
+    if arguments.simulate:
+        nodes = simulated_nodes(arguments, periods)
+    else:
+        lock = lock_folder(arguments.data)
+        machine, node = real_node(arguments, periods)
+        nodes = [node]
+    waiting = {node.name for node in nodes}
+
+    def ready(name: str) -> None:
+        waiting.discard(name)
+        host.health.ready = not waiting
+        host.health.detail = f"loading {', '.join(sorted(waiting))}" if waiting else "ok"
+
+    shells = [
+        ExecutorShell(
+            host.log,
+            node,
+            cell=host.settings.cell,
+            period_seconds=periods.sample_seconds,
+            stopping=host.stopping,
+            on_ready=partial(ready, node.name),
+        )
+        for node in nodes
+    ]
+    for number, shell in enumerate(shells):
+        await host.endpoint(f"logs-{number}", log_handler(shell), subject=logs_subject(shell.node.name))
+    async with asyncio.TaskGroup() as running:
+        for shell in shells:
+            running.create_task(shell.run())
+    if machine is not None and arguments.remove_on_exit:
+        await end_everything(machine)
+    if lock is not None:
+        lock.close()
+
+
+def main() -> None:
+    """The command."""
+    made = parser("node-executor", "one node: samples, processes in control groups, enforcement")
+    made.add_argument("--node", default=socket.gethostname().lower(), help="name of this host's node")
+    made.add_argument(
+        "--data", type=Path, default=default_folder(), metavar="DIR", help="folder for logs and the state of processes"
+    )
+    made.add_argument(
+        "--cgroup-base", default=None, metavar="GROUP", help="group below the cgroup mount to hold the executor's subtree"
+    )
+    made.add_argument("--sample-period", type=seconds, default=1.0, metavar="SECONDS", help="how often to sample the node")
+    made.add_argument("--report-period", type=seconds, default=15.0, metavar="SECONDS", help="how often usage is said")
+    made.add_argument(
+        "--remove-on-exit",
+        action="store_true",
+        help="on a clean stop end all pods and remove the subtree; without it they run on and are adopted at the next start",
+    )
+    made.add_argument("--simulate", default="", metavar="NAMES", help="simulated nodes: names with commas, or how many")
+    made.add_argument("--simulated-cpu", default="8", metavar="QUANTITY")
+    made.add_argument("--simulated-memory", default="32Gi", metavar="QUANTITY")
+    made.add_argument("--seed", type=int, default=0, help="seed of the simulated usage")
+    run_program("node-executor", made, program)
+
+
+if __name__ == "__main__":
+    main()

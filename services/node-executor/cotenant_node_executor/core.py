@@ -1,0 +1,323 @@
+"""The executor's core: what shall live on this node, what its kernel files shall say, and what is true of its pods.
+
+In: the node's subjects on the log (placements, node SLO, the executor's own reports) and an observation of the machine.
+Out: orders for the runtime, one composed value for each kernel file, and reports (`run`) as events.
+
+State = last message of each subject below `node.<node>.>`, and the newest observation. A placement of another uid under
+the same name replaces the former pod, whose processes are then ended like those of any pod that nobody wants.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from cotenant.core import MAX_EVENTS_PER_DECISION
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.resources import NodeSLORendered
+from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.log import TOMBSTONE_TTL_SECONDS
+from cotenant.objects.pod import Pod, decode_pod
+from cotenant.objects.process_runtime import process_runtime_errors
+from cotenant.quantities import QuantityError
+from cotenant.subjects import run_subject
+from msgspec import Struct
+
+from cotenant_node_executor.composer import compose, wishes_of
+from cotenant_node_executor.kernel.interface import Capabilities, Knob
+from cotenant_node_executor.observation import Observation
+from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, pod_step
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Start, Stop
+from cotenant_node_executor.strategies.situation import NodeFacts, PodView, Situation, Wish, pod_view
+from cotenant_node_executor.strategies.suppress import Suppression, suppress
+
+ORPHAN_GRACE_SECONDS = 30
+REASON_UNSUPPORTED = "UnsupportedPod"
+
+_NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
+"""What may become the name of a folder and of a control group."""
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Placed(Struct, frozen=True):
+    """A placement with its manifest read; `refusal` says why it cannot run here."""
+
+    placement: Placement
+    ref: str
+    sequence: int
+    to_run: PodToRun | None
+    view: PodView | None
+    refusal: str = ""
+
+
+class _Report(Struct, frozen=True):
+    status: RunStatus
+    sequence: int
+
+
+class Plan(Struct, frozen=True):
+    """What one cycle asks of the machine."""
+
+    orders: tuple[Order, ...]
+    groups: tuple[str, ...]
+    """Groups that must exist before values are written and processes started."""
+    values: Mapping[tuple[str, Knob], Wish]
+    suppression: Suppression | None
+
+
+class ExecutorCore:
+    """`plain_processes`: pods run as processes of this machine, so what these cannot do is refused."""
+
+    def __init__(self, facts: NodeFacts, capabilities: Capabilities, boot: str, *, plain_processes: bool) -> None:
+        self.facts = facts
+        self.capabilities = capabilities
+        self.boot = boot
+        self._plain_processes = plain_processes
+        self._placed: dict[Key, Placed] = {}
+        self._runs: dict[Key, _Report] = {}
+        self._sequences: dict[str, int] = {}
+        self._corrected: dict[str, int] = {}
+        self._slo: NodeSLORendered | None = None
+        self._slo_ref = ""
+        self._status: ExecutorStatus | None = None
+        self._seen: Observation | None = None
+
+    def fresh(self) -> ExecutorCore:
+        """A core of the same node that has folded nothing, under a boot of its own."""
+        boot = f"{self.boot.partition('+')[0]}+{int(self.boot.partition('+')[2] or 0) + 1}"
+        return ExecutorCore(self.facts, self.capabilities, boot, plain_processes=self._plain_processes)
+
+    # -- folding -------------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact."""
+        if event.sequence <= self._sequences.get(event.subject, 0):
+            return
+        data = event.data
+        self._sequences[event.subject] = event.sequence
+        self._corrected.pop(event.subject, None)
+        if isinstance(data, Placement):
+            self._apply_placement(data, event)
+        elif isinstance(data, RunStatus):
+            key = (data.namespace, data.name)
+            if event.tombstone:
+                self._runs.pop(key, None)
+            else:
+                self._runs[key] = _Report(data, event.sequence)
+        elif isinstance(data, NodeSLORendered):
+            self._slo = None if event.tombstone else data
+            self._slo_ref = event.ref
+        elif isinstance(data, ExecutorStatus):
+            self._status = None if event.tombstone else data
+
+    def _apply_placement(self, data: Placement, event: Event) -> None:
+        key = (data.namespace, data.name)
+        if event.tombstone or data.phase is PlacementPhase.GONE:
+            self._placed.pop(key, None)
+            return
+        self._placed[key] = self._read(data, event)
+
+    def _read(self, data: Placement, event: Event) -> Placed:
+        if not _NAME.fullmatch(data.uid):
+            return Placed(data, event.ref, event.sequence, None, None, f"uid {data.uid!r} cannot name a folder")
+        try:
+            pod = _identified(decode_pod(data.pod), data)
+            view = pod_view(pod)
+        except (msgspec.MsgspecError, QuantityError) as error:
+            return Placed(data, event.ref, event.sequence, None, None, f"the manifest cannot be read: {error}")
+        refusals = [str(error) for error in process_runtime_errors(pod)] if self._plain_processes else []
+        names = [container.name for container in pod.spec.containers]
+        refusals += [f"container name {name!r} cannot name a folder" for name in names if not _NAME.fullmatch(name)]
+        if len(set(names)) < len(names) or not names:
+            refusals.append("containers need names of their own")
+        to_run = PodToRun(pod=pod, group=view.group, node=self.facts.name)
+        return Placed(data, event.ref, event.sequence, to_run, view, "; ".join(refusals))
+
+    def last_sequence(self, subject: str) -> int:
+        """What a write to this subject expects; 0: none."""
+        return self._corrected.get(subject, self._sequences.get(subject, 0))
+
+    def correct_sequence(self, subject: str, sequence: int) -> None:
+        """The server says that the subject's last sequence is another: a tombstone has expired, or an answer was lost.
+
+        Counts until the next message of the subject is folded.
+        """
+        self._corrected[subject] = sequence
+
+    def observe(self, observation: Observation) -> None:
+        """Take the newest observation of the machine."""
+        self._seen = observation
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def loaded(self) -> bool:
+        """The own start marker has come back: everything before it is folded."""
+        return self._status is not None and self._status.boot == self.boot
+
+    @property
+    def slo_ref(self) -> str:
+        """The node SLO's event, empty before there is one."""
+        return self._slo_ref
+
+    @property
+    def placed(self) -> Mapping[Key, Placed]:
+        """Placed pods by namespace and name."""
+        return self._placed
+
+    def pods_to_run(self) -> dict[str, PodToRun]:
+        """What an adopting runtime needs to know, by uid."""
+        return {p.placement.uid: p.to_run for _, p in sorted(self._placed.items()) if p.to_run is not None}
+
+    def runs(self) -> dict[str, RunStatus]:
+        """The last reports by uid."""
+        return {report.status.uid: report.status for _, report in sorted(self._runs.items())}
+
+    def placed_by_uid(self, uid: str) -> Placed | None:
+        """The placement of a uid."""
+        return next((p for p in self._placed.values() if p.placement.uid == uid), None)
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+
+    def plan(self, now: datetime) -> Plan:
+        """Orders and file values of this cycle; empty before the load is complete or anything was observed."""
+        seen = self._seen
+        if seen is None or not self.loaded:
+            return Plan(orders=(), groups=(), values={}, suppression=None)
+        orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)]
+        needed = self._groups(orders)
+        situation = self._situation(seen, needed)
+        suppression = suppress(situation)
+        return Plan(
+            orders=tuple(orders),
+            groups=tuple(group for group in needed if group not in seen.groups),
+            values=compose(wishes_of(situation, suppression)),
+            suppression=suppression,
+        )
+
+    def _pod_orders(self, seen: Observation, now: datetime) -> list[Order]:
+        orders: list[Order] = []
+        for key in sorted(self._placed):
+            step = self._step(key, seen, now)
+            if step is None:
+                continue
+            orders += [order for order in step.orders if not isinstance(order, Collect) or self._has_groups(key, seen)]
+        return orders
+
+    def _has_groups(self, key: Key, seen: Observation) -> bool:
+        view = self._placed[key].view
+        return view is not None and view.group in seen.groups
+
+    def _orphan_orders(self, seen: Observation) -> list[Order]:
+        """End what nobody wants any more: pods whose placement went while the executor was away, or was replaced."""
+        wanted = {placed.placement.uid for placed in self._placed.values()}
+        orders: list[Order] = []
+        for uid in sorted(seen.states):
+            if uid not in wanted:
+                live = any(not state.exited for state in seen.states[uid].values())
+                orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if live else Forget(uid))
+        return orders
+
+    def _groups(self, orders: Sequence[Order]) -> tuple[str, ...]:
+        """The pod's group and its containers' for every start, parents first."""
+        needed: list[str] = []
+        for order in orders:
+            if isinstance(order, Start):
+                for group in (order.pod.group, order.pod.container_group(order.container)):
+                    if group not in needed:
+                        needed.append(group)
+        return tuple(sorted(needed))
+
+    def _situation(self, seen: Observation, needed: Sequence[str]) -> Situation:
+        groups = tuple(sorted({*seen.groups, *needed}))
+        there = frozenset(groups)
+        return Situation(
+            node=self.facts,
+            capabilities=self.capabilities,
+            pods=tuple(
+                placed.view
+                for _, placed in sorted(self._placed.items())
+                if placed.view is not None and placed.view.group in there
+            ),
+            groups=groups,
+            slo=self._slo,
+            snapshot=seen.snapshot,
+            current=seen.current,
+            identity_sysctl=seen.identity_sysctl,
+        )
+
+    def _step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
+        """One pod's orders and report; None where its manifest cannot be read."""
+        placed = self._placed[key]
+        if placed.to_run is None or placed.refusal:
+            return None
+        report = self._runs.get(key)
+        last = report.status if report is not None and report.status.uid == placed.placement.uid else None
+        return pod_step(placed.to_run, placed.placement, last, seen.states.get(placed.placement.uid, {}), now)
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        """Reports that are not on the log yet, in order of namespace and name."""
+        seen = self._seen
+        if seen is None or not self.loaded:
+            return ()
+        events: list[Event] = []
+        for key in sorted(self._placed):
+            placed = self._placed[key]
+            step = self._step(key, seen, now)
+            report = step.report if step is not None else _refused(placed)
+            known = self._runs.get(key)
+            if known is None or known.status != report:
+                events.append(Event(subject=self._run_subject(key), data=report, causes=(placed.ref,), time=now))
+        for key in sorted(self._runs):
+            if key not in self._placed:
+                known = self._runs[key]
+                events.append(
+                    Event(
+                        subject=self._run_subject(key),
+                        data=known.status,
+                        causes=(f"LOG:{known.sequence}",),
+                        time=now,
+                        tombstone=True,
+                        ttl_seconds=TOMBSTONE_TTL_SECONDS,
+                    )
+                )
+        return events[:MAX_EVENTS_PER_DECISION]
+
+    def next_start(self, now: datetime) -> datetime | None:
+        """When the next container's back-off is over, from the last reports; None: none waits."""
+        times: list[datetime] = []
+        for key in sorted(self._runs):
+            for container in self._runs[key].status.containers:
+                if container.reason == REASON_BACKOFF and container.finished_at is not None:
+                    times.append(container.finished_at + timedelta(seconds=container.backoff_seconds))
+        return min((time for time in times if time > now), default=None)
+
+    def _run_subject(self, key: Key) -> str:
+        return run_subject(self.facts.name, *key)
+
+
+def _identified(pod: Pod, placement: Placement) -> Pod:
+    """The manifest with the identity of its placement: uid, namespace and name name its groups and folders."""
+    metadata = msgspec.structs.replace(
+        pod.metadata, uid=placement.uid, namespace=placement.namespace, name=placement.name
+    )
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def _refused(placed: Placed) -> RunStatus:
+    placement = placed.placement
+    ending = placement.phase is PlacementPhase.TERMINATING
+    return RunStatus(
+        node=placement.node,
+        namespace=placement.namespace,
+        name=placement.name,
+        uid=placement.uid,
+        phase=RunPhase.STOPPED if ending else RunPhase.FAILED,
+        reason=placement.reason if ending else REASON_UNSUPPORTED,
+        message=placed.refusal,
+    )

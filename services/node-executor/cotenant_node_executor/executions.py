@@ -1,0 +1,226 @@
+"""What was really done on the node, as events: changed files by topic, orders carried out, refusals.
+
+In: the cycle's plan, the writer's report, the orders, and where they come from (causes). Out: events on stream EXECUTION.
+
+| topic | says |
+|---|---|
+| suppress | the best-effort group's quota or CPU set changed: from what to what, by which figures |
+| batch-values | shares, quota, memory limit of pods |
+| identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
+| runtime | a container was started, a pod is being stopped, its groups were removed |
+| refusals | the kernel refused a value, or a pod cannot run here; each said once |
+
+Bound: MAX_CHANGES changes in one event; more are counted in its summary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cotenant.events.envelope import Event
+from cotenant.events.execution import Change, Execution
+from cotenant.log import EXECUTION, USAGE
+from cotenant.subjects import execution_subject
+
+from cotenant_node_executor.core import ExecutorCore, Placed, Plan
+from cotenant_node_executor.kernel.interface import Knob, Refused, WriteReport, Written
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
+from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
+from cotenant_node_executor.strategies.suppress import Suppression
+
+MAX_CHANGES = 50
+
+NEWEST_USAGE = f"{USAGE}:newest"
+"""Stands among the causes for the usage message that is stored just before."""
+
+TOPICS: dict[str, str] = {
+    suppress.STRATEGY: "suppress",
+    batch_pods.STRATEGY: "batch-values",
+    pod_values.STRATEGY: "batch-values",
+    identity.STRATEGY: "identity",
+    idle.STRATEGY: "identity",
+}
+"""Topic by the strategy whose wish won."""
+
+
+class Executions:
+    """Makes the events of one node. Remembers only what it has said already, so that nothing is said twice."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._stopping: set[str] = set()
+        self._refused_pods: set[str] = set()
+
+    def of_cycle(
+        self, core: ExecutorCore, plan: Plan, report: WriteReport, carried_out: Sequence[Order], now: datetime
+    ) -> list[Event]:
+        """The events of one cycle, in a stated order."""
+        events = self._writes(core, plan, report, now)
+        events += self._orders(core, carried_out, now)
+        events += self._refused_by_kernel(core, plan, report, now)
+        events += self._refused_pods_of(core, now)
+        return events
+
+    def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
+        by_topic: dict[str, list[Written]] = {}
+        for written in report.written:
+            wish = plan.values.get((written.group, written.knob))
+            if wish is not None:
+                by_topic.setdefault(TOPICS[wish.strategy], []).append(written)
+        events: list[Event] = []
+        for topic in sorted(by_topic):
+            changes = by_topic[topic]
+            # A best-effort tree is one decision: its root's file speaks for all of it.
+            first = next((w for w in changes if w.knob in (Knob.CPU_QUOTA, Knob.CPUSET_CPUS)), changes[0])
+            wish = plan.values[(first.group, first.knob)]
+            causes = tuple(ref for ref in (NEWEST_USAGE if topic == "suppress" else "", core.slo_ref) if ref)
+            if topic == "batch-values":
+                causes = self._placements(core, changes) or causes
+            more = len(changes) - 1
+            summary = f"{first.group or '/'} {first.file}: {first.old} -> {first.new}" + (f" and {more} more" if more else "")
+            figures = _figures(plan.suppression) if topic == "suppress" else {}
+            events.append(
+                self._event(
+                    topic,
+                    Execution(
+                        node=self._node,
+                        topic=topic,
+                        summary=f"{summary}: {wish.why}",
+                        changes=tuple(
+                            Change(target=_target(w.group, w.file), old=w.old, new=w.new) for w in changes[:MAX_CHANGES]
+                        ),
+                        figures=figures,
+                    ),
+                    causes,
+                    now,
+                )
+            )
+        return events
+
+    def _placements(self, core: ExecutorCore, changes: Sequence[Written]) -> tuple[str, ...]:
+        """The placements of the pods whose files changed, at most ten."""
+        groups = {written.group for written in changes}
+        refs = [
+            placed.ref
+            for _, placed in sorted(core.placed.items())
+            if placed.view is not None and any(f"{group}/".startswith(f"{placed.view.group}/") for group in groups)
+        ]
+        return tuple(refs[:10])
+
+    def _orders(self, core: ExecutorCore, orders: Sequence[Order], now: datetime) -> list[Event]:
+        events: list[Event] = []
+        for order in orders:
+            match order:
+                case Start():
+                    text = f"container {order.container} started" + (f", attempt {order.attempt}" if order.attempt else "")
+                    events.append(self._runtime(core, order.pod.uid, text, now))
+                case Stop() if order.uid not in self._stopping:
+                    self._stopping.add(order.uid)
+                    text = f"stopping, {order.grace_seconds} s until SIGKILL"
+                    events.append(self._runtime(core, order.uid, text, now))
+                case Collect() | Forget():
+                    self._stopping.discard(order.uid)
+        return events
+
+    def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
+        placed = core.placed_by_uid(uid)
+        name = f"{placed.placement.namespace}/{placed.placement.name}" if placed is not None else f"uid {uid}, unplaced"
+        return self._event(
+            "runtime",
+            Execution(
+                node=self._node,
+                topic="runtime",
+                summary=f"{name}: {text}",
+                namespace=placed.placement.namespace if placed is not None else "",
+                pod=placed.placement.name if placed is not None else "",
+            ),
+            _ref(placed),
+            now,
+        )
+
+    def _refused_by_kernel(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
+        if not report.refused:
+            return []
+        first = report.refused[0]
+        wish = plan.values.get((first.group, first.knob))
+        more = len(report.refused) - 1
+        summary = f"{first.group or '/'} {first.file} = {first.value}: {first.message}" + (f" and {more} more" if more else "")
+        causes = self._placements(core, [_as_written(refused) for refused in report.refused]) or (
+            (core.slo_ref,) if core.slo_ref else ()
+        )
+        return [
+            self._event(
+                "refusals",
+                Execution(
+                    node=self._node,
+                    topic="refusals",
+                    summary=f"refused by the kernel: {summary}" + (f" ({wish.strategy}: {wish.why})" if wish else ""),
+                    changes=tuple(
+                        Change(target=_target(r.group, r.file), new=r.value, error=r.message)
+                        for r in report.refused[:MAX_CHANGES]
+                    ),
+                ),
+                causes,
+                now,
+            )
+        ]
+
+    def _refused_pods_of(self, core: ExecutorCore, now: datetime) -> list[Event]:
+        events: list[Event] = []
+        there: set[str] = set()
+        for _, placed in sorted(core.placed.items()):
+            if not placed.refusal:
+                continue
+            uid = placed.placement.uid
+            there.add(uid)
+            if uid not in self._refused_pods:
+                name = f"{placed.placement.namespace}/{placed.placement.name}"
+                events.append(
+                    self._event(
+                        "refusals",
+                        Execution(
+                            node=self._node,
+                            topic="refusals",
+                            summary=f"{name} cannot run here: {placed.refusal}",
+                            namespace=placed.placement.namespace,
+                            pod=placed.placement.name,
+                        ),
+                        _ref(placed),
+                        now,
+                    )
+                )
+        self._refused_pods = there
+        return events
+
+    def _event(self, topic: str, data: Execution, causes: tuple[str, ...], now: datetime) -> Event:
+        return Event(
+            subject=execution_subject(self._node, topic), data=data, causes=causes, time=now, stream=EXECUTION
+        )
+
+
+def _figures(suppression: Suppression | None) -> dict[str, int]:
+    if suppression is None or suppression.split is None:
+        return {}
+    split = suppression.split
+    return {
+        "capacity.cpu-milli": suppression.capacity_milli,
+        "threshold.percent": suppression.threshold_percent,
+        "node.cpu-milli": suppression.node_used_milli,
+        "services.cpu-milli": int(split.pods_non_be_milli),
+        "host.cpu-milli": int(split.hosts_non_be_milli),
+        "system.cpu-milli": int(split.system_milli),
+        "best-effort.cpu-milli": suppression.quantity_milli,
+    }
+
+
+def _target(group: str, file: str) -> str:
+    return f"{group}/{file}" if group else file
+
+
+def _ref(placed: Placed | None) -> tuple[str, ...]:
+    return (placed.ref,) if placed is not None else ()
+
+
+def _as_written(refused: Refused) -> Written:
+    return Written(refused.group, refused.knob, refused.file, "", refused.value)

@@ -1,0 +1,100 @@
+"""This host as a node's machine: real groups, real counters, real processes.
+
+In: a driver, what was probed, a folder for the runtime's state. Out: observations and writes as `node.Machine` asks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, Knob, WriteReport
+from cotenant_node_executor.kernel.writer import Writer
+from cotenant_node_executor.observation import Observation
+from cotenant_node_executor.runtime.interface import Collect, Order, Stop
+from cotenant_node_executor.runtime.process import ProcessRuntime
+from cotenant_node_executor.sampling.sampler import Sampler
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE
+
+WATCHED = ((BESTEFFORT, Knob.CPU_QUOTA), (BESTEFFORT, Knob.CPUSET_CPUS))
+"""Files whose present value a strategy starts from."""
+
+IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
+
+
+class KernelMachine:
+    """One subtree of this host's control groups and the processes in it."""
+
+    def __init__(self, driver: CgroupDriver, capabilities: Capabilities, state: Path) -> None:
+        self._driver = driver
+        self._capabilities = capabilities
+        for group in (BURSTABLE, BESTEFFORT):
+            driver.create(group)
+        self.runtime = ProcessRuntime(driver, state)
+        self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
+        self._writer = Writer(driver, capabilities)
+        self._snapshot: Snapshot | None = None
+
+    def living(self) -> tuple[str, ...]:
+        """Uids of pods whose groups were there before this executor: what it will adopt."""
+        names = (group.rpartition("/")[2] for group in self._driver.groups() if group.count("/") < 2)
+        return tuple(sorted(name.removeprefix("pod") for name in names if name.startswith("pod")))
+
+    def observe(self, now: datetime, *, sample: bool) -> Observation:
+        """Sample the counters, look at the processes, read the watched files."""
+        if sample:
+            self._snapshot = self._sampler.snapshot(time.monotonic_ns())
+        states = self.runtime.poll(now)
+        current: dict[tuple[str, Knob], str] = {}
+        for group, knob in WATCHED:
+            if self._capabilities.supports(knob):
+                value = self._driver.read(group, knob)
+                if value is not None:
+                    current[(group, knob)] = value
+        return Observation(
+            snapshot=self._snapshot,
+            states=states,
+            groups=tuple(self._driver.groups()),
+            current=current,
+            identity_sysctl=self._sysctl(),
+            fresh=sample,
+        )
+
+    def _sysctl(self) -> int | None:
+        if not self._capabilities.supports(Knob.CPU_BVT):
+            return None
+        try:
+            text = IDENTITY_SYSCTL.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            return None
+        return int(text) if text.isdigit() else None
+
+    def create(self, groups: Sequence[str]) -> None:
+        """Make groups, parents first; what an earlier group of that name held is forgotten."""
+        for group in groups:
+            self._driver.create(group)
+            self._writer.forget(group)
+
+    def write(self, values: Mapping[tuple[str, Knob], str]) -> WriteReport:
+        """Write what differs."""
+        return self._writer.apply(values)
+
+    def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
+        """Hand orders to the runtime."""
+        for order in orders:
+            self.runtime.carry_out(order, now)
+
+    def end_everything(self, now: datetime, grace_seconds: int) -> bool:
+        """End all pods and give the subtree back; call again until it says True. Logs and exit codes stay on disk."""
+        states = self.runtime.poll(now)
+        live = False
+        for uid in sorted(states):
+            if any(not state.exited for state in states[uid].values()):
+                live = True
+                self.runtime.carry_out(Stop(uid, grace_seconds), now)
+            else:
+                self.runtime.carry_out(Collect(uid), now)
+        return not live and self._driver.close()

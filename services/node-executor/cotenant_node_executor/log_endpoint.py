@@ -1,0 +1,65 @@
+"""Answers `LogsRequest`: from namespace and name to a pod on this node, from there to the end of a container's log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+from cotenant.host import RequestError
+from cotenant.requests import MAX_LOG_ANSWER_BYTES, LogsRequest
+
+from cotenant_node_executor.core import Placed
+from cotenant_node_executor.node import ExecutorNode
+from cotenant_node_executor.runtime.interface import LogRequest, LogUnavailableError
+
+
+def read_logs(node: ExecutorNode, request: LogsRequest) -> str:
+    """The end of the log. Raises RequestError 404 where there is none, 400 where the container is not named but must be."""
+    placed = node.core.placed.get((request.namespace, request.name))
+    if placed is None or (request.uid and placed.placement.uid != request.uid):
+        raise RequestError(404, f"pod {request.namespace}/{request.name} is not on node {node.name}")
+    try:
+        return node.machine.runtime.read_log(
+            LogRequest(
+                uid=placed.placement.uid,
+                container=_container(placed, request.container),
+                tail_lines=request.tail_lines,
+                limit_bytes=min(max(request.limit_bytes, 0), MAX_LOG_ANSWER_BYTES),
+                previous=request.previous,
+            )
+        )
+    except LogUnavailableError as error:
+        raise RequestError(404, f"pod {request.namespace}/{request.name}: {error}") from error
+
+
+def _container(placed: Placed, asked: str) -> str:
+    names = [] if placed.to_run is None else [container.name for container in placed.to_run.pod.spec.containers]
+    if asked in names:
+        return asked
+    pod = placed.placement.name
+    if asked:
+        raise RequestError(404, f"container {asked} is not valid for pod {pod}: choose one of {', '.join(names)}")
+    if len(names) != 1:
+        raise RequestError(400, f"a container name must be specified for pod {pod}, choose one of: {', '.join(names)}")
+    return names[0]
+
+
+class HoldsNode(Protocol):
+    """Whoever knows the node's present life."""
+
+    node: ExecutorNode
+
+
+def log_handler(holder: HoldsNode) -> Callable[[bytes], Awaitable[bytes]]:
+    """The endpoint of one node."""
+
+    async def answer(data: bytes) -> bytes:
+        try:
+            request = msgspec.json.decode(data, type=LogsRequest)
+        except msgspec.MsgspecError as error:
+            raise RequestError(400, f"the request cannot be read: {error}") from error
+        text = read_logs(holder.node, request).encode()
+        return text[-MAX_LOG_ANSWER_BYTES:]
+
+    return answer

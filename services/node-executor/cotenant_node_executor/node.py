@@ -1,0 +1,138 @@
+"""One node, sans I/O of its own: a cycle of observing, planning, carrying out and reporting.
+
+In: events of the node's subjects, the time, and a machine (the kernel and processes, or the simulation). Out: events to
+be written: reports on LOG, usage on USAGE, what was done on EXECUTION. The order within a cycle matters: groups are made
+and their values written before a process is started in them, and a report speaks of what was observed, never of hopes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+from cotenant.events.envelope import Event
+from cotenant.events.runs import ExecutorStatus
+from cotenant.log import USAGE
+from cotenant.subjects import executor_subject, usage_subject
+from msgspec import Struct
+
+from cotenant_node_executor.core import ExecutorCore
+from cotenant_node_executor.executions import NEWEST_USAGE, Executions
+from cotenant_node_executor.kernel.interface import Knob, WriteReport
+from cotenant_node_executor.observation import Observation
+from cotenant_node_executor.runtime.interface import Order, Runtime
+from cotenant_node_executor.usage_window import UsageWindow
+
+EARLY_REPORT = timedelta(seconds=5)
+"""A suppression says its usage at once, at most this often, so that its cause is the sample it was made from."""
+
+
+class Machine(Protocol):
+    """What a node runs on."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    def observe(self, now: datetime, *, sample: bool) -> Observation:
+        """Look at the machine; without `sample` the last snapshot is shown again."""
+        ...
+
+    def create(self, groups: Sequence[str]) -> None:
+        """Make groups, parents first."""
+        ...
+
+    def write(self, values: Mapping[tuple[str, Knob], str]) -> WriteReport:
+        """Make the files say so."""
+        ...
+
+    def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
+        """Hand orders to the runtime."""
+        ...
+
+
+class Periods(Struct, frozen=True):
+    """How often a node is sampled, and how often usage is said."""
+
+    sample_seconds: float = 1.0
+    report_seconds: float = 15.0
+
+
+class ExecutorNode:
+    """A core, its machine and its reports. `status` is what the node says of itself at its start."""
+
+    def __init__(self, core: ExecutorCore, machine: Machine, status: ExecutorStatus, periods: Periods) -> None:
+        self.core = core
+        self.machine = machine
+        self._status = status
+        self._periods = periods
+        name = core.facts.name
+        self._window = UsageWindow(
+            name, core.boot, sample_seconds=periods.sample_seconds, report_seconds=periods.report_seconds
+        )
+        self._executions = Executions(name)
+        self._usage_ref = ""
+        self._said: datetime | None = None
+        self._adopted = False
+
+    @property
+    def name(self) -> str:
+        return self.core.facts.name
+
+    def reborn(self) -> ExecutorNode:
+        """The same node on the same machine with a core that has folded nothing."""
+        return ExecutorNode(self.core.fresh(), self.machine, self._status, self._periods)
+
+    def start_marker(self, now: datetime) -> Event:
+        """The executor's own report. Its delivery says that everything before it has been folded."""
+        status = msgspec.structs.replace(self._status, boot=self.core.boot)
+        return Event(subject=executor_subject(self.name), data=status, time=now)
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact."""
+        self.core.apply(event)
+
+    def usage_stored(self, ref: str) -> None:
+        """The last usage message is on its stream under this reference."""
+        self._usage_ref = ref
+
+    def next_start(self, now: datetime) -> datetime | None:
+        """When the next back-off is over; None: nothing waits to be started."""
+        return self.core.next_start(now)
+
+    def refer(self, event: Event) -> Event:
+        """Put the last stored usage message where an event's causes say "the newest usage"."""
+        if NEWEST_USAGE not in event.causes:
+            return event
+        known = (self._usage_ref,) if self._usage_ref else ()
+        others = tuple(cause for cause in event.causes if cause != NEWEST_USAGE)
+        return msgspec.structs.replace(event, causes=known + others)
+
+    def step(self, now: datetime, *, sample: bool = True) -> list[Event]:
+        """One cycle; nothing before the load is complete. Returns usage first, so that its reference can be a cause."""
+        if not self.core.loaded:
+            return []
+        if not self._adopted:
+            self.machine.runtime.adopt(self.core.pods_to_run(), self.core.runs(), now)
+            self._adopted = True
+        seen = self.machine.observe(now, sample=sample)
+        self.core.observe(seen)
+        if sample and seen.snapshot is not None:
+            self._window.add(seen.snapshot, now)
+        plan = self.core.plan(now)
+        self.machine.create(plan.groups)
+        report = self.machine.write({key: wish.value for key, wish in plan.values.items()})
+        self.machine.carry_out(plan.orders, now)
+        done = self._executions.of_cycle(self.core, plan, report, plan.orders, now)
+        suppressed = any(event.subject.endswith(".suppress") for event in done)
+        return [*self._usage(now, suppressed), *self.core.decide(now), *done]
+
+    def _usage(self, now: datetime, suppressed: bool) -> list[Event]:
+        early = suppressed and (self._said is None or now - self._said >= EARLY_REPORT) and self._window.filled
+        if not early and not self._window.due(now):
+            return []
+        self._said = now
+        pods = {uid: to_run.pod for uid, to_run in self.core.pods_to_run().items()}
+        message = self._window.message(pods, now)
+        return [Event(subject=usage_subject(self.name), data=message, time=now, stream=USAGE)]

@@ -1,0 +1,29 @@
+"""What the executor sees of its own machine in one cycle: the local facts that a core is given beside the log's.
+
+In: nothing. Out: one frozen struct that the shell fills (from the kernel and the runtime, or from the simulation) and the
+core reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from cotenant_node_executor.kernel.interface import Knob
+from cotenant_node_executor.runtime.interface import ContainerState
+from cotenant_node_executor.sampling.snapshot import Snapshot
+
+
+class Observation(Struct, frozen=True):
+    """`states`: containers by pod uid, also of pods that nobody wants. `groups`: control groups below the root, sorted.
+
+    `current`: files whose value strategies start from. `fresh`: the snapshot was taken in this cycle.
+    """
+
+    snapshot: Snapshot | None
+    states: Mapping[str, Mapping[str, ContainerState]]
+    groups: tuple[str, ...]
+    current: Mapping[tuple[str, Knob], str]
+    identity_sysctl: int | None = None
+    fresh: bool = True

@@ -1,0 +1,90 @@
+"""A node in the simulation: the executor's cycle driven by the virtual clock.
+
+In: the world's clock and the node's messages. Out: reports on LOG with their expectations, usage and executions. With
+`periodic` off (traces over months) there are no samples: the node is woken by messages and by the end of its pods only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from cotenant.events.envelope import Event, traceparent_of
+from cotenant.log import LOG, USAGE, Stored, Write
+from cotenant.simulation import World
+from cotenant.subjects import encode_token
+from msgspec.structs import replace
+
+from cotenant_node_executor.node import ExecutorNode
+from cotenant_node_executor.runtime.simulated import SimulatedRuntime
+
+AGAIN = timedelta(milliseconds=1)
+
+
+class NodeParticipant:
+    """Seats one simulated node in a world; see `cotenant.simulation.Participant`."""
+
+    def __init__(
+        self, node: ExecutorNode, *, cell: str = "cell", period: timedelta = timedelta(seconds=1), periodic: bool = True
+    ) -> None:
+        self.name = f"node-{node.name}"
+        self.node = node
+        self.filters: tuple[str, ...] = (f"node.{encode_token(node.name)}.>",)
+        self.usage_filters: tuple[str, ...] = ()
+        self._cell = cell
+        self._period = period
+        self._periodic = periodic
+        self._counter = 0
+        self._next_sample: datetime | None = None
+
+    def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
+        """Fold, run one cycle, store what it reports."""
+        for event in inbox:
+            self.node.apply(event)
+        if self._next_sample is None:
+            self._next_sample = now
+            self._store(self.node.start_marker(now), world)
+        sample = self._periodic and now >= self._next_sample
+        if sample:
+            self._next_sample = now + self._period
+        stored = False
+        for event in self.node.step(now, sample=sample):
+            if event.stream == LOG:
+                stored = self._store(event, world) or stored
+            else:
+                kept = world.publish(self._identified(self.node.refer(event)))
+                if kept.stream == USAGE:
+                    self.node.usage_stored(kept.ref)
+        return self._wake_at(now, stored)
+
+    def _store(self, event: Event, world: World) -> bool:
+        outcome = world.append([Write(event=self._identified(event), expected=self.node.core.last_sequence(event.subject))])
+        if isinstance(outcome, Stored):
+            kept = world.streams.log.event(outcome.first)
+            if kept is not None:
+                self.node.apply(kept)
+            return True
+        self.node.core.correct_sequence(event.subject, world.streams.log.last_of(event.subject))
+        return False
+
+    def _wake_at(self, now: datetime, stored: bool) -> datetime | None:
+        times = [self._next_sample] if self._periodic and self._next_sample is not None else []
+        runtime = self.node.machine.runtime
+        if isinstance(runtime, SimulatedRuntime):
+            ends = runtime.next_exit()
+            times += [ends] if ends is not None else []
+        wakes = self.node.next_start(now)
+        times += [wakes] if wakes is not None else []
+        if stored:
+            times.append(now + AGAIN)
+        return max(min(times), now + AGAIN) if times else None
+
+    def _identified(self, event: Event) -> Event:
+        self._counter += 1
+        name = f"{self._cell}/node-executor/{self.node.name}/{self.node.core.boot}/{self._counter}"
+        return replace(
+            event,
+            id=name,
+            source=f"/{self._cell}/node-executor/{self.node.name}",
+            traceparent=traceparent_of(event.causes, name),
+        )

@@ -1,0 +1,182 @@
+"""One pod's life on its node: from its placement and what is seen of its containers to orders and its report.
+
+In: the placement, the last report, the containers' states, the time. Out: orders (repeated every cycle as long as they
+are wanted) and the report that is true now.
+
+| placement | containers | order | phase |
+|---|---|---|---|
+| bound | not started, or exited and the policy restarts it and the back-off is over | start | pending, running |
+| bound | all exited for good | collect | succeeded if all codes are 0, else failed |
+| bound, past activeDeadlineSeconds | some live | stop | running, then failed |
+| terminating | some live | stop | running, then stopped |
+
+A phase that ends a pod is final: nothing is started again. Source: kubelet's pod life cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cotenant_node_executor.runtime.interface import (
+    REASON_COMPLETED,
+    REASON_CREATING,
+    REASON_UNKNOWN,
+    UNKNOWN_EXIT,
+    Collect,
+    ContainerState,
+    Order,
+    PodToRun,
+    Start,
+    Stop,
+)
+from cotenant_node_executor.runtime.restart import backoff_seconds, restarts
+
+WAITING = "waiting"
+RUNNING = "running"
+TERMINATED = "terminated"
+REASON_BACKOFF = "CrashLoopBackOff"
+REASON_DEADLINE = "DeadlineExceeded"
+
+States = Mapping[str, ContainerState]
+
+
+class PodStep(Struct, frozen=True):
+    """What follows for one pod in one cycle."""
+
+    orders: tuple[Order, ...]
+    report: RunStatus
+
+
+def pod_step(
+    to_run: PodToRun, placement: Placement, last: RunStatus | None, states: States, now: datetime
+) -> PodStep:
+    """One cycle of a pod whose manifest is known; `last` is this pod's own last report, of the same uid."""
+    base = last or RunStatus(
+        node=placement.node, namespace=placement.namespace, name=placement.name, uid=placement.uid, phase=RunPhase.PENDING
+    )
+    live = any(not state.exited for state in states.values())
+    if base.phase.terminal:
+        ending: Order = Stop(placement.uid, 0) if live else Collect(placement.uid)
+        return PodStep((ending,), base)
+    if placement.phase is PlacementPhase.TERMINATING:
+        return _ending(to_run, base, states, live, placement.grace_period_seconds, RunPhase.STOPPED, placement.reason)
+    deadline = to_run.pod.spec.active_deadline_seconds
+    if deadline is not None and base.started_at is not None and now - base.started_at >= timedelta(seconds=deadline):
+        grace = to_run.pod.spec.termination_grace_period_seconds
+        grace = placement.grace_period_seconds if grace is None else grace
+        return _ending(to_run, base, states, live, grace, RunPhase.FAILED, REASON_DEADLINE)
+    return _running(to_run, base, states, now)
+
+
+def _ending(
+    to_run: PodToRun, base: RunStatus, states: States, live: bool, grace: int, phase: RunPhase, reason: str
+) -> PodStep:
+    containers = tuple(_seen(name, states.get(name), _last_of(base, name)) for name in _names(to_run))
+    if live:
+        return PodStep((Stop(base.uid, grace),), replace(base, containers=containers))
+    report = replace(base, containers=containers, phase=phase, reason=reason, finished_at=_latest(containers))
+    return PodStep((Collect(base.uid),), report)
+
+
+def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -> PodStep:
+    orders: list[Order] = []
+    containers: list[ContainerRun] = []
+    for name in _names(to_run):
+        order, container = _container(to_run, name, states.get(name), _last_of(base, name), now)
+        containers.append(container)
+        if order is not None:
+            orders.append(order)
+    started_at = base.started_at or min((c.started_at for c in containers if c.started_at is not None), default=None)
+    report = replace(base, containers=tuple(containers), started_at=started_at)
+    if containers and all(container.state == TERMINATED for container in containers):
+        failed = next((container for container in containers if container.exit_code != 0), None)
+        return PodStep(
+            (Collect(base.uid),),
+            replace(
+                report,
+                phase=RunPhase.SUCCEEDED if failed is None else RunPhase.FAILED,
+                finished_at=_latest(containers),
+                reason="" if failed is None else failed.reason,
+                message="" if failed is None else f"container {failed.name} ended with exit code {failed.exit_code}",
+            ),
+        )
+    if started_at is not None:
+        report = replace(report, phase=RunPhase.RUNNING)
+    return PodStep(tuple(orders), report)
+
+
+def _container(
+    to_run: PodToRun, name: str, state: ContainerState | None, last: ContainerRun, now: datetime
+) -> tuple[Order | None, ContainerRun]:
+    policy = to_run.pod.spec.restart_policy
+    if state is None:
+        never_started = last.state == WAITING and not last.restarts and last.started_at is None
+        if never_started:
+            return Start(to_run, name, 0), replace(last, reason=REASON_CREATING)
+        # Its files and processes are gone, for example after a reboot: it ended, and nobody saw how.
+        state = ContainerState(
+            name, last.restarts, started_at=last.started_at, finished_at=last.finished_at or now,
+            exit_code=last.exit_code if last.exit_code is not None else UNKNOWN_EXIT,
+            reason=last.reason if last.exit_code is not None else REASON_UNKNOWN,
+        )
+    seen = _seen(name, state, last)
+    if not state.exited or not restarts(policy, state.exit_code or 0):
+        return None, seen
+    ended = state.finished_at or now
+    ran = (ended - state.started_at).total_seconds() if state.started_at is not None else 0.0
+    wait = backoff_seconds(state.attempt, state.backoff_seconds, ran)
+    waiting = replace(
+        seen,
+        state=WAITING,
+        reason=REASON_BACKOFF if wait else seen.reason,
+        message=f"back-off {wait}s before the next start" if wait else seen.message,
+        backoff_seconds=wait,
+    )
+    if now < ended + timedelta(seconds=wait):
+        return None, waiting
+    return Start(to_run, name, state.attempt + 1, wait), waiting
+
+
+def _seen(name: str, state: ContainerState | None, last: ContainerRun) -> ContainerRun:
+    """The report of what is seen, without what follows from it."""
+    if state is None:
+        return last
+    if state.exited:
+        return ContainerRun(
+            name=name,
+            state=TERMINATED,
+            restarts=state.attempt,
+            started_at=state.started_at,
+            finished_at=state.finished_at,
+            exit_code=state.exit_code,
+            reason=state.reason or REASON_COMPLETED,
+            message=state.message,
+        )
+    if state.started_at is None:
+        return ContainerRun(name=name, restarts=state.attempt, reason=state.reason)
+    return ContainerRun(
+        name=name,
+        state=RUNNING,
+        ready=True,
+        restarts=state.attempt,
+        pid=state.pid,
+        started_at=state.started_at,
+    )
+
+
+def _names(to_run: PodToRun) -> list[str]:
+    return [container.name for container in to_run.pod.spec.containers]
+
+
+def _last_of(base: RunStatus, name: str) -> ContainerRun:
+    return next((entry for entry in base.containers if entry.name == name), ContainerRun(name=name))
+
+
+def _latest(containers: Sequence[ContainerRun]) -> datetime | None:
+    return max((c.finished_at for c in containers if c.finished_at is not None), default=None)

@@ -1,0 +1,333 @@
+"""The process runtime: a pod's containers as real processes in their control groups.
+
+In: orders. Out: states read back from the processes' own files, so that a restarted executor sees the same as the one
+that started them. A container is a shim (`sh`, in the group "shims", in a session of its own) that runs the program in the
+foreground in the container's group. Ending: SIGTERM to the program, after the grace period SIGKILL to the whole group;
+what a program leaves behind when it ends is killed, as with any container. The image is ignored.
+
+State on disk: one folder a pod below `state`; lost, running processes are still found by their groups.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from cotenant.events.runs import RunStatus
+
+from cotenant_node_executor.kernel.interface import CgroupDriver, Knob
+from cotenant_node_executor.runtime.container_files import (
+    SHIM,
+    AttemptFiles,
+    attempt_files,
+    drop_old_attempts,
+    newest_attempt,
+)
+from cotenant_node_executor.runtime.interface import (
+    REASON_COMPLETED,
+    REASON_CREATING,
+    REASON_ERROR,
+    REASON_OOM,
+    REASON_START_ERROR,
+    REASON_UNKNOWN,
+    UNKNOWN_EXIT,
+    Collect,
+    ContainerState,
+    Forget,
+    LogRequest,
+    LogUnavailableError,
+    Order,
+    PodToRun,
+    Start,
+    Stop,
+)
+from cotenant_node_executor.runtime.launch import CANNOT_RUN
+from cotenant_node_executor.runtime.log_files import bound_log, read_tail
+from cotenant_node_executor.runtime.program import Program, arguments, environment, user_and_group
+
+SHIM_GROUP = "shims"
+LAUNCH = Path(__file__).with_name("launch.py")
+MAX_MESSAGE = 1024
+
+
+class _Known(msgspec.Struct):
+    """A pod that this runtime has processes or files of. `deadline` is set once it is being stopped."""
+
+    group: str
+    deadline: datetime | None = None
+    signalled: set[str] = msgspec.field(default_factory=set)
+
+
+class ProcessRuntime:
+    """Runs containers below one driver's subtree; `state` is a folder of its own."""
+
+    def __init__(self, driver: CgroupDriver, state: Path) -> None:
+        self._driver = driver
+        self._state = state
+        self._known: dict[str, _Known] = {}
+        self._shims: dict[str, subprocess.Popen[bytes]] = {}
+        self._oom_kills: dict[str, int] = {}
+        state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        driver.create(SHIM_GROUP)
+
+    # -- what is there -------------------------------------------------------------------------------------------------
+
+    def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
+        """Find again what lives: by the folders of pods, and by the groups of pods whose folder was lost."""
+        del now
+        groups: dict[str, str] = {}
+        for group in self._driver.groups():
+            name = group.rpartition("/")[2]
+            if name.startswith("pod") and group in (name, f"burstable/{name}", f"besteffort/{name}"):
+                groups[name.removeprefix("pod")] = group
+        for folder in sorted(self._state.iterdir()):
+            if folder.is_dir():
+                found = groups.get(folder.name) or (pods[folder.name].group if folder.name in pods else "")
+                self._known[folder.name] = _Known(group=found)
+        for uid, group in sorted(groups.items()):
+            known = self._known.setdefault(uid, _Known(group=group))
+            for container in self._containers_of(group):
+                if newest_attempt(self._folder(uid, container)) is None:
+                    self._write_lost_attempt(uid, container, known, runs.get(uid))
+
+    def _write_lost_attempt(self, uid: str, container: str, known: _Known, run: RunStatus | None) -> None:
+        """Give an attempt whose files were lost, but whose processes may live, a number again."""
+        attempt = next((entry.restarts for entry in run.containers if entry.name == container), 0) if run else 0
+        files = attempt_files(self._folder(uid, container), attempt)
+        files.stem.parent.mkdir(parents=True, exist_ok=True)
+        files.file("launch").write_text("{}", encoding="ascii")
+        pids = self._driver.pids(f"{known.group}/{container}")
+        if pids:
+            files.file("pid").write_text(f"{pids[0]}\n", encoding="ascii")
+
+    def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
+        """Read every container's state; bound its log; kill what its program left behind; go on with stopping."""
+        del now
+        self._reap()
+        states: dict[str, dict[str, ContainerState]] = {}
+        for uid in sorted(self._known):
+            states[uid] = {}
+            folder = self._state / uid
+            if not folder.is_dir():
+                continue
+            for container in sorted(entry.name for entry in folder.iterdir() if entry.is_dir()):
+                files = newest_attempt(folder / container)
+                if files is not None:
+                    states[uid][container] = self._state_of(uid, container, files)
+                    bound_log(files.file("log"))
+        return states
+
+    def _state_of(self, uid: str, container: str, files: AttemptFiles) -> ContainerState:
+        group = self._container_group(uid, container)
+        exit_code = files.number("status")
+        pids = self._driver.pids(group) if group else []
+        started_at = files.changed_at("pid")
+        if exit_code is None and not pids and not self._shim_alive(files):
+            # The shim may have written the status between the two looks.
+            exit_code = files.number("status")
+            if exit_code is None:
+                files.file("status").write_text(f"{UNKNOWN_EXIT}\n", encoding="ascii")
+                files.file("error").write_text("nobody saw how the container ended", encoding="ascii")
+                return self._exited(files, container, UNKNOWN_EXIT, started_at, REASON_UNKNOWN)
+        if exit_code is None:
+            pid = files.number("pid") or 0
+            reason = "" if pid else REASON_CREATING
+            return ContainerState(container, files.attempt, pid=pid, started_at=started_at, reason=reason)
+        if pids:
+            self._driver.kill(group)
+        return self._exited(files, container, exit_code, started_at, self._reason(group, files, exit_code))
+
+    def _exited(
+        self, files: AttemptFiles, container: str, exit_code: int, started_at: datetime | None, reason: str
+    ) -> ContainerState:
+        return ContainerState(
+            container,
+            files.attempt,
+            started_at=started_at,
+            finished_at=files.changed_at("status"),
+            exit_code=exit_code,
+            reason=reason,
+            message=files.text("error")[:MAX_MESSAGE],
+            backoff_seconds=files.number("wait") or 0,
+        )
+
+    def _reason(self, group: str, files: AttemptFiles, exit_code: int) -> str:
+        if exit_code == 0:
+            return REASON_COMPLETED
+        error = files.text("error")
+        if exit_code in (CANNOT_RUN, CANNOT_RUN + 1) and error:
+            return REASON_START_ERROR
+        if exit_code == UNKNOWN_EXIT and error:
+            return REASON_UNKNOWN
+        if exit_code == UNKNOWN_EXIT and self._oom_count(group) > self._oom_kills.get(group, 0):
+            return REASON_OOM
+        return REASON_ERROR
+
+    def _oom_count(self, group: str) -> int:
+        """How often the kernel killed for memory in this group: memory.oom_control on v1, memory.events on v2."""
+        path = self._driver.path(group, Knob.MEMORY_LIMIT) if group else None
+        if path is None:
+            return 0
+        for name in ("memory.events", "memory.oom_control"):
+            with contextlib.suppress(FileNotFoundError):
+                for line in path.with_name(name).read_text(encoding="ascii").splitlines():
+                    key, _, value = line.partition(" ")
+                    if key == "oom_kill" and value.isdigit():
+                        return int(value)
+        return 0
+
+    def _shim_alive(self, files: AttemptFiles) -> bool:
+        started = self._shims.get(str(files.stem))
+        if started is not None:
+            return started.poll() is None
+        pid = files.number("shim")
+        if pid is None:
+            return False
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return str(files.stem).encode() in command.split(b"\0")
+
+    def _reap(self) -> None:
+        for stem, shim in list(self._shims.items()):
+            if shim.poll() is not None:
+                del self._shims[stem]
+
+    # -- orders --------------------------------------------------------------------------------------------------------
+
+    def carry_out(self, order: Order, now: datetime) -> None:
+        """Carry out one order, or go on with it."""
+        match order:
+            case Start():
+                self._start(order)
+            case Stop():
+                self._stop(order, now)
+            case Collect():
+                self._collect(order.uid)
+            case Forget():
+                if self._collect(order.uid):
+                    shutil.rmtree(self._state / order.uid, ignore_errors=True)
+                    self._known.pop(order.uid, None)
+
+    def _start(self, order: Start) -> None:
+        pod = order.pod
+        known = self._known.setdefault(pod.uid, _Known(group=pod.group))
+        known.group = pod.group
+        folder = self._folder(pod.uid, order.container)
+        newest = newest_attempt(folder) if folder.is_dir() else None
+        if newest is not None and newest.attempt >= order.attempt:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        drop_old_attempts(folder, order.attempt)
+        files = attempt_files(folder, order.attempt)
+        group = pod.container_group(order.container)
+        self._oom_kills[group] = self._oom_count(group)
+        container = next(entry for entry in pod.pod.spec.containers if entry.name == order.container)
+        env = environment(pod.pod, container, pod.node)
+        uid, gid = user_and_group(pod.pod, container)
+        program = Program(
+            argv=arguments(container, env),
+            env=env,
+            cwd=container.working_dir or "/",
+            uid=uid,
+            gid=gid,
+            procs=[str(path) for path in self._driver.procs_paths(group)],
+            pid_file=str(files.file("pid")),
+            error_file=str(files.file("error")),
+        )
+        files.file("wait").write_text(f"{order.backoff_seconds}\n", encoding="ascii")
+        files.file("launch").write_bytes(msgspec.json.encode(program))
+        try:
+            self._spawn(files)
+        except OSError as error:
+            files.file("error").write_text(f"cannot start the shim: {error}", encoding="utf-8")
+            files.file("status").write_text(f"{CANNOT_RUN}\n", encoding="ascii")
+
+    def _spawn(self, files: AttemptFiles) -> None:
+        """Start the shim in a session of its own: it must outlive this executor and its supervisor."""
+        shims = [str(path) for path in self._driver.procs_paths(SHIM_GROUP)]
+        launch = [sys.executable, "-I", "-S", str(LAUNCH), str(files.file("launch"))]
+        with files.file("log").open("ab") as log:
+            self._shims[str(files.stem)] = subprocess.Popen(
+                ["/bin/sh", "-c", SHIM, "cotenant-shim", str(files.stem), *shims, "--", *launch],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": os.defpath},
+                start_new_session=True,
+            )
+
+    def _stop(self, order: Stop, now: datetime) -> None:
+        known = self._known.get(order.uid)
+        if known is None:
+            return
+        deadline = datetime.fromtimestamp(now.timestamp() + max(order.grace_seconds, 0), UTC)
+        # A second order may shorten the wait, never lengthen it.
+        known.deadline = deadline if known.deadline is None else min(known.deadline, deadline)
+        for container in self._containers_of(known.group):
+            group = f"{known.group}/{container}"
+            pids = self._driver.pids(group)
+            if not pids:
+                continue
+            if now >= known.deadline:
+                self._driver.kill(group)
+            elif container not in known.signalled:
+                self._terminate(order.uid, container, pids)
+                known.signalled.add(container)
+
+    def _terminate(self, uid: str, container: str, pids: list[int]) -> None:
+        """SIGTERM to the program; to everybody in the group where the program itself is gone."""
+        files = newest_attempt(self._folder(uid, container))
+        program = files.number("pid") if files is not None else None
+        for pid in [program] if program in pids else pids:
+            if pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+
+    def _collect(self, uid: str) -> bool:
+        """Remove the pod's groups; False while a process is still on its way out."""
+        known = self._known.get(uid)
+        if known is None or not known.group or not self._driver.exists(known.group):
+            return True
+        if self._driver.pids(known.group):
+            self._driver.kill(known.group)
+        try:
+            self._driver.remove(known.group)
+        except OSError:
+            return not self._driver.exists(known.group)
+        return True
+
+    # -- logs ----------------------------------------------------------------------------------------------------------
+
+    def read_log(self, request: LogRequest) -> str:
+        """Return the end of a container's log. Raises LogUnavailableError."""
+        folder = self._state / request.uid / request.container
+        newest = newest_attempt(folder) if folder.is_dir() else None
+        if newest is None:
+            raise LogUnavailableError(f"container {request.container} has not been started on this node")
+        files = attempt_files(folder, newest.attempt - 1) if request.previous else newest
+        log = files.file("log")
+        if not log.exists():
+            raise LogUnavailableError(f"container {request.container} has no log of an attempt before this one")
+        return read_tail(log, request.tail_lines, request.limit_bytes)
+
+    def _folder(self, uid: str, container: str) -> Path:
+        return self._state / uid / container
+
+    def _container_group(self, uid: str, container: str) -> str:
+        group = self._known[uid].group
+        return f"{group}/{container}" if group and self._driver.exists(f"{group}/{container}") else ""
+
+    def _containers_of(self, group: str) -> list[str]:
+        prefix = f"{group}/"
+        return [entry.removeprefix(prefix) for entry in self._driver.groups() if entry.startswith(prefix)]

@@ -1,0 +1,73 @@
+"""What a container's program is started with: arguments, environment, user, directory.
+
+In: the pod's manifest and the node's name. Out: the document of the launching step. `$(NAME)` in command, args and values
+is replaced as Kubernetes does (`$$(NAME)` escapes, unknown names stay). The executor's own environment is not handed on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cotenant.objects.pod import Container, Pod
+from cotenant.objects.process_runtime import field_path, field_value
+from msgspec import Struct
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NOBODY = 65534
+
+_REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
+
+
+class Program(Struct, frozen=True):
+    """The document that the launching step reads."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    uid: int
+    gid: int
+    procs: list[str]
+    pid_file: str
+    error_file: str
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """Replace `$(NAME)` by its value; `$$` stands for one `$`."""
+
+    def replacement(match: re.Match[str]) -> str:
+        if match.group(0) == "$$":
+            return "$"
+        return values.get(match.group(1), match.group(0))
+
+    return _REFERENCE.sub(replacement, text)
+
+
+def environment(pod: Pod, container: Container, node: str) -> dict[str, str]:
+    """The program's environment: PATH, HOSTNAME and HOME unless the manifest sets them, then its variables in order."""
+    values: dict[str, str] = {}
+    for variable in container.env:
+        reference = field_path(variable.value_from) if bytes(variable.value_from) else None
+        if reference is not None:
+            values[variable.name] = field_value(reference, pod, node)
+        else:
+            values[variable.name] = expand(variable.value, values)
+    return {"PATH": DEFAULT_PATH, "HOSTNAME": pod.metadata.name, "HOME": "/", **values}
+
+
+def user_and_group(pod: Pod, container: Container) -> tuple[int, int]:
+    """The user and group to run as: the container's, else the pod's, else nobody; a group follows its user."""
+    user: int | None = None
+    group: int | None = None
+    for context in (container.security_context, pod.spec.security_context):
+        if context is None:
+            continue
+        user = context.run_as_user if user is None else user
+        group = context.run_as_group if group is None else group
+    uid = NOBODY if user is None else user
+    return uid, uid if group is None else group
+
+
+def arguments(container: Container, env: Mapping[str, str]) -> list[str]:
+    """Command and args with their references replaced."""
+    return [expand(part, env) for part in (*container.command, *container.args)]

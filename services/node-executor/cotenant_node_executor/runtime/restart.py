@@ -1,0 +1,30 @@
+"""When an exited container starts again: the restart policy and the growing wait.
+
+In: the policy, the exit code, how long the container ran, the wait before it. Out: whether, and after how many seconds.
+
+    first restart at once, then 10 s, 20 s, ... 300 s; a run of 600 s or more starts over
+
+Source: kubelet's container back-off (initial 10 s, at most 5 min, reset after twice that).
+"""
+
+from __future__ import annotations
+
+ALWAYS = "Always"
+ON_FAILURE = "OnFailure"
+NEVER = "Never"
+
+INITIAL_SECONDS = 10
+MAX_SECONDS = 300
+RESET_SECONDS = 2 * MAX_SECONDS
+
+
+def restarts(policy: str, exit_code: int) -> bool:
+    """Whether the policy starts a container again that ended with this code."""
+    return policy == ALWAYS or (policy == ON_FAILURE and exit_code != 0)
+
+
+def backoff_seconds(attempt: int, previous_seconds: int, ran_seconds: float) -> int:
+    """Seconds to wait after attempt number `attempt` (0 the first) ended; `previous_seconds` is the wait before it."""
+    if attempt == 0 or ran_seconds >= RESET_SECONDS:
+        return 0
+    return min(max(previous_seconds * 2, INITIAL_SECONDS), MAX_SECONDS)

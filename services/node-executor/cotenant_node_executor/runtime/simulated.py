@@ -1,0 +1,166 @@
+"""The simulated runtime: containers as entries in a table, ended by the clock.
+
+In: orders, and annotations of the pod. Out: states. `cotenant.io/simulated-duration: 30s` lets every attempt run that
+long, `cotenant.io/simulated-exit-code` is what it ends with (default 0); without a duration it runs until it is stopped.
+Everything follows from the last reports and the time, so a restarted executor goes on where it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from cotenant.events.runs import ContainerRun, RunStatus
+from cotenant.objects.pod import Pod
+
+from cotenant_node_executor.runtime.interface import (
+    REASON_COMPLETED,
+    REASON_ERROR,
+    Collect,
+    ContainerState,
+    Forget,
+    LogRequest,
+    LogUnavailableError,
+    Order,
+    PodToRun,
+    Start,
+    Stop,
+)
+
+ANNOTATION_DURATION = "cotenant.io/simulated-duration"
+ANNOTATION_EXIT_CODE = "cotenant.io/simulated-exit-code"
+STOPPED_EXIT = 143
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration such as `30s`, `1m30s`, `2h`. Raises ValueError that quotes the text."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"duration {text!r}: expected a number with ms, s, m, h or d, such as 90s or 1m30s")
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def simulated_duration(pod: Pod) -> timedelta | None:
+    """How long an attempt of the pod's containers runs; None: until stopped. One that cannot be read counts as absent."""
+    text = pod.metadata.annotations.get(ANNOTATION_DURATION)
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None
+
+
+def simulated_exit_code(pod: Pod) -> int:
+    """What an attempt ends with by itself."""
+    text = pod.metadata.annotations.get(ANNOTATION_EXIT_CODE, "0")
+    return int(text) if text.isdigit() and int(text) < 256 else 0
+
+
+class SimulatedRuntime:
+    """Runs nothing, remembers everything that matters of it. `groups` are the groups that the machine imitates."""
+
+    def __init__(self, groups: set[str]) -> None:
+        self._groups = groups
+        self._pods: dict[str, PodToRun] = {}
+        self._states: dict[str, dict[str, ContainerState]] = {}
+
+    def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
+        """Go on with what the last reports say."""
+        del now
+        for uid in sorted(pods):
+            run = runs.get(uid)
+            if run is None or run.phase.terminal:
+                continue
+            for entry in run.containers:
+                if entry.started_at is not None:
+                    self._pods[uid] = pods[uid]
+                    self._groups.update((pods[uid].group, pods[uid].container_group(entry.name)))
+                    self._states.setdefault(uid, {})[entry.name] = _adopted(entry)
+
+    def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
+        """Let end what is over by now."""
+        for uid, states in self._states.items():
+            duration = simulated_duration(self._pods[uid].pod)
+            if duration is None:
+                continue
+            for name, state in states.items():
+                if not state.exited and state.started_at is not None and now >= state.started_at + duration:
+                    states[name] = _ended(state, state.started_at + duration, simulated_exit_code(self._pods[uid].pod))
+        return {uid: dict(sorted(self._states[uid].items())) for uid in sorted(self._states)}
+
+    def next_exit(self) -> datetime | None:
+        """When the next container ends by itself; None: never."""
+        ends: list[datetime] = []
+        for uid, states in self._states.items():
+            duration = simulated_duration(self._pods[uid].pod)
+            if duration is not None:
+                ends += [s.started_at + duration for s in states.values() if not s.exited and s.started_at is not None]
+        return min(ends, default=None)
+
+    def running(self) -> list[PodToRun]:
+        """Pods with a container that runs, by uid."""
+        return [
+            self._pods[uid]
+            for uid in sorted(self._states)
+            if any(not state.exited for state in self._states[uid].values())
+        ]
+
+    def carry_out(self, order: Order, now: datetime) -> None:
+        """Carry out one order; everything happens at once."""
+        match order:
+            case Start():
+                states = self._states.setdefault(order.pod.uid, {})
+                known = states.get(order.container)
+                if known is None or known.attempt < order.attempt:
+                    self._pods[order.pod.uid] = order.pod
+                    states[order.container] = ContainerState(
+                        order.container, order.attempt, started_at=now, backoff_seconds=order.backoff_seconds
+                    )
+            case Stop():
+                states = self._states.get(order.uid, {})
+                for name, state in states.items():
+                    if not state.exited:
+                        states[name] = _ended(state, now, STOPPED_EXIT)
+            case Collect():
+                self._drop_groups(order.uid)
+            case Forget():
+                self._drop_groups(order.uid)
+                self._states.pop(order.uid, None)
+                self._pods.pop(order.uid, None)
+
+    def _drop_groups(self, uid: str) -> None:
+        if uid in self._pods:
+            own = self._pods[uid].group
+            self._groups.difference_update({group for group in self._groups if f"{group}/".startswith(f"{own}/")})
+
+    def read_log(self, request: LogRequest) -> str:
+        """There is no log."""
+        raise LogUnavailableError(f"container {request.container} is simulated and writes no log")
+
+
+def _ended(state: ContainerState, at: datetime, exit_code: int) -> ContainerState:
+    return ContainerState(
+        state.name,
+        state.attempt,
+        started_at=state.started_at,
+        finished_at=at,
+        exit_code=exit_code,
+        reason=REASON_COMPLETED if exit_code == 0 else REASON_ERROR,
+        backoff_seconds=state.backoff_seconds,
+    )
+
+
+def _adopted(entry: ContainerRun) -> ContainerState:
+    return ContainerState(
+        entry.name,
+        entry.restarts,
+        started_at=entry.started_at,
+        finished_at=entry.finished_at,
+        exit_code=entry.exit_code,
+        reason=entry.reason,
+    )

@@ -1,0 +1,259 @@
+"""Simulated nodes: the executor's own core on an imitated machine, without I/O and without a clock of its own.
+
+In: a name, a size, a seed, and the time with every call. Out: the same events as a real node's. The imitation: files are
+a table, a quota and a CPU set bound what the best-effort tree gets, services go before batch, `simulated_usage` says what
+a pod wants. The same seed and the same times give the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from cotenant.events.runs import ExecutorStatus
+from cotenant.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
+from cotenant.qos import KubeQoS, QoSClass
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cotenant_node_executor.core import ExecutorCore
+from cotenant_node_executor.host_facts import MAX_PODS
+from cotenant_node_executor.kernel.cpulist import parse_cpu_list
+from cotenant_node_executor.kernel.interface import (
+    UNLIMITED,
+    Capabilities,
+    CgroupVersion,
+    Knob,
+    KnobSupport,
+    WriteReport,
+    Written,
+)
+from cotenant_node_executor.node import ExecutorNode, Periods
+from cotenant_node_executor.observation import Observation
+from cotenant_node_executor.runtime.interface import Order, PodToRun
+from cotenant_node_executor.runtime.simulated import SimulatedRuntime
+from cotenant_node_executor.sampling.snapshot import (
+    GroupUsage,
+    NodeUsage,
+    PodUsage,
+    PressureSet,
+    Snapshot,
+    SystemUsage,
+)
+from cotenant_node_executor.simulated_usage import Wanted, elapsed_ms, share_out, wanted_usage
+from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts, PodView, pod_view
+from cotenant_node_executor.strategies.suppress_cpuset import Processor
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SYSTEM_PERMILLE = 30
+SYSTEM_MEMORY_PERMILLE = 20
+SIMULATED_KNOBS = (
+    Knob.CPU_SHARES,
+    Knob.CPU_QUOTA,
+    Knob.CPUSET_CPUS,
+    Knob.CPU_IDLE,
+    Knob.MEMORY_LIMIT,
+)
+
+
+class NodeSize(Struct, frozen=True):
+    """How large a simulated node is."""
+
+    cpu_milli: int = 8_000
+    memory_bytes: int = 32 * 1024**3
+
+
+class SimulatedMachine:
+    """One imitated host."""
+
+    def __init__(self, facts: NodeFacts, seed: int) -> None:
+        self._facts = facts
+        self._seed = seed
+        self._groups: set[str] = {BURSTABLE, BESTEFFORT}
+        self._files: dict[tuple[str, Knob], str] = {}
+        self._wanted: dict[str, tuple[Wanted, PodView]] = {}
+        self._snapshot: Snapshot | None = None
+        self._cpu_ns: dict[str, int] = {}
+        self._last: datetime | None = None
+        self.runtime = SimulatedRuntime(self._groups)
+
+    def observe(self, now: datetime, *, sample: bool) -> Observation:
+        """Look at the table; a sample advances the counters."""
+        states = self.runtime.poll(now)
+        if sample:
+            self._snapshot = self._sample(now)
+        return Observation(
+            snapshot=self._snapshot,
+            states=states,
+            groups=tuple(sorted(self._groups)),
+            current={
+                (BESTEFFORT, Knob.CPU_QUOTA): self._files.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED),
+                (BESTEFFORT, Knob.CPUSET_CPUS): self._files.get((BESTEFFORT, Knob.CPUSET_CPUS), ""),
+            },
+            fresh=sample,
+        )
+
+    def create(self, groups: Sequence[str]) -> None:
+        """Make groups."""
+        self._groups.update(groups)
+
+    def write(self, values: Mapping[tuple[str, Knob], str]) -> WriteReport:
+        """Change the table; unlimited and empty are what a new group starts with."""
+        written: list[Written] = []
+        for key in sorted(values, key=lambda key: (key[0], key[1].value)):
+            group, knob = key
+            if knob not in SIMULATED_KNOBS or (group and group not in self._groups):
+                continue
+            old = self._files.get(key, _START.get(knob, ""))
+            if old != values[key]:
+                self._files[key] = values[key]
+                written.append(Written(group, knob, knob.value, old, values[key]))
+        for key in [key for key in self._files if key[0] and key[0] not in self._groups]:
+            del self._files[key]
+        return WriteReport(written=tuple(written))
+
+    def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
+        """Hand orders to the runtime."""
+        for order in orders:
+            self.runtime.carry_out(order, now)
+
+    # -- usage ---------------------------------------------------------------------------------------------------------
+
+    def _sample(self, now: datetime) -> Snapshot:
+        running = self.runtime.running()
+        self._wanted = {pod.uid: self._wanted.get(pod.uid) or self._read(pod) for pod in running}
+        cpu, memory = self._given(now)
+        interval_ns = None if self._last is None else max(elapsed_ms(now, self._last), 0) * 1_000_000
+        self._last = now
+        system_milli = self._facts.capacity_milli * SYSTEM_PERMILLE // 1000
+        system_memory = self._facts.memory_bytes * SYSTEM_MEMORY_PERMILLE // 1000
+        pods: dict[str, PodUsage] = {}
+        for uid in sorted(self._wanted):
+            known = uid in self._cpu_ns
+            self._cpu_ns[uid] = self._cpu_ns.get(uid, 0) + cpu[uid] * (interval_ns or 0) // 1000
+            view = self._wanted[uid][1]
+            pods[uid] = PodUsage(uid, _tier(view), self._usage(view.group, cpu[uid] if known else None, uid, memory[uid]))
+        self._cpu_ns = {uid: self._cpu_ns[uid] for uid in pods}
+        used = sum(usage.usage.cpu_milli or 0 for usage in pods.values())
+        node_memory = min(system_memory + sum(memory.values()), self._facts.memory_bytes)
+        first = interval_ns is None
+        return Snapshot(
+            monotonic_ns=elapsed_ms(now, EPOCH) * 1_000_000,
+            interval_ns=interval_ns,
+            node=NodeUsage(
+                cpu_milli=None if first else system_milli + used,
+                cpu_capacity_milli=self._facts.capacity_milli,
+                memory_bytes=node_memory,
+                memory_with_page_cache_bytes=node_memory,
+                memory_total_bytes=self._facts.memory_bytes,
+                pressure=PressureSet(),
+            ),
+            system=SystemUsage(None if first else system_milli, system_memory),
+            pods=pods,
+            tiers={},
+        )
+
+    def _usage(self, group: str, cpu_milli: int | None, uid: str, memory: int) -> GroupUsage:
+        return GroupUsage(
+            group=group,
+            cpu_milli=cpu_milli,
+            cpu_usage_ns=self._cpu_ns[uid],
+            memory_bytes=memory,
+            memory_with_page_cache_bytes=memory,
+            throttled_ratio=None,
+            throttled_ns=None,
+            pressure=PressureSet(),
+        )
+
+    def _read(self, pod: PodToRun) -> tuple[Wanted, PodView]:
+        try:
+            return wanted_usage(pod.pod, self._seed), pod_view(pod.pod)
+        except ValueError:
+            plain = _without_annotations(pod)
+            return wanted_usage(plain.pod, self._seed), pod_view(plain.pod)
+
+    def _given(self, now: datetime) -> tuple[dict[str, int], dict[str, int]]:
+        """CPU and memory of each pod now."""
+        since = elapsed_ms(now, EPOCH)
+        wants: dict[str, int] = {}
+        memory: dict[str, int] = {}
+        weights: dict[str, int] = {}
+        batch: set[str] = set()
+        for uid, (wanted, view) in self._wanted.items():
+            quota = self._number(view.group, Knob.CPU_QUOTA)
+            cpu = wanted.cpu.at(since + wanted.phase_ms)
+            wants[uid] = cpu if quota < 0 else min(cpu, quota // 100)
+            memory[uid] = wanted.memory.at(since + wanted.phase_ms)
+            weights[uid] = max(self._number(view.group, Knob.CPU_SHARES), 2)
+            if view.kube_qos is KubeQoS.BEST_EFFORT or view.qos is QoSClass.BE:
+                batch.add(uid)
+        free = self._facts.capacity_milli - self._facts.capacity_milli * SYSTEM_PERMILLE // 1000
+        given = share_out(free, {uid: wants[uid] for uid in wants if uid not in batch}, weights)
+        rest = min(free - sum(given.values()), self._best_effort_bound())
+        given |= share_out(rest, {uid: wants[uid] for uid in wants if uid in batch}, weights)
+        return given, memory
+
+    def _best_effort_bound(self) -> int:
+        quota = self._number(BESTEFFORT, Knob.CPU_QUOTA)
+        cpus = self._files.get((BESTEFFORT, Knob.CPUSET_CPUS), "")
+        bound = self._facts.capacity_milli if quota < 0 else quota // 100
+        return min(bound, len(parse_cpu_list(cpus)) * 1000) if cpus else bound
+
+    def _number(self, group: str, knob: Knob) -> int:
+        return int(self._files.get((group, knob), UNLIMITED))
+
+
+_START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
+
+
+def _tier(view: PodView) -> str:
+    return {KubeQoS.GUARANTEED: "guaranteed", KubeQoS.BURSTABLE: BURSTABLE, KubeQoS.BEST_EFFORT: BESTEFFORT}[view.kube_qos]
+
+
+def _without_annotations(pod: PodToRun) -> PodToRun:
+    """The same pod as if it had said nothing about its usage."""
+    return replace(pod, pod=replace(pod.pod, metadata=replace(pod.pod.metadata, annotations={})))
+
+
+def simulated_facts(name: str, size: NodeSize) -> NodeFacts:
+    """One socket, one NUMA node, two threads a core."""
+    return NodeFacts(
+        name=name,
+        capacity_milli=size.cpu_milli,
+        allocatable_milli=size.cpu_milli,
+        memory_bytes=size.memory_bytes,
+        processors=tuple(Processor(cpu=cpu, core=cpu // 2, socket=0, node=0) for cpu in range(size.cpu_milli // 1000)),
+    )
+
+
+def simulated_status(facts: NodeFacts, boot: str, version: str) -> ExecutorStatus:
+    """What a simulated node says of itself; any pod may land on it."""
+    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS}
+    return ExecutorStatus(
+        node=facts.name,
+        boot=boot,
+        version=version,
+        capacity=amounts,
+        allocatable=amounts,
+        labels={LABEL_HOSTNAME: facts.name, "kubernetes.io/os": "linux", SIMULATED_KEY: "true"},
+        simulated=True,
+        capabilities={knob.value: "simulated" for knob in SIMULATED_KNOBS},
+        message="simulated: no processes, usage by a model",
+    )
+
+
+def simulated_node(
+    name: str, size: NodeSize, *, seed: int = 0, boot: str = "simulated", version: str = "", periods: Periods | None = None
+) -> ExecutorNode:
+    """A simulated node, ready for `start_marker`, `apply` and `step`."""
+    facts = simulated_facts(name, size)
+    capabilities = Capabilities(
+        version=CgroupVersion.V2,
+        controllers=("cpu", "cpuset", "memory"),
+        sandbox=True,
+        root=f"simulated/{name}",
+        knobs={knob.value: KnobSupport(True) for knob in SIMULATED_KNOBS},
+    )
+    core = ExecutorCore(facts, capabilities, boot, plain_processes=False)
+    status = simulated_status(facts, boot, version)
+    return ExecutorNode(core, SimulatedMachine(facts, seed), status, periods or Periods())

@@ -1,0 +1,75 @@
+"""CPU identity as wishes: `cpu.bvt_warp_ns` of the QoS directories, of pods and of their containers.
+
+In: the situation. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off. Children
+inherit a value only when they are made, so every container gets its own wish.
+"""
+
+from __future__ import annotations
+
+from cotenant.events.resources import NodeSLORendered
+from cotenant.qos import KubeQoS, QoSClass
+
+from cotenant_node_executor.kernel.interface import ROOT_GROUP, Knob
+from cotenant_node_executor.strategies.group_identity import (
+    ClassIdentity,
+    IdentityRule,
+    annotated_identity,
+    identity_active,
+    identity_rule,
+    kube_qos_of_path,
+    pod_identity,
+)
+from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, PodView, Situation, Wish
+
+STRATEGY = "group-identity"
+
+
+def rule_of(slo: NodeSLORendered | None) -> IdentityRule | None:
+    """The rule that a node SLO states; None before there is one."""
+    if slo is None:
+        return None
+    lsr, ls, be = (
+        ClassIdentity(entry.enable, entry.group_identity)
+        for entry in (slo.lsr_identity, slo.ls_identity, slo.be_identity)
+    )
+    return identity_rule(slo.cpu_policy, lsr, ls, be)
+
+
+def effective_identity(rule: IdentityRule, pod: PodView) -> int:
+    """A pod's value; an LS pod's annotation goes before the rule, one that cannot be read counts as absent."""
+    if pod.qos is QoSClass.LS:
+        try:
+            asked = annotated_identity(pod.annotations)
+        except ValueError:
+            asked = None
+        if asked is not None:
+            return asked
+    return pod_identity(rule, pod.qos.value, pod.kube_qos.value)
+
+
+def identity(situation: Situation) -> list[Wish]:
+    """Wishes for every directory below the root that is or belongs to a QoS class or a pod."""
+    rule = rule_of(situation.slo)
+    supported = situation.capabilities.supports(Knob.CPU_BVT)
+    if rule is None or not identity_active(rule, supported, situation.identity_sysctl):
+        return []
+    directories = {
+        ROOT_GROUP: rule.kube_qos_dir[KubeQoS.GUARANTEED],
+        BURSTABLE: rule.kube_qos_dir[KubeQoS.BURSTABLE],
+        BESTEFFORT: rule.kube_qos_dir[KubeQoS.BEST_EFFORT],
+    }
+    values: dict[str, int] = dict(directories)
+    pods = {pod.group: effective_identity(rule, pod) for pod in situation.pods}
+    for group in situation.groups:
+        parts = group.split("/")
+        depth = 2 if parts[0] in (BURSTABLE, BESTEFFORT) else 1
+        if len(parts) < depth or group in directories:
+            continue
+        pod_group = "/".join(parts[:depth])
+        if pod_group in pods:
+            values[group] = pods[pod_group]
+        elif depth == 2 or parts[0].startswith("pod"):
+            values[group] = rule.kube_qos_pod[kube_qos_of_path(group)]
+    return [
+        Wish(group, Knob.CPU_BVT, str(values[group]), STRATEGY, "identity of its class") for group in sorted(values)
+    ]

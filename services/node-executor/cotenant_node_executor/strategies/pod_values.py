@@ -1,0 +1,74 @@
+"""The plain values of every pod, as kubelet writes them: shares from requests, quota and memory limit from limits.
+
+In: the situation. Out: wishes for the root, the QoS groups, every pod and container. The composer lets every other
+strategy go before these.
+
+    root shares = allocatable;  burstable = sum of its pods' requests;  besteffort = 2
+    pod, container: shares = requests, quota and memory = limits, unlimited as soon as one container has none
+    a pod that holds CPUs of its own has no quota
+
+Source: kubelet, container manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cotenant.qos import KubeQoS
+
+from cotenant_node_executor.kernel.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
+from cotenant_node_executor.kernel.interface import ROOT_GROUP, UNLIMITED, Knob
+from cotenant_node_executor.strategies.situation import (
+    BESTEFFORT,
+    BURSTABLE,
+    ContainerView,
+    PodView,
+    Situation,
+    Wish,
+)
+
+STRATEGY = "pod-values"
+
+
+def requested_milli(containers: Sequence[ContainerView]) -> int:
+    """The sum of CPU requests."""
+    return sum(container.request_cpu_milli or 0 for container in containers)
+
+
+def group_shares(situation: Situation) -> dict[str, int]:
+    """cpu.shares by group of the QoS groups and of every pod, before any strategy raises or lowers them."""
+    shares = {BESTEFFORT: MIN_SHARES}
+    burstable = 0
+    for pod in situation.pods:
+        request = requested_milli(pod.containers)
+        shares[pod.group] = milli_to_shares(request)
+        if pod.kube_qos is KubeQoS.BURSTABLE:
+            burstable += request
+    shares[BURSTABLE] = milli_to_shares(burstable)
+    return shares
+
+
+def pod_values(situation: Situation) -> list[Wish]:
+    """Wishes for every group that a manifest explains."""
+    wishes = [
+        Wish(ROOT_GROUP, Knob.CPU_SHARES, str(milli_to_shares(situation.node.allocatable_milli)), STRATEGY, "allocatable")
+    ]
+    shares = group_shares(situation)
+    wishes += [Wish(group, Knob.CPU_SHARES, str(shares[group]), STRATEGY, "requests") for group in sorted(shares)]
+    for pod in situation.pods:
+        wishes += _limits(pod, pod.group, pod.containers)
+        for container in pod.containers:
+            own = milli_to_shares(container.request_cpu_milli or 0)
+            wishes.append(Wish(container.group, Knob.CPU_SHARES, str(own), STRATEGY, "requests"))
+            wishes += _limits(pod, container.group, (container,))
+    return wishes
+
+
+def _limits(pod: PodView, group: str, containers: Sequence[ContainerView]) -> list[Wish]:
+    cpu = [container.limit_cpu_milli or 0 for container in containers]
+    memory = [container.limit_memory_bytes or 0 for container in containers]
+    quota = UNLIMITED if pod.bound_cpus or not all(cpu) else str(milli_to_quota_us(sum(cpu)))
+    return [
+        Wish(group, Knob.CPU_QUOTA, quota, STRATEGY, "limits"),
+        Wish(group, Knob.MEMORY_LIMIT, str(sum(memory)) if all(memory) else UNLIMITED, STRATEGY, "limits"),
+    ]

@@ -1,0 +1,190 @@
+"""What a strategy may look at in one cycle, and what it may wish.
+
+In: the node, its pods as placed, the node SLO, the snapshot of this cycle, the present values of the best-effort group.
+Out: wishes, one value for one file of one group, each naming the strategy and why. Values are texts in cgroup v1's
+terms; groups are paths below the executor's own root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from cotenant.events.resources import NodeSLORendered
+from cotenant.names import (
+    ANNOTATION_EXTENDED_RESOURCE_SPEC,
+    ANNOTATION_RESOURCE_STATUS,
+    BATCH_CPU,
+    BATCH_MEMORY,
+    CPU,
+    MEMORY,
+)
+from cotenant.objects.pod import Container, Pod, Resources
+from cotenant.qos import KubeQoS, QoSClass, kube_qos, qos_raw
+from cotenant.quantities import QuantityError, parse_value, resource_amount
+from msgspec import Struct
+
+from cotenant_node_executor.kernel.cpulist import parse_cpu_list
+from cotenant_node_executor.kernel.interface import Capabilities, Knob
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.strategies.batch_values import BatchAmounts
+from cotenant_node_executor.strategies.suppress_cpuset import Processor
+
+BESTEFFORT = "besteffort"
+BURSTABLE = "burstable"
+
+
+class NodeFacts(Struct, frozen=True):
+    """What this machine is."""
+
+    name: str
+    capacity_milli: int
+    allocatable_milli: int
+    memory_bytes: int
+    processors: tuple[Processor, ...]
+
+
+class ContainerView(Struct, frozen=True):
+    """A container's own amounts; None where it states none."""
+
+    name: str
+    group: str
+    request_cpu_milli: int | None
+    limit_cpu_milli: int | None
+    limit_memory_bytes: int | None
+    batch: BatchAmounts | None
+
+
+class PodView(Struct, frozen=True):
+    """A pod as strategies see it. `bound_cpus` are the CPUs that the scheduler gave it alone."""
+
+    uid: str
+    namespace: str
+    name: str
+    qos: QoSClass
+    kube_qos: KubeQoS
+    group: str
+    containers: tuple[ContainerView, ...]
+    bound_cpus: frozenset[int]
+    annotations: Mapping[str, str]
+    problem: str = ""
+    """An annotation that cannot be read, in words; it then counts as absent."""
+
+
+class Situation(Struct, frozen=True):
+    """One cycle's facts. `current` holds what files say now, as far as somebody asked for them."""
+
+    node: NodeFacts
+    capabilities: Capabilities
+    pods: tuple[PodView, ...]
+    groups: tuple[str, ...]
+    """Every group below the root, parents first: also those that no manifest explains, such as YARN's containers."""
+    slo: NodeSLORendered | None
+    snapshot: Snapshot | None
+    current: Mapping[tuple[str, Knob], str]
+    identity_sysctl: int | None = None
+    """Group identity's sysctl, None where this kernel has none."""
+
+
+class Wish(Struct, frozen=True):
+    """One strategy wants one value in one file."""
+
+    group: str
+    knob: Knob
+    value: str
+    strategy: str
+    why: str = ""
+
+
+class _ExtendedSpec(Struct, frozen=True, rename="camel"):
+    containers: dict[str, Resources] = {}
+
+
+class _ResourceStatus(Struct, frozen=True, rename="camel"):
+    cpuset: str = ""
+
+
+def pod_group(uid: str, qos: KubeQoS) -> str:
+    """Where a pod lives below the root: as kubelet lays it out."""
+    if qos is KubeQoS.GUARANTEED:
+        return f"pod{uid}"
+    return f"{BURSTABLE if qos is KubeQoS.BURSTABLE else BESTEFFORT}/pod{uid}"
+
+
+def pod_view(pod: Pod) -> PodView:
+    """The view of a placed pod. Raises QuantityError on a quantity that admission would have refused."""
+    qos, kubernetes = qos_raw(pod), kube_qos(pod)
+    group = pod_group(pod.metadata.uid, kubernetes)
+    problems: list[str] = []
+    extended = _extended(pod, problems)
+    return PodView(
+        uid=pod.metadata.uid,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        qos=qos,
+        kube_qos=kubernetes,
+        group=group,
+        containers=tuple(_container(group, entry, extended.get(entry.name)) for entry in pod.spec.containers),
+        bound_cpus=_bound(pod, problems),
+        annotations=pod.metadata.annotations,
+        problem="; ".join(problems),
+    )
+
+
+def _container(pod: str, container: Container, extended: Resources | None) -> ContainerView:
+    own = container.resources
+    batch = _batch(container.name, own) or (_batch(container.name, extended) if extended is not None else None)
+    return ContainerView(
+        name=container.name,
+        group=f"{pod}/{container.name}",
+        request_cpu_milli=_amount({**own.limits, **own.requests}, CPU),
+        limit_cpu_milli=_amount(own.limits, CPU),
+        limit_memory_bytes=_amount(own.limits, MEMORY),
+        batch=batch,
+    )
+
+
+def _amount(quantities: Mapping[str, str | int | float], name: str) -> int | None:
+    return resource_amount(name, quantities[name]) if name in quantities else None
+
+
+def _batch(name: str, resources: Resources) -> BatchAmounts | None:
+    """Batch amounts that these resources state; the pod's spec goes before the annotation."""
+    stated = {*resources.requests, *resources.limits}
+    if not stated & {BATCH_CPU, BATCH_MEMORY}:
+        return None
+
+    def value(quantities: Mapping[str, str | int | float], key: str) -> int | None:
+        return parse_value(quantities[key]) if key in quantities else None
+
+    return BatchAmounts(
+        name=name,
+        request_cpu_milli=value({**resources.limits, **resources.requests}, BATCH_CPU),
+        limit_cpu_milli=value(resources.limits, BATCH_CPU),
+        limit_memory_bytes=value(resources.limits, BATCH_MEMORY),
+    )
+
+
+def _extended(pod: Pod, problems: list[str]) -> dict[str, Resources]:
+    text = pod.metadata.annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC)
+    if text is None:
+        return {}
+    try:
+        found = msgspec.json.decode(text, type=_ExtendedSpec).containers
+        for name in sorted(found):
+            _batch(name, found[name])
+    except (msgspec.MsgspecError, QuantityError) as error:
+        problems.append(f"annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC}: {error}")
+        return {}
+    return found
+
+
+def _bound(pod: Pod, problems: list[str]) -> frozenset[int]:
+    text = pod.metadata.annotations.get(ANNOTATION_RESOURCE_STATUS)
+    if text is None:
+        return frozenset()
+    try:
+        return frozenset(parse_cpu_list(msgspec.json.decode(text, type=_ResourceStatus).cpuset))
+    except (msgspec.MsgspecError, ValueError) as error:
+        problems.append(f"annotation {ANNOTATION_RESOURCE_STATUS}: {error}")
+        return frozenset()

@@ -1,0 +1,166 @@
+"""Suppression of batch work, one decision a cycle: the quantity, the policy, and what puts the other policy's files back.
+
+In: the situation. Out: the figures and the wishes for the best-effort tree, or None where nothing may be touched (no
+node SLO yet, no usage yet).
+
+| node SLO | quota of the best-effort group | CPU sets of the best-effort tree |
+|---|---|---|
+| disabled | unlimited | widest |
+| policy cfsQuota | from the quantity | widest |
+| policy cpuset, or any other text | unlimited | from the quantity |
+
+Every cycle says both, so a change of policy, or a file that somebody else wrote, is put right by the next one. Where the
+kernel has no CPU sets the cpuset policy works by quota. Source: CPU suppress, koordlet rule.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from cotenant.qos import QoSClass
+from msgspec import Struct
+
+from cotenant_node_executor.kernel.cpulist import parse_cpu_list
+from cotenant_node_executor.kernel.interface import UNLIMITED, Knob
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.strategies.batch_values import CFS_QUOTA
+from cotenant_node_executor.strategies.situation import BESTEFFORT, Situation, Wish
+from cotenant_node_executor.strategies.suppress_cfs import next_quota
+from cotenant_node_executor.strategies.suppress_cpuset import (
+    cpu_owners,
+    cpuset_targets,
+    next_cpuset,
+    recover_cpuset,
+)
+from cotenant_node_executor.strategies.suppress_quantity import (
+    PodClass,
+    UsageSplit,
+    reserved_milli,
+    split_usage,
+    suppress_milli,
+)
+
+STRATEGY = "suppress"
+OFF = "off"
+CPUSET = "cpuset"
+
+
+class Suppression(Struct, frozen=True):
+    """What was decided, and from which figures (milli-CPU). `policy` is cfsQuota, cpuset or off."""
+
+    policy: str
+    wishes: tuple[Wish, ...]
+    quantity_milli: int = 0
+    threshold_percent: int = 0
+    capacity_milli: int = 0
+    node_used_milli: int = 0
+    split: UsageSplit | None = None
+
+    @property
+    def why(self) -> str:
+        """The decision in words."""
+        if self.split is None:
+            return "suppression is disabled: best-effort is unlimited"
+        return (
+            f"best-effort may use {self.quantity_milli}m = {self.capacity_milli}m x {self.threshold_percent}% - "
+            f"{int(self.split.pods_non_be_milli)}m services - {int(self.split.system_milli)}m system"
+            + (f" - {int(self.split.hosts_non_be_milli)}m host" if self.split.hosts_non_be_milli else "")
+        )
+
+
+def suppress(situation: Situation) -> Suppression | None:
+    """Decide this cycle's suppression; None leaves every file as it is."""
+    slo = situation.slo
+    if slo is None:
+        return None
+    if not slo.enable:
+        return Suppression(policy=OFF, wishes=(_quota(UNLIMITED, OFF), *_widest(situation)))
+    snapshot = situation.snapshot
+    if snapshot is None or snapshot.node.cpu_milli is None:
+        return None
+    split = _split(situation, snapshot, snapshot.node.cpu_milli)
+    node = situation.node
+    quantity = suppress_milli(
+        node.capacity_milli, slo.cpu_suppress_threshold_percent, split, slo.cpu_suppress_min_percent or None
+    )
+    by_quota = slo.cpu_suppress_policy == CFS_QUOTA or not situation.capabilities.supports(Knob.CPUSET_CPUS)
+    decided = Suppression(
+        policy=CFS_QUOTA if by_quota else CPUSET,
+        wishes=(),
+        quantity_milli=quantity,
+        threshold_percent=slo.cpu_suppress_threshold_percent,
+        capacity_milli=node.capacity_milli,
+        node_used_milli=snapshot.node.cpu_milli,
+        split=split,
+    )
+    wishes = _by_quota(situation, decided) if by_quota else _by_cpuset(situation, decided)
+    return msgspec.structs.replace(decided, wishes=tuple(wishes))
+
+
+def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> UsageSplit:
+    used = {
+        uid: float(pod.usage.cpu_milli) for uid, pod in snapshot.pods.items() if pod.usage.cpu_milli is not None
+    }
+    annotated = situation.slo.reserved_cpu_milli if situation.slo is not None else 0
+    return split_usage(
+        float(node_used_milli),
+        float(reserved_milli(situation.node.capacity_milli, situation.node.allocatable_milli, annotated)),
+        [PodClass(pod.uid, pod.qos, pod.kube_qos) for pod in situation.pods],
+        used,
+    )
+
+
+def _by_quota(situation: Situation, decided: Suppression) -> list[Wish]:
+    text = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA))
+    current = int(text) if text is not None else int(UNLIMITED)
+    quota = next_quota(decided.quantity_milli, decided.capacity_milli, current)
+    return [_quota(str(current if quota is None else quota), decided.why), *_widest(situation)]
+
+
+def _by_cpuset(situation: Situation, decided: Suppression) -> list[Wish]:
+    processors = situation.node.processors
+    text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
+    current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
+    chosen = next_cpuset(decided.quantity_milli, processors, current, _owners(situation), _excluded(situation))
+    wishes = [_quota(UNLIMITED, decided.why)]
+    if chosen is not None:
+        wishes += _sets(situation, chosen, decided.why)
+    return wishes
+
+
+def _owners(situation: Situation) -> dict[int, str]:
+    return cpu_owners((pod.qos.value, pod.bound_cpus) for pod in situation.pods)
+
+
+def _excluded(situation: Situation) -> frozenset[int]:
+    """The reserved CPUs; a list that cannot be read reserves none."""
+    text = situation.slo.reserved_cpus if situation.slo is not None else ""
+    try:
+        return frozenset(parse_cpu_list(text))
+    except ValueError:
+        return frozenset()
+
+
+def _quota(value: str, why: str) -> Wish:
+    return Wish(BESTEFFORT, Knob.CPU_QUOTA, value, STRATEGY, why)
+
+
+def _widest(situation: Situation) -> list[Wish]:
+    if not situation.capabilities.supports(Knob.CPUSET_CPUS):
+        return []
+    widest = recover_cpuset(situation.node.processors, _owners(situation), _excluded(situation))
+    return _sets(situation, widest, "not suppressed by CPU set") if widest else []
+
+
+def _sets(situation: Situation, cpus: str, why: str) -> list[Wish]:
+    """The same CPU list for the whole best-effort tree, but for pods that hold CPUs of their own."""
+    bound = tuple(
+        f"{pod.group}/" for pod in situation.pods if pod.bound_cpus and pod.qos in (QoSClass.LSE, QoSClass.LSR)
+    )
+    tree = [
+        group
+        for group in situation.groups
+        if (group == BESTEFFORT or group.startswith(f"{BESTEFFORT}/")) and not f"{group}/".startswith(bound)
+    ]
+    levels = [[group for group in tree if group.count("/") == depth] for depth in range(3)]
+    targets = cpuset_targets(cpus, cpus, False, levels)
+    return [Wish(group, Knob.CPUSET_CPUS, targets[group], STRATEGY, why) for group in sorted(targets)]

@@ -1,0 +1,130 @@
+"""What the executor says of usage: one message a report period, made of the samples of that period.
+
+In: snapshots, and who the pods are. Out: `UsageSample` with the series of node, system and pods. A pod's series ends with
+the newest sample; one that is not in the newest snapshot, or that nobody placed, is left out.
+Bound: MAX_SAMPLES samples; where nobody takes the message for that long, the oldest samples are dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from cotenant.events.usage import PodUsage, Pressure, Series, UsageSample
+from cotenant.objects.pod import Pod
+from cotenant.qos import priority_default, qos_default
+from msgspec import Struct
+
+from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet, Snapshot
+
+MAX_SAMPLES = 120
+
+
+class _Taken(Struct, frozen=True):
+    at: datetime
+    snapshot: Snapshot
+
+
+class UsageWindow:
+    """Collects samples between two messages. `boot` names this executor's life."""
+
+    def __init__(self, node: str, boot: str, *, sample_seconds: float, report_seconds: float) -> None:
+        self._node = node
+        self._boot = boot
+        self._sample_ms = round(sample_seconds * 1000)
+        self._period = timedelta(seconds=report_seconds)
+        self._taken: deque[_Taken] = deque(maxlen=MAX_SAMPLES)
+        self._counter = 0
+        self._due: datetime | None = None
+
+    def add(self, snapshot: Snapshot, now: datetime) -> None:
+        """Take a snapshot; the first of a life has no rates and is no sample."""
+        if snapshot.node.cpu_milli is None or snapshot.system.cpu_milli is None:
+            return
+        self._taken.append(_Taken(now, snapshot))
+        if self._due is None:
+            self._due = now + self._period - timedelta(milliseconds=self._sample_ms)
+
+    @property
+    def filled(self) -> bool:
+        """Whether there is a sample to say."""
+        return bool(self._taken)
+
+    def due(self, now: datetime) -> bool:
+        """Whether the period is over and there is something to say."""
+        return bool(self._taken) and self._due is not None and now >= self._due
+
+    def message(self, pods: Mapping[str, Pod], now: datetime) -> UsageSample:
+        """The message of the period that ends now; the next period begins."""
+        taken = list(self._taken)
+        newest = taken[-1]
+        self._taken.clear()
+        self._counter += 1
+        # Periods stay on their grid; after a pause the grid starts anew.
+        due = (self._due or now) + self._period
+        self._due = due if due > now else now + self._period
+        return UsageSample(
+            node=self._node,
+            boot=self._boot,
+            counter=self._counter,
+            period_ms=self._sample_ms,
+            offsets_ms=tuple(round((sample.at - newest.at).total_seconds() * 1000) for sample in taken),
+            node_usage=Series(
+                cpu_milli=tuple(sample.snapshot.node.cpu_milli or 0 for sample in taken),
+                memory_bytes=tuple(sample.snapshot.node.memory_bytes for sample in taken),
+            ),
+            system_usage=Series(
+                cpu_milli=tuple(sample.snapshot.system.cpu_milli or 0 for sample in taken),
+                memory_bytes=tuple(sample.snapshot.system.memory_bytes for sample in taken),
+            ),
+            pressure=_pressure(newest.snapshot.node.pressure),
+            pods=tuple(
+                usage
+                for uid in sorted(newest.snapshot.pods)
+                if uid in pods and (usage := _pod_usage(uid, pods[uid], taken)) is not None
+            ),
+        )
+
+
+def _pod_usage(uid: str, pod: Pod, taken: list[_Taken]) -> PodUsage | None:
+    """The unbroken series that ends with the newest sample."""
+    cpu: list[int] = []
+    memory: list[int] = []
+    for sample in reversed(taken):
+        group = sample.snapshot.pods.get(uid)
+        if group is None or group.usage.cpu_milli is None:
+            break
+        cpu.insert(0, group.usage.cpu_milli)
+        memory.insert(0, group.usage.memory_bytes or 0)
+    if not cpu:
+        return None
+    newest = taken[-1].snapshot.pods[uid].usage
+    return PodUsage(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=uid,
+        qos=qos_default(pod).value,
+        priority=priority_default(pod).value,
+        series=Series(cpu_milli=tuple(cpu), memory_bytes=tuple(memory)),
+        throttled_permille=_throttled(newest),
+        pressure=_pressure(newest.pressure),
+    )
+
+
+def _throttled(usage: GroupUsage) -> int:
+    return -1 if usage.throttled_ratio is None else round(usage.throttled_ratio * 1000)
+
+
+def _pressure(found: PressureSet) -> Pressure:
+    def hundredths(percent: float) -> int:
+        return round(percent * 100)
+
+    cpu, memory, io = found.cpu, found.memory, found.io
+    return Pressure(
+        cpu_some=hundredths(cpu.some.avg10) if cpu is not None else -1,
+        memory_some=hundredths(memory.some.avg10) if memory is not None else -1,
+        memory_full=hundredths(memory.full.avg10) if memory is not None and memory.full_supported else -1,
+        io_some=hundredths(io.some.avg10) if io is not None else -1,
+        io_full=hundredths(io.full.avg10) if io is not None and io.full_supported else -1,
+    )
