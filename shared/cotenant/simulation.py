@@ -110,6 +110,12 @@ class World:
                 for head, entries in routes.items():
                     routes[head] = [entry for entry in entries if entry[1] is not seat]
 
+    def wake(self, participant: Participant, when: datetime) -> None:
+        """Wake a participant at the latest at a moment: it was told something outside the log."""
+        for seat in self._seats:
+            if seat.participant is participant:
+                self._wake(seat, max(when, self.now))
+
     def _wake(self, seat: _Seat, when: datetime) -> None:
         if seat.planned is not None and seat.planned <= when:
             return
