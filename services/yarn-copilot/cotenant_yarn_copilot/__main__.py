@@ -1,0 +1,83 @@
+"""The yarn-copilot process.
+
+With no ResourceManager configured it idles and says so: on readiness, on its status endpoint, once in its log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from datetime import UTC, datetime
+
+import aiohttp
+import msgspec
+from cotenant.host import Host, run_program
+from cotenant.settings import parser
+
+from cotenant_yarn_copilot.config import CopilotConfig
+from cotenant_yarn_copilot.rm_client import ResourceManagerClient
+from cotenant_yarn_copilot.syncing import SERVICE, PassReport, Syncing
+
+logger = logging.getLogger(__name__)
+
+ENVIRONMENT = "COTENANT_YARN_RESOURCE_MANAGER"
+IDLE = f"idle: no ResourceManager is configured (--resource-manager URL, or {ENVIRONMENT})"
+
+
+def _config(host: Host, arguments: argparse.Namespace) -> CopilotConfig:
+    try:
+        config = msgspec.json.decode(host.settings.config, type=CopilotConfig)
+        if arguments.resource_manager and not config.resource_manager:
+            config = msgspec.structs.replace(config, resource_manager=arguments.resource_manager)
+        config.urls()
+    except (msgspec.ValidationError, ValueError) as error:
+        raise SystemExit(f"cotenant-{SERVICE}: configuration: {error}") from error
+    return config
+
+
+async def _program(host: Host, arguments: argparse.Namespace) -> None:
+    config = _config(host, arguments)
+    urls = config.urls()
+    latest = PassReport()
+
+    def tell(report: PassReport) -> None:
+        nonlocal latest
+        if report.in_words != host.health.detail:
+            logger.info("%s", report.in_words)
+        latest = report
+        host.health.ready = True
+        host.health.detail = report.in_words
+
+    async def status(_: bytes) -> bytes:
+        return msgspec.json.encode({"detail": host.health.detail, "clusters": urls, "lastPass": latest})
+
+    await host.endpoint("status", status)
+    if not urls:
+        host.health.ready = True
+        host.health.detail = IDLE
+        logger.info("%s", IDLE)
+        await host.stopping.wait()
+        return
+    async with aiohttp.ClientSession() as session:
+        clients = {cluster: ResourceManagerClient(session, found, user=config.user) for cluster, found in urls.items()}
+        syncing = Syncing(
+            host.log, clients, config, now=lambda: datetime.now(UTC), cell=host.settings.cell, replica=host.settings.replica
+        )
+        await syncing.run(host.stopping, tell)
+
+
+def main() -> None:
+    """Run until stopped."""
+    made = parser(SERVICE, "gives YARN the capacity that nodes lend, and brings YARN's use back")
+    made.add_argument(
+        "--resource-manager",
+        metavar="URL",
+        default=os.environ.get(ENVIRONMENT, ""),
+        help="base URLs of the ResourceManagers, separated by commas, such as http://rm:8088; none: idle",
+    )
+    run_program(SERVICE, made, _program)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What yarn-copilot is told."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant_yarn_copilot.capacity import Rounding
+from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER
+from cotenant_yarn_copilot.rm_messages import NEVER_KILL_MS
+
+
+class CopilotConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`resource_manager`: base URLs of the default cluster's ResourceManagers, separated by commas; empty: no YARN
+    here.
+
+    `clusters`: further clusters, id to URLs. `over_commit_timeout_ms`: how long containers may outlive a smaller
+    total; the default never kills them. `rounding`: exact, or compatible with Koordinator's operator. `user`: the
+    `user.name` that calls carry, if any.
+    """
+
+    resource_manager: str = ""
+    clusters: dict[str, str] = {}
+    sync_seconds: float = 5.0
+    over_commit_timeout_ms: int = NEVER_KILL_MS
+    rounding: Rounding = Rounding.EXACT
+    user: str = ""
+
+    def urls(self) -> dict[str, tuple[str, ...]]:
+        """Return the ResourceManagers by cluster id. Raises ValueError on an address that is not an http URL."""
+        found = {DEFAULT_CLUSTER: self.resource_manager, **self.clusters}
+        split = {cluster: tuple(part.strip() for part in text.split(",") if part.strip()) for cluster, text in found.items()}
+        for cluster, urls in split.items():
+            for url in urls:
+                if not url.startswith(("http://", "https://")):
+                    raise ValueError(f"ResourceManager {url!r} of cluster {cluster}: expected a URL such as http://host:8088")
+        return {cluster: urls for cluster, urls in split.items() if urls}
