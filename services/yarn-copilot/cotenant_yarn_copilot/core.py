@@ -73,14 +73,16 @@ class KnownNode(msgspec.Struct):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A node and its NodeManager. `manager` None: the ResourceManager lists none of that id; `reason` tells what is
-    wrong.
+    """A node and its NodeManager. `manager` None: the ResourceManager lists none of that id; `reason` tells what is wrong.
+
+    `unheard`: the cluster could not be asked, so nothing is known but what was said last.
     """
 
     node: str
     node_id: YarnNodeId | None = None
     manager: RmNode | None = None
     reason: str = ""
+    unheard: bool = False
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -160,9 +162,10 @@ class YarnCopilot:
         """Return the total that YARN shall have on the node."""
         return to_yarn(self.lent(name), self.rounding)
 
-    def match(self, reports: Mapping[str, Sequence[RmNode]]) -> list[Match]:
-        """Return our nodes with their NodeManagers, by node name; nodes that have nothing to do with YARN are left
-        out.
+    def match(self, reports: Mapping[str, Sequence[RmNode]], now: datetime) -> list[Match]:
+        """Return our nodes with their NodeManagers, by node name; those that have nothing to do with YARN are left out.
+
+        `reports`: what each cluster that could be asked lists.
         """
         listed = {(cluster, manager.id): manager for cluster in sorted(reports) for manager in reports[cluster]}
         taken: set[tuple[str, str]] = set()
@@ -172,6 +175,8 @@ class YarnCopilot:
             if not node.exists:
                 continue
             found = self._match_node(name, node, listed, reports)
+            if found is None or found.unheard:
+                found = self._remembered(name, reports, now) or found
             if found is None:
                 continue
             key = (found.node_id.cluster, found.node_id.text) if found.node_id is not None else ("", "")
@@ -202,15 +207,26 @@ class YarnCopilot:
             known = ", ".join(entry.id for entry in reports.get(node_id.cluster, ())) or "none"
             where = "" if node_id.cluster == DEFAULT_CLUSTER else f" of cluster {node_id.cluster}"
             reason = f"the ResourceManager{where} does not list {node_id.text}; it lists: {known}"
-            return Match(
-                name, node_id, None, reason if node_id.cluster in reports else f"cluster {node_id.cluster} is not asked"
-            )
+            if node_id.cluster not in reports:
+                return Match(name, node_id, None, f"cluster {node_id.cluster} cannot be asked", unheard=True)
+            return Match(name, node_id, None, reason)
         return Match(name, node_id, manager)
 
+    def _remembered(self, name: str, reports: Mapping[str, Sequence[RmNode]], now: datetime) -> Match | None:
+        """Return the match of the node's last event, where its cluster is silent or has not listed it for a short while."""
+        last = self._last(name)
+        if last is None or not last.node_id:
+            return None
+        cluster = last.cluster or DEFAULT_CLUSTER
+        node_id = parse_node_id(last.node_id, cluster)
+        if cluster not in reports:
+            return Match(name, node_id, None, f"cluster {cluster} cannot be asked", unheard=True)
+        if last.update_time is not None and now - last.update_time <= HOLD_LOST:
+            return Match(name, node_id, None, f"the ResourceManager does not list {node_id.text} any more")
+        return None
+
     def settings(self, matches: Sequence[Match]) -> list[Setting]:
-        """Return the totals to set: of running NodeManagers of nodes that say what they lend, where the report
-        differs.
-        """
+        """Return the totals to set: running NodeManagers whose node says what it lends, where the report differs."""
         wanted = []
         for match in matches:
             node = self._nodes[match.node]
@@ -230,7 +246,8 @@ class YarnCopilot:
         now: datetime,
     ) -> list[Event]:
         """Return the events that say something new, by subject. `failures`: node to why its total could not be set."""
-        events = [self._fact_of_node(match, failures.get(match.node, ""), now) for match in matches]
+        facts = (self._fact_of_node(match, failures.get(match.node, ""), now) for match in matches)
+        events = [event for event in facts if event is not None]
         owned = {(match.node_id.cluster, match.node_id.text) for match in matches if match.node_id is not None}
         for cluster in sorted(reports):
             events += [
@@ -254,11 +271,16 @@ class YarnCopilot:
         gone = bool(data.node) and (node is None or not node.exists)
         return gone or (data.cluster or DEFAULT_CLUSTER) in reports
 
-    def _fact_of_node(self, match: Match, failure: str, now: datetime) -> Event:
+    def _fact_of_node(self, match: Match, failure: str, now: datetime) -> Event | None:
         node = self._nodes[match.node]
         manager = match.manager
         total = self.total_for(match.node)
         last = self._last(match.node)
+        if match.unheard:
+            if last is None:
+                return None
+            held = msgspec.structs.replace(last, wanted=_usage(total), confirmed=False, reason=match.reason)
+            return Event(subject=yarn_subject(match.node), data=held, causes=self._published[match.node].causes)
         seen = now if manager is not None and manager.state == RUNNING else (last.update_time if last is not None else None)
         data = YarnNode(
             node=match.node,
