@@ -30,9 +30,9 @@ from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
+from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event, encode_event
-from cotenant.log import EXECUTION, HISTORY, LOG, MAX_BATCH, USAGE, Behind, Head, NoAnswer, Refused, Stored, Write
-from cotenant.memory_log import MAX_BEHIND, make_dead_letter
+from cotenant.log import EXECUTION, HISTORY, LOG, MAX_BATCH, MAX_BEHIND, USAGE, Behind, Head, NoAnswer, Refused, Stored, Write
 from cotenant.streams import MAX_MESSAGE_BYTES, stream_configs
 
 logger = logging.getLogger(__name__)

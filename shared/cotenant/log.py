@@ -29,6 +29,9 @@ MAX_BATCH = 1000
 KEEP_PER_SUBJECT = 64
 """Versions of one subject that LOG keeps."""
 
+MAX_BEHIND = 5_000
+"""A reader further behind than that starts over: catching up with several filters costs the server too much a message."""
+
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One message to store. `expected`: the last sequence that its subject must have (0: none), or None for no expectation."""

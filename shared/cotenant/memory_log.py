@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.events.deadletters import DeadLetter
+from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event
 from cotenant.log import (
     EXECUTION,
@@ -24,6 +24,7 @@ from cotenant.log import (
     KEEP_PER_SUBJECT,
     LOG,
     MAX_BATCH,
+    MAX_BEHIND,
     USAGE,
     Behind,
     Head,
@@ -32,10 +33,9 @@ from cotenant.log import (
     Stored,
     Write,
 )
-from cotenant.subjects import deadletter_subject, matches
+from cotenant.subjects import matches
 
 MAX_MESSAGES = 1_000_000
-MAX_BEHIND = 5_000
 
 
 class _Slot(msgspec.Struct):
@@ -345,29 +345,3 @@ class MemoryLog:
             except TimeoutError:
                 return False
         return True
-
-
-MAX_DEAD_LETTER_BYTES = 64 * 1024
-
-
-def make_dead_letter(
-    stream: str, subject: str, sequence: int, reason: str, raw: bytes, now: datetime, service: str
-) -> Event:
-    """Return the dead letter of a message: at most 64 KiB of it, with the reason."""
-    return Event(
-        subject=deadletter_subject(stream),
-        data=DeadLetter(
-            stream=stream,
-            subject=subject,
-            sequence=sequence,
-            reason=reason,
-            service=service,
-            message=raw[:MAX_DEAD_LETTER_BYTES].decode(errors="replace"),
-            truncated=len(raw) > MAX_DEAD_LETTER_BYTES,
-        ),
-        causes=(f"{stream}:{sequence}",),
-        time=now,
-        id=f"deadletter/{stream}/{sequence}",
-        source=f"/cotenant/{service}",
-        stream=EXECUTION,
-    )

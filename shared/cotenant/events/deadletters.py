@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from cotenant.events.envelope import Payload
+from datetime import datetime
+
+from cotenant.events.envelope import Event, Payload
+from cotenant.subjects import deadletter_subject
 
 
 class DeadLetter(Payload, frozen=True, kw_only=True):
@@ -16,3 +19,29 @@ class DeadLetter(Payload, frozen=True, kw_only=True):
     service: str = ""
     message: str = ""
     truncated: bool = False
+
+
+MAX_DEAD_LETTER_BYTES = 64 * 1024
+
+
+def make_dead_letter(
+    stream: str, subject: str, sequence: int, reason: str, raw: bytes, now: datetime, service: str
+) -> Event:
+    """Return the dead letter of a message: at most 64 KiB of it, with the reason."""
+    return Event(
+        subject=deadletter_subject(stream),
+        data=DeadLetter(
+            stream=stream,
+            subject=subject,
+            sequence=sequence,
+            reason=reason,
+            service=service,
+            message=raw[:MAX_DEAD_LETTER_BYTES].decode(errors="replace"),
+            truncated=len(raw) > MAX_DEAD_LETTER_BYTES,
+        ),
+        causes=(f"{stream}:{sequence}",),
+        time=now,
+        id=f"deadletter/{stream}/{sequence}",
+        source=f"/cotenant/{service}",
+        stream="EXECUTION",
+    )

@@ -45,12 +45,59 @@ class HostApplicationMetric(Part, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
+class SlotDigest(Part, frozen=True, kw_only=True):
+    """Percentile windows' state. `points`: closed slots' kept samples, packed; the open slot's samples stand as they are.
+
+    All tuples but `open_series` are parallel: slot number (time by width), first and last sample's time, samples of the
+    node and of the system in it. `open_series`: node cpu, node memory, system cpu, system memory.
+    """
+
+    width_ms: int
+    slots: tuple[int, ...] = ()
+    firsts_ms: tuple[int, ...] = ()
+    lasts_ms: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
+    system_counts: tuple[int, ...] = ()
+    points: bytes = b""
+    open_slot: int = -1
+    open_first_ms: int = 0
+    open_last_ms: int = 0
+    open_series: tuple[tuple[int, ...], ...] = ((), (), (), ())
+
+
+class MeanDigest(Part, frozen=True, kw_only=True):
+    """Mean windows' state. `rows`: of what (`node`, `system`, `pod`, `host`) and its uid or name.
+
+    `sums`: packed, per slot the counts, cpu sums and memory sums of all rows; the last slot is the open one.
+    """
+
+    width_ms: int
+    slots: tuple[int, ...] = ()
+    rows: tuple[tuple[str, str], ...] = ()
+    sums: bytes = b""
+
+
+class WindowDigest(Part, frozen=True, kw_only=True):
+    """What a restart needs to go on. `last_ms`: time of the newest sample taken, by the node's clock."""
+
+    boot: str = ""
+    counter: int = 0
+    last_ms: int = 0
+    span_ms: int = 0
+    """How often the node's messages come."""
+    slots: SlotDigest
+    means: MeanDigest
+
+
 class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     """State of a node's metrics. `update_time` is when the last sample was taken into the windows (log time).
 
     `unknown_since` is set while nothing is heard from the node: the figures are then the last ones known and must not be
-    acted on. `digests` carries the windows' own state, so that a restart goes on where it was.
+    acted on. `digest` carries the windows' own state, so that a restart goes on where it was. A window that is younger than
+    half of its duration says nothing: it is in `cold_windows` (seconds) and not among the aggregated usages.
+    `refused_samples` counts messages of the node that did not enter the windows; `refused_reason` says why the last did not.
     """
+
     TYPE = "cotenant.nodemetric.v1"
 
     node: str
@@ -62,6 +109,11 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     system_usage: Usage = Usage()
     aggregated_node_usages: tuple[AggregatedUsage, ...] = ()
     aggregated_system_usages: tuple[AggregatedUsage, ...] = ()
+    cold_windows: tuple[int, ...] = ()
     pods: tuple[PodMetric, ...] = ()
     host_applications: tuple[HostApplicationMetric, ...] = ()
     prod_reclaimable: Usage | None = None
+    """What services are predicted not to need of their requests; None while nothing is predicted."""
+    refused_samples: int = 0
+    refused_reason: str = ""
+    digest: WindowDigest | None = None
