@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, CgroupVersion, Knob
 from cotenant_node_executor.kernel.v2 import AGENT_LEAF

@@ -70,7 +70,7 @@ def _uclamp(text: str) -> None:
     """Percent with at most two decimals, or max."""
     whole, _, decimals = text.partition(".")
     number = whole + decimals
-    if text != "max" and not (number.isascii() and number.isdecimal() and len(decimals) <= 2 and int(whole) <= 100):
+    if text != "max" and not (number.isascii() and number.isdecimal() and len(decimals) <= 2 and float(text) <= 100):
         raise InvalidValueError(f"{text!r} is not a percentage 0.00..100.00 or max")
 
 
