@@ -1,7 +1,7 @@
 """What is known of the nodes, folded from their object, executor, resources, condition and metrics.
 
-Out: a `NodeDescription` for the node table, a `NodeReport` for its load columns, and the references that a placement names
-as causes. The rules:
+Out: a `NodeDescription` for the node table, a `NodeReport` for its load columns, and the references that a placement
+names as causes. The rules:
 
     allocatable = the object's (its capacity where it has none; 110 pods where it does not say), overlaid by the executor's
                   report, overlaid by batch and mid resources of the resource calculator; less the node's reservation
@@ -80,7 +80,7 @@ class NodeFacts:
 def estimate_node_allocatable(
     allocatable: Mapping[str, Scalar], annotations: Mapping[str, str]
 ) -> Mapping[str, Scalar]:
-    """Return allocatable with the raw (not amplified) values of the annotation in their place; a bad one counts as none."""
+    """Return allocatable with the raw (not amplified) values of the annotation in place; a bad one counts as none."""
     text = annotations.get(ANNOTATION_RAW_ALLOCATABLE)
     if not text:
         return allocatable

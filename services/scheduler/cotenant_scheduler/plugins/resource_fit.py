@@ -11,8 +11,8 @@ Source: kube-scheduler NodeResourcesFit with LeastAllocated and Koordinator's re
 from __future__ import annotations
 
 import numpy as np
-from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
-from cotenant.quantities import format_amount
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, PODS
+from cotenant.quantities import format_amount, format_milli
 
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
@@ -76,11 +76,16 @@ class NodeResourcesFit:
         name, amount = shape.needs[code - 1]
         dim = nodes.dims_of(shape)[code - 1]
         if dim < 0 or not any(nodes.allocatable[dim, row] for row in rows):
-            return Refusal("insufficient", f"Insufficient {name}", name, f"not offered, {format_amount(name, amount)} asked")
+            return Refusal("insufficient", f"Insufficient {name}", name, f"not offered, {_text(name, amount)} asked")
         short = min(amount - int(nodes.allocatable[dim, row] - nodes.requested[dim, row]) for row in rows)
         if name == PODS:
             return Refusal("insufficient", "Too many pods", name, "full")
-        return Refusal("insufficient", f"Insufficient {name}", name, f"short by {format_amount(name, short)}")
+        return Refusal("insufficient", f"Insufficient {name}", name, f"short by {_text(name, short)}")
+
+
+def _text(name: str, amount: int) -> str:
+    """The amount in words; batch-cpu and mid-cpu, counted in milli-cores, are written as cpu is."""
+    return format_milli(amount) if name in (BATCH_CPU, MID_CPU) else format_amount(name, amount)
 
 
 def _scored_scalars(nodes: NodeTable, shape: Shape) -> list[tuple[int, int, IntArray, int]]:

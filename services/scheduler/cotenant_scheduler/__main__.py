@@ -1,0 +1,16 @@
+"""The scheduler's process."""
+
+from __future__ import annotations
+
+from cotenant.service import run_service
+
+from cotenant_scheduler.definition import DEFINITION
+
+
+def main() -> None:
+    """Run until told to stop."""
+    run_service(DEFINITION)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Quota admission: before any node is looked at.
+
+Inputs: the quotas as published, with `used` from the placements; the pod's requests, quota and whether it is preemptible.
+Rule: used + request must fit the quota's runtime (by configuration: its max), for non-preemptible pods min, and every
+ancestor's runtime; `cotenant.quota.admission` has the formula. A refusal names the quota, the ancestor and the
+dimension. Source: Koordinator ElasticQuota PreFilter.
+"""
+
+from __future__ import annotations
+
+from cotenant.events.placements import Waiting, WaitingReason
+from cotenant.quantities import format_amount
+from cotenant.quota.admission import Refusal, admit
+from cotenant.quota.ledger import QuotaLedger
+from cotenant.quota.membership import Membership
+from cotenant.subjects import quota_subject
+
+from cotenant_scheduler.policy import SchedulerConfig
+from cotenant_scheduler.shapes import Shape
+
+
+class QuotaAdmission:
+    """Asks the ledger."""
+
+    def __init__(self, ledger: QuotaLedger, config: SchedulerConfig) -> None:
+        self._ledger = ledger
+        self._runtime_limits = config.quota_runtime_limits
+        self._check_ancestors = config.quota_check_ancestors
+
+    def check(self, shape: Shape, membership: Membership, preemptible: bool) -> Waiting | None:
+        """Return None, or why pods of this shape and quota wait."""
+        refusal = admit(
+            shape.requests,
+            self._ledger.chain(membership),
+            preemptible=preemptible,
+            runtime_limits=self._runtime_limits,
+            check_ancestors=self._check_ancestors,
+        )
+        return None if refusal is None else _waiting(refusal, membership)
+
+
+def _waiting(refusal: Refusal, membership: Membership) -> Waiting:
+    name = refusal.dimension
+    ancestor = f" (its ancestor {refusal.ancestor})" if refusal.ancestor else ""
+    detail = (
+        f"quota {refusal.quota}{ancestor}: {name} {format_amount(name, refusal.need)} needed, {refusal.limited_by} is "
+        f"{format_amount(name, refusal.limit)}"
+    )
+    subjects = {quota_subject(membership.tree, quota) for quota in (refusal.quota, refusal.ancestor) if quota}
+    return Waiting(
+        namespace="",
+        name="",
+        uid="",
+        reasons=(WaitingReason(code="quota", count=0, resource=name, detail=detail),),
+        wakes_on=(*sorted(subjects), "node.*.placement.>", "node.*.run.>"),
+        message=refusal.message,
+    )

@@ -1,0 +1,274 @@
+"""Pods as the scheduler knows them: object, placements, runs and waiting event of each, and what counts on which node.
+
+In: ObjectStored/ObjectDeleted of pods, Placement, RunStatus and Waiting events, in any order across subjects. Out: a
+`PodRecord` per name, the node table and the quota ledger charged with what is placed. A placement counts from when it
+is stored until it is gone or the pod's run has ended for good (the placement then stays until the pod is deleted, but
+holds no resources). A record lives as long as one of its parts does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.quota.ledger import QuotaLedger
+from cotenant.quota.membership import Membership, is_preemptible
+
+from cotenant_scheduler.load_estimate import AssignedPod, estimation_deadline, microseconds
+from cotenant_scheduler.nodes import NodeTable, PodKey
+from cotenant_scheduler.priorities import PriorityValues
+from cotenant_scheduler.shapes import PodFacts, PodReader, Shape
+
+ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTED})
+"""Runs after which a pod is never placed again, as in Kubernetes."""
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What a placement is charged with, so that it can be given back exactly."""
+
+    shape: Shape
+    membership: Membership | None
+    preemptible: bool
+
+
+class Placed:
+    """A placement on one node: its last message, and what it is charged with (None: nothing)."""
+
+    __slots__ = ("counted", "data", "facts", "sequence")
+
+    def __init__(self, data: Placement, sequence: int, facts: PodFacts | None) -> None:
+        self.data = data
+        self.sequence = sequence
+        self.facts = facts
+        self.counted: Counted | None = None
+
+
+class PodRecord:
+    """Everything about the pods of one name; normally one pod, two while one takes the other's place."""
+
+    __slots__ = (
+        "document",
+        "facts",
+        "group",
+        "key",
+        "object_sequence",
+        "placements",
+        "runs",
+        "unreadable",
+        "waiting",
+        "waiting_at",
+    )
+
+    def __init__(self, key: PodKey) -> None:
+        self.key = key
+        self.facts: PodFacts | None = None
+        self.document: msgspec.Raw | None = None
+        self.object_sequence = 0
+        self.unreadable = ""
+        """Why the object cannot be read at all; empty where it can."""
+        self.placements: dict[str, Placed] = {}
+        self.runs: dict[str, tuple[RunStatus, int]] = {}
+        self.waiting: Waiting | None = None
+        self.waiting_at: datetime | None = None
+        self.group: object | None = None
+        """The queue's mark: the group that the pod waits in."""
+
+    @property
+    def empty(self) -> bool:
+        """No part is left."""
+        return self.facts is None and not (self.placements or self.runs or self.waiting or self.unreadable)
+
+    def run_of(self, node: str, uid: str) -> tuple[RunStatus, int] | None:
+        """The run of this very pod on a node."""
+        run = self.runs.get(node)
+        return run if run is not None and run[0].uid == uid else None
+
+    @property
+    def finished(self) -> bool:
+        """The present pod ran and ended for good."""
+        facts = self.facts
+        return facts is not None and any(
+            run.uid == facts.uid and run.phase in ENDED_FOR_GOOD for run, _ in self.runs.values()
+        )
+
+
+class PodBook:
+    """All records. `changed` is called with the record after every fold."""
+
+    def __init__(
+        self, nodes: NodeTable, quotas: QuotaLedger, reader: PodReader, changed: Callable[[PodRecord], None]
+    ) -> None:
+        self.records: dict[PodKey, PodRecord] = {}
+        self.on_node: dict[str, set[PodKey]] = {}
+        """Names of the pods with a placement, by node."""
+        self.priorities = PriorityValues()
+        self._nodes = nodes
+        self._quotas = quotas
+        self._reader = reader
+        self._changed = changed
+
+    def store_object(self, key: PodKey, document: msgspec.Raw, sequence: int) -> None:
+        """Take over a pod's object."""
+        record = self._record(key)
+        record.object_sequence = sequence
+        record.document = document
+        facts = self._known_facts(record, document)
+        try:
+            record.facts = facts or self._reader.read(document, self.priorities)
+            record.unreadable = ""
+        except msgspec.DecodeError as error:
+            record.facts = None
+            record.unreadable = f"the pod's object at LOG:{sequence} cannot be read: {error}"
+        self._changed(record)
+
+    def drop_object(self, key: PodKey) -> None:
+        """The object has ended."""
+        record = self.records.get(key)
+        if record is not None:
+            record.facts, record.document, record.object_sequence, record.unreadable = None, None, 0, ""
+            self._finish(record)
+
+    def store_placement(self, data: Placement, sequence: int) -> None:
+        """Take over a placement."""
+        record = self._record((data.namespace, data.name))
+        before = record.placements.get(data.node)
+        facts = self._facts_of(record, data, before)
+        placed = Placed(data, sequence, facts)
+        if before is not None:
+            placed.counted = before.counted
+        record.placements[data.node] = placed
+        self.on_node.setdefault(data.node, set()).add(record.key)
+        self._account(record, data.node, placed)
+        self._changed(record)
+
+    def drop_placement(self, node: str, key: PodKey) -> None:
+        """The placement is gone."""
+        record = self.records.get(key)
+        placed = record.placements.pop(node, None) if record is not None else None
+        if record is None or placed is None:
+            return
+        keys = self.on_node.get(node)
+        if keys is not None:
+            keys.discard(key)
+            if not keys:
+                del self.on_node[node]
+        self._give_back(record, node, placed)
+        self._finish(record)
+
+    def store_run(self, data: RunStatus, sequence: int) -> None:
+        """Take over what became of a pod on a node."""
+        record = self._record((data.namespace, data.name))
+        record.runs[data.node] = (data, sequence)
+        placed = record.placements.get(data.node)
+        if placed is not None:
+            self._account(record, data.node, placed)
+        self._changed(record)
+
+    def drop_run(self, node: str, key: PodKey) -> None:
+        """The run's report has ended."""
+        record = self.records.get(key)
+        if record is not None and record.runs.pop(node, None) is not None:
+            placed = record.placements.get(node)
+            if placed is not None:
+                self._account(record, node, placed)
+            self._finish(record)
+
+    def store_waiting(self, data: Waiting, at: datetime | None) -> None:
+        """Take over what was last said about a waiting pod."""
+        record = self._record((data.namespace, data.name))
+        record.waiting, record.waiting_at = data, at
+        self._changed(record)
+
+    def drop_waiting(self, key: PodKey) -> None:
+        """Nothing is said of the pod's waiting any more."""
+        record = self.records.get(key)
+        if record is not None:
+            record.waiting, record.waiting_at = None, None
+            self._finish(record)
+
+    def reprioritise(self) -> None:
+        """A priority class changed: read the pods that have their priority from a class again."""
+        for key in sorted(self.records):
+            record = self.records[key]
+            if record.facts is None or record.document is None or record.facts.priority_class_name is None:
+                continue
+            record.facts = self._reader.read(record.document, self.priorities)
+            self._changed(record)
+
+    def assigned(self, facts: PodFacts, shape: Shape, bound_at: datetime) -> AssignedPod:
+        """Return a pod as the load estimates count it."""
+        args = self._nodes.load.args
+        assigned_us = microseconds(bound_at)
+        deadline = estimation_deadline(
+            assigned_us,
+            None,
+            args.estimated_seconds_after_pod_scheduled,
+            args.estimated_seconds_after_initialized,
+            facts.annotations,
+            args.allow_customize_estimation,
+        )
+        return AssignedPod(shape.estimate, shape.prod, assigned_us, deadline)
+
+    def _facts_of(self, record: PodRecord, data: Placement, before: Placed | None) -> PodFacts | None:
+        if record.document is not None and record.facts is not None and record.document == data.pod:
+            return record.facts
+        if before is not None and before.facts is not None and before.data.pod == data.pod:
+            return before.facts
+        try:
+            return self._reader.read(data.pod, self.priorities)
+        except msgspec.DecodeError:
+            return None
+
+    def _known_facts(self, record: PodRecord, document: msgspec.Raw) -> PodFacts | None:
+        for placed in record.placements.values():
+            if placed.data.pod == document:
+                return placed.facts
+        return None
+
+    def _account(self, record: PodRecord, node: str, placed: Placed) -> None:
+        """Charge the node and the quota with what the placement holds now."""
+        wanted = self._wanted(record, node, placed)
+        if wanted == placed.counted:
+            return
+        self._give_back(record, node, placed)
+        if wanted is None or placed.facts is None:
+            return
+        bound_at = placed.data.bound_at
+        assert bound_at is not None
+        self._nodes.place(node, record.key, wanted.shape, self.assigned(placed.facts, wanted.shape, bound_at))
+        if wanted.membership is not None:
+            self._quotas.charge(wanted.membership, wanted.shape.requests, preemptible=wanted.preemptible)
+        placed.counted = wanted
+
+    def _wanted(self, record: PodRecord, node: str, placed: Placed) -> Counted | None:
+        data, facts = placed.data, placed.facts
+        if data.phase is PlacementPhase.GONE or facts is None or facts.shape is None or data.bound_at is None:
+            return None
+        run = record.run_of(node, data.uid)
+        if run is not None and run[0].phase.terminal:
+            return None
+        membership = Membership(data.quota, data.quota_tree) if data.quota else None
+        return Counted(facts.shape, membership, is_preemptible(facts.labels))
+
+    def _give_back(self, record: PodRecord, node: str, placed: Placed) -> None:
+        counted = placed.counted
+        if counted is None:
+            return
+        self._nodes.remove(node, record.key)
+        if counted.membership is not None:
+            self._quotas.give_back(counted.membership, counted.shape.requests, preemptible=counted.preemptible)
+        placed.counted = None
+
+    def _record(self, key: PodKey) -> PodRecord:
+        record = self.records.get(key)
+        if record is None:
+            record = self.records[key] = PodRecord(key)
+        return record
+
+    def _finish(self, record: PodRecord) -> None:
+        self._changed(record)
+        if record.empty:
+            self.records.pop(record.key, None)

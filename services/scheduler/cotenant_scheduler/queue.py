@@ -1,0 +1,164 @@
+"""The queue of pods that want a node, in groups of pods for which the same answer holds.
+
+Order: priority descending, then creation time, then namespace and name. A group has the pods of one shape and one
+quota; what keeps one of them from being placed keeps all, so a decision asks once per group and goes on with the next
+group. Groups exist while they have pods. Reading the queue does not change it: a decision walks it with `walk` and the
+folds that follow remove what was placed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from collections.abc import Iterator
+
+import msgspec
+from cotenant.events.placements import Waiting
+from cotenant.quota.membership import Membership
+
+from cotenant_scheduler.nodes import PodKey
+from cotenant_scheduler.pods import PodRecord
+from cotenant_scheduler.shapes import PodFacts, Shape
+
+QueueKey = tuple[int, str, str, str]
+"""Minus priority, creation time, namespace, name."""
+
+Entry = tuple[QueueKey, PodRecord]
+
+GroupKey = tuple[Shape, Membership | None, bool]
+"""Shape, quota, preemptible."""
+
+LATE_INSERTS = 64
+"""Pods that arrive out of order are inserted one by one up to so many, then the group is sorted once."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Why the pods of a group wait: a Waiting event without the pod's name."""
+
+    waiting: Waiting
+    causes: tuple[str, ...]
+
+
+class Group:
+    """Pods of one shape and quota, in queue order."""
+
+    __slots__ = ("_entries", "_head", "_late", "key", "live", "quiet_until_us", "said", "verdict")
+
+    def __init__(self, key: GroupKey) -> None:
+        self.key = key
+        self.live: dict[PodKey, Entry] = {}
+        self._entries: list[Entry] = []
+        self._head = 0
+        self._late: list[Entry] = []
+        self.verdict: Verdict | None = None
+        self.said: Verdict | None = None
+        """The verdict that all pods of the group were last found to have been told."""
+        self.quiet_until_us = 0
+
+    def add(self, queue_key: QueueKey, record: PodRecord) -> None:
+        """Add a pod."""
+        entry = (queue_key, record)
+        self.live[record.key] = entry
+        self.said = None
+        if not self._entries or self._entries[-1][0] < queue_key:
+            self._entries.append(entry)
+        else:
+            self._late.append(entry)
+
+    def remove(self, record: PodRecord) -> None:
+        """Take a pod out; its entry is passed over from now on."""
+        self.live.pop(record.key, None)
+
+    def pods(self) -> Iterator[Entry]:
+        """Walk the pods in queue order. An entry that is not the pod's own any more is passed over."""
+        self._settle()
+        live, entries = self.live, self._entries
+        for index in range(self._head, len(entries)):
+            entry = entries[index]
+            if live.get(entry[1].key) is entry:
+                yield entry
+
+    def _settle(self) -> None:
+        entries = self._entries
+        if self._late:
+            if len(self._late) <= LATE_INSERTS:
+                for entry in self._late:
+                    insort(entries, entry, lo=self._head, key=lambda e: e[0])
+            else:
+                entries[self._head :] = sorted(entries[self._head :] + self._late, key=lambda e: e[0])
+            self._late = []
+        live = self.live
+        while self._head < len(entries) and live.get(entries[self._head][1].key) is not entries[self._head]:
+            self._head += 1
+        if self._head > 1024 and self._head * 2 > len(entries):
+            del entries[: self._head]
+            self._head = 0
+
+
+class PodQueue:
+    """All groups."""
+
+    def __init__(self) -> None:
+        self.groups: dict[GroupKey, Group] = {}
+
+    def __len__(self) -> int:
+        return sum(len(group.live) for group in self.groups.values())
+
+    def put(self, record: PodRecord, facts: PodFacts, membership: Membership | None, preemptible: bool) -> None:
+        """Put a pod where it belongs; a pod that is there already stays where it is."""
+        assert facts.shape is not None
+        key = (facts.shape, membership, preemptible)
+        queue_key = (-facts.priority, facts.created, facts.namespace, facts.name)
+        group = record.group
+        if isinstance(group, Group) and group.key == key:
+            known = group.live.get(record.key)
+            if known is not None and known[0] == queue_key:
+                return
+        self.take(record)
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group(key)
+        group.add(queue_key, record)
+        record.group = group
+
+    def take(self, record: PodRecord) -> None:
+        """Take a pod out of the queue."""
+        group = record.group
+        if isinstance(group, Group):
+            group.remove(record)
+            record.group = None
+            if not group.live:
+                del self.groups[group.key]
+
+
+class Walk:
+    """One pass over the queue in order. `top` is the best pod left; `advance` or `close` answers for it."""
+
+    def __init__(self, queue: PodQueue) -> None:
+        self._heap: list[tuple[QueueKey, PodRecord, Group, Iterator[Entry]]] = []
+        for group in queue.groups.values():
+            pods = group.pods()
+            head = next(pods, None)
+            if head is not None:
+                self._heap.append((*head, group, pods))
+        heapq.heapify(self._heap)
+
+    def top(self) -> tuple[PodRecord, Group] | None:
+        """Return the first pod in queue order of the groups still open."""
+        if not self._heap:
+            return None
+        _, record, group, _ = self._heap[0]
+        return record, group
+
+    def advance(self) -> None:
+        """The top pod was placed: go on with the next of its group."""
+        _, _, group, pods = self._heap[0]
+        head = next(pods, None)
+        if head is None:
+            heapq.heappop(self._heap)
+        else:
+            heapq.heapreplace(self._heap, (*head, group, pods))
+
+    def close(self) -> None:
+        """The top pod cannot be placed, and neither can the others of its group."""
+        heapq.heappop(self._heap)

@@ -1,0 +1,36 @@
+"""Which deliveries are news: the last sequence folded of every subject.
+
+In: delivered events. Out: whether an event is newer than what its subject already said, so that a repeated or
+overtaken delivery changes nothing. A subject that ended is forgotten once MAX_ENDED younger ones have ended: its last
+message is by then far behind what a consumer may still be given.
+"""
+
+from __future__ import annotations
+
+from cotenant.events.envelope import Event
+
+MAX_ENDED = 65_536
+
+
+class LastSequences:
+    """Mutable; bounded by the live subjects and MAX_ENDED ended ones."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
+
+    def is_new(self, event: Event) -> bool:
+        """Tell whether the event is news, and remember it."""
+        known = self._live.get(event.subject) or self._ended.get(event.subject, 0)
+        if event.sequence <= known:
+            return False
+        if event.tombstone:
+            self._live.pop(event.subject, None)
+            self._ended.pop(event.subject, None)
+            self._ended[event.subject] = event.sequence
+            if len(self._ended) > MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
+        else:
+            self._ended.pop(event.subject, None)
+            self._live[event.subject] = event.sequence
+        return True

@@ -1,0 +1,258 @@
+"""Builders for the scheduler's tests: facts as events, and a log of one core that stores what it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.envelope import Event, Payload, decode_event, encode_event
+from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.subjects import (
+    condition_subject,
+    executor_subject,
+    metrics_subject,
+    node_subject,
+    object_subject,
+    placement_subject,
+    pod_subject,
+    quota_subject,
+    resources_subject,
+    run_subject,
+    waiting_subject,
+)
+from cotenant_scheduler.core import SchedulerCore
+from cotenant_scheduler.policy import SchedulerConfig
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+GIB = 1 << 30
+
+
+def pod(
+    name: str,
+    *,
+    cpu: str = "1",
+    memory: str = "1Gi",
+    namespace: str = "default",
+    uid: str = "",
+    priority: int | None = None,
+    created: str = "2026-01-01T11:00:00Z",
+    labels: dict[str, str] | None = None,
+    deleting: bool = False,
+    requests: dict[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A pod's document; `requests` replaces cpu and memory, `spec` adds fields of the spec by their JSON names."""
+    wanted = requests if requests is not None else {"cpu": cpu, "memory": memory}
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": namespace,
+        "uid": uid or f"uid-{name}",
+        "creationTimestamp": created,
+        "labels": labels or {},
+    }
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T12:00:00Z"
+    body: dict[str, Any] = {"containers": [{"name": "main", "resources": {"requests": wanted, "limits": wanted}}], **spec}
+    if priority is not None:
+        body["priority"] = priority
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def batch_pod(name: str, *, cpu: str = "1k", memory: str = "1Gi", **more: Any) -> dict[str, Any]:
+    """A pod of the batch tier."""
+    return pod(
+        name,
+        requests={"kubernetes.io/batch-cpu": cpu, "kubernetes.io/batch-memory": memory},
+        labels={"koordinator.sh/qosClass": "BE"},
+        priority=5500,
+        **more,
+    )
+
+
+def node(
+    name: str,
+    *,
+    cpu: str = "8",
+    memory: str = "32Gi",
+    pods: str = "110",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    taints: Sequence[dict[str, str]] = (),
+    unschedulable: bool = False,
+    **more: str,
+) -> dict[str, Any]:
+    """A node's document; `more` are further allocatable resources."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
+        "spec": {"taints": list(taints), "unschedulable": unschedulable},
+        "status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **more}},
+    }
+
+
+class Story:
+    """A log with one scheduler on it: facts are stored and folded, decisions are stored and folded back."""
+
+    def __init__(self, config: SchedulerConfig | None = None) -> None:
+        self.config = config
+        self.core = SchedulerCore(config)
+        self.now = NOW
+        self.sequence = 0
+        self.last: dict[str, Event] = {}
+        """The last message of each subject."""
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def say(self, subject: str, data: Payload, *, tombstone: bool = False) -> Event:
+        self.sequence += 1
+        event = Event(subject=subject, data=data, time=self.now, sequence=self.sequence, tombstone=tombstone)
+        self.last[subject] = event
+        self.core.apply(event)
+        return event
+
+    def pod(self, document: dict[str, Any]) -> Event:
+        metadata = document["metadata"]
+        raw = msgspec.Raw(msgspec.json.encode(document))
+        return self.say(pod_subject(metadata["namespace"], metadata["name"]), ObjectStored(object=raw))
+
+    def pods(self, *documents: dict[str, Any]) -> None:
+        for document in documents:
+            self.pod(document)
+
+    def pod_deleted(self, name: str, namespace: str = "default") -> Event:
+        return self.say(pod_subject(namespace, name), ObjectDeleted(), tombstone=True)
+
+    def node(self, document: dict[str, Any]) -> Event:
+        raw = msgspec.Raw(msgspec.json.encode(document))
+        return self.say(node_subject(document["metadata"]["name"]), ObjectStored(object=raw))
+
+    def nodes(self, *documents: dict[str, Any]) -> None:
+        for document in documents:
+            self.node(document)
+
+    def node_deleted(self, name: str) -> Event:
+        return self.say(node_subject(name), ObjectDeleted(), tombstone=True)
+
+    def priority_class(self, name: str, value: int, default: bool = False) -> Event:
+        document = {"metadata": {"name": name}, "value": value, "globalDefault": default}
+        raw = msgspec.Raw(msgspec.json.encode(document))
+        return self.say(object_subject("scheduling.k8s.io", "priorityclasses", "", name), ObjectStored(object=raw))
+
+    def executor(self, name: str, **allocatable: int) -> Event:
+        return self.say(executor_subject(name), ExecutorStatus(node=name, allocatable=allocatable))
+
+    def batch(self, name: str, cpu_milli: int, memory_bytes: int = 64 * GIB) -> Event:
+        data = NodeResources(node=name, batch_cpu_milli=cpu_milli, batch_memory_bytes=memory_bytes)
+        return self.say(resources_subject(name), data)
+
+    def metric(self, name: str, cpu_milli: int, memory_bytes: int = 0, *, age: float = 0, **pods: tuple[int, int]) -> Event:
+        """A node's metric; `pods` are usages of pods in the default namespace."""
+        data = NodeMetricComputed(
+            node=name,
+            update_time=self.now - timedelta(seconds=age),
+            node_usage=Usage(cpu_milli=cpu_milli, memory_bytes=memory_bytes),
+            pods=tuple(
+                PodMetric(namespace="default", name=n, priority="koord-prod", usage=Usage(cpu_milli=c, memory_bytes=m))
+                for n, (c, m) in sorted(pods.items())
+            ),
+        )
+        return self.say(metrics_subject(name), data)
+
+    def condition(self, name: str, *taints: tuple[str, str, str]) -> Event:
+        return self.say(condition_subject(name), NodeCondition(node=name, status="Unknown", taints=taints))
+
+    def run(self, node_name: str, name: str, phase: RunPhase, *, uid: str = "", namespace: str = "default") -> Event:
+        data = RunStatus(node=node_name, namespace=namespace, name=name, uid=uid or f"uid-{name}", phase=phase)
+        return self.say(run_subject(node_name, namespace, name), data)
+
+    def quota(self, name: str, *, tree: str = "", **fields: Any) -> Event:
+        return self.say(quota_subject(tree, name), QuotaRuntime(tree=tree, quota=name, **fields))
+
+    # -- decisions -----------------------------------------------------------------------------------------------
+
+    def decide(self) -> list[Event]:
+        """Decide once, store it, fold it back; return what was stored."""
+        stored = []
+        for event in self.core.decide(self.now):
+            self.sequence += 1
+            event = msgspec.structs.replace(event, sequence=self.sequence, time=self.now)
+            self.last[event.subject] = event
+            stored.append(event)
+        for event in stored:
+            self.core.apply(event)
+        return stored
+
+    def settle(self) -> list[Event]:
+        """Decide until nothing follows."""
+        stored: list[Event] = []
+        for _ in range(200):
+            batch = self.decide()
+            if not batch:
+                return stored
+            stored.extend(batch)
+        raise AssertionError("the scheduler does not come to rest")
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def placement(self, name: str, namespace: str = "default") -> Placement | None:
+        """The placement of a pod that is not gone; fails if there are two."""
+        found = [
+            event.data
+            for event in self.last.values()
+            if isinstance(event.data, Placement)
+            and (event.data.namespace, event.data.name) == (namespace, name)
+            and event.data.phase is not PlacementPhase.GONE
+        ]
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
+    def node_of(self, name: str, namespace: str = "default") -> str | None:
+        placement = self.placement(name, namespace)
+        return placement.node if placement is not None else None
+
+    def placed(self) -> dict[str, str]:
+        """Every pod that has a placement, and its node."""
+        return {
+            event.data.name: event.data.node
+            for event in self.last.values()
+            if isinstance(event.data, Placement) and event.data.phase is not PlacementPhase.GONE
+        }
+
+    def waiting(self, name: str, namespace: str = "default") -> Waiting | None:
+        event = self.last.get(waiting_subject(namespace, name))
+        return event.data if event is not None and not event.tombstone and isinstance(event.data, Waiting) else None
+
+    def placement_event(self, node_name: str, name: str, namespace: str = "default") -> Event:
+        return self.last[placement_subject(node_name, namespace, name)]
+
+    def reloaded(self, order: Sequence[str] | None = None) -> SchedulerCore:
+        """A fresh core that folds only the last message of each subject, over the wire, in a given order."""
+        core = SchedulerCore(self.config)
+        for subject in order if order is not None else sorted(self.last, key=lambda s: self.last[s].sequence):
+            core.apply(over_the_wire(self.last[subject]))
+        return core
+
+
+def over_the_wire(event: Event) -> Event:
+    """The event as another process reads it."""
+    sealed = msgspec.structs.replace(event, id="test", source="/test")
+    return decode_event(
+        encode_event(sealed),
+        subject=event.subject,
+        stream=event.stream,
+        sequence=event.sequence,
+        tombstone=event.tombstone,
+        ttl_seconds=event.ttl_seconds,
+    )
