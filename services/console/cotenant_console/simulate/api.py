@@ -30,7 +30,7 @@ from cotenant_gateway.plans import Plan, PlannedWrite
 from cotenant_gateway.requests import DeletionWish, plan_creation, plan_deletion
 from cotenant_gateway.statuses import ApiError
 
-from cotenant_console.api.client import Document, text_at
+from cotenant_console.api.client import Document, Json, text_at
 
 SOURCE = "/cell/gateway/0"
 FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrations.>", "evictions.>")
@@ -52,7 +52,7 @@ class SimulatedGateway:
     """A participant that stores what users want. Wishes are given by `at`, before or during the run."""
 
     name = "gateway"
-    filters = FAMILIES
+    filters: tuple[str, ...] = FAMILIES
     usage_filters: tuple[str, ...] = ()
 
     def __init__(self, *, budgets: bool = True) -> None:
@@ -92,6 +92,10 @@ class SimulatedGateway:
         what = f"evict {wish.namespace}/{wish.name}"
         self._at(when, what, lambda now: plan_eviction(self.core, wish, now).plan)
 
+    def documents(self, plural: str) -> list[Json]:
+        """The objects of a core kind as the API would show them, sorted by namespace and name."""
+        return [json.loads(found.document) for found in self.core.objects(BY_RESOURCE["", plural])]
+
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, carry out due wishes, let end what can end."""
         for event in inbox:
@@ -123,7 +127,7 @@ class SimulatedGateway:
         try:
             plan = planner(now)
         except ApiError as error:
-            self._refuse(what, error.message)
+            self._refuse(what, str(error))
             return
         if plan is not None and not self._store(plan, now, world):
             self._refuse(what, "the log refused it")

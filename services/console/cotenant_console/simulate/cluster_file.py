@@ -35,7 +35,6 @@ class NodeShape(_Read, frozen=True, kw_only=True):
     count: int = 1
     cpu: str
     memory: str
-    pods: int = 110
     labels: dict[str, str] = {}
 
     @property
@@ -50,16 +49,15 @@ class NodeShape(_Read, frozen=True, kw_only=True):
 
 
 class DailyLoad(_Read, frozen=True, kw_only=True):
-    """CPU that one replica uses over a day: from `night` to `noon` and back, with noise of so many percent."""
+    """CPU that one replica uses over a day: from `night` to `noon` and back."""
 
     night: str
     noon: str
     day: str = "24h"
-    noise_percent: int = 5
 
 
 class Arrivals(_Read, frozen=True, kw_only=True):
-    """Jobs that come one by one: the mean gap, and how long each works when nobody holds it back."""
+    """Jobs that come one by one: the mean gap, and between which bounds each lasts."""
 
     every: str
     lasts_from: str
@@ -68,7 +66,10 @@ class Arrivals(_Read, frozen=True, kw_only=True):
 
 
 class Workload(_Read, frozen=True, kw_only=True):
-    """One kind of pod and how it comes and works. Exactly one of `replicas` and `arrivals` is given."""
+    """One kind of pod and how it comes and works. Exactly one of `replicas` and `arrivals` is given.
+
+    `uses_cpu` and `uses_memory` are what one pod uses; empty: the simulated node's own rule from its requests.
+    """
 
     name: str
     namespace: str = "default"
@@ -80,8 +81,8 @@ class Workload(_Read, frozen=True, kw_only=True):
     replicas: int = 0
     load: DailyLoad | None = None
     arrivals: Arrivals | None = None
-    uses_cpu: str = "0"
-    uses_memory: str = "0"
+    uses_cpu: str = ""
+    uses_memory: str = ""
 
 
 class Cluster(_Read, frozen=True, kw_only=True):
@@ -138,8 +139,10 @@ def _check(cluster: Cluster, source: str) -> None:
             refuse(where, "give either replicas or arrivals")
         if not 0 <= workload.replicas <= MAX_REPLICAS:
             refuse(f"{where}.replicas", f"must be 0 to {MAX_REPLICAS}")
-        _amount(workload.uses_cpu, parse_milli, f"{source}: {where}.usesCpu")
-        _amount(workload.uses_memory, parse_value, f"{source}: {where}.usesMemory")
+        if workload.uses_cpu:
+            _amount(workload.uses_cpu, parse_milli, f"{source}: {where}.usesCpu")
+        if workload.uses_memory:
+            _amount(workload.uses_memory, parse_value, f"{source}: {where}.usesMemory")
         if workload.load is not None:
             _amount(workload.load.night, parse_milli, f"{source}: {where}.load.night")
             _amount(workload.load.noon, parse_milli, f"{source}: {where}.load.noon")

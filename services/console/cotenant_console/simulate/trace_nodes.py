@@ -22,7 +22,7 @@ class TraceNodes:
     """One participant for all nodes of a trace."""
 
     name = "trace-nodes"
-    filters = ("node.>",)
+    filters: tuple[str, ...] = ("node.>",)
     usage_filters: tuple[str, ...] = ()
 
     def __init__(self, statuses: Sequence[ExecutorStatus]) -> None:

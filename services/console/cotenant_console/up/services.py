@@ -64,7 +64,7 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
 
 def _own_flags(run: Run, name: str) -> tuple[str, ...]:
     if name == "node-executor":
-        return ("--node", run.node, "--data", str(run.folder / "node"))
+        return ("--node", run.node, "--data", str(run.folder / "node"), "--remove-on-exit")
     if name == SIMULATED:
         return ("--simulate", str(run.simulated_nodes))
     return ()
