@@ -13,9 +13,8 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-import msgspec
 import numpy as np
-from cotenant.events.metrics import Usage
+from cotenant.events.metrics import MeanDigest, Usage
 
 from cotenant_metrics_ingest.packing import PackingError, pack, unpack
 
@@ -31,15 +30,6 @@ SYSTEM: RowKey = ("system", "")
 MAX_ROWS = 1024
 
 _Closed = tuple[int, "array[int]", "array[int]", "array[int]"]
-
-
-class MeanState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The slots as an event carries them. `sums`: packed, per slot the counts, cpu sums and memory sums of all `rows`."""
-
-    width_ms: int
-    slots: tuple[int, ...] = ()
-    rows: tuple[RowKey, ...] = ()
-    sums: bytes = b""
 
 
 class MeanSlots:
@@ -127,10 +117,10 @@ class MeanSlots:
 
     # -- going on after a restart --------------------------------------------------------------------------------
 
-    def state(self) -> MeanState:
+    def state(self) -> MeanDigest:
         """All that is needed to go on; the open slot is the last."""
         if self._open_slot < 0:
-            return MeanState(width_ms=self.width_ms)
+            return MeanDigest(width_ms=self.width_ms)
         size = len(self.rows)
         slots: list[_Closed] = [
             *self._closed,
@@ -141,7 +131,7 @@ class MeanSlots:
             for column in columns:
                 sums.extend(column)
                 sums.extend([0] * (size - len(column)))
-        return MeanState(
+        return MeanDigest(
             width_ms=self.width_ms,
             slots=tuple(slot for slot, *_ in slots),
             rows=tuple(self.rows),
@@ -149,7 +139,7 @@ class MeanSlots:
         )
 
     @classmethod
-    def restored(cls, state: MeanState, width_ms: int) -> "MeanSlots":
+    def restored(cls, state: MeanDigest, width_ms: int) -> "MeanSlots":
         """Go on from a state. One of another width, or whose parts do not fit together, starts empty."""
         means = cls(width_ms)
         size = len(state.rows)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
+from cotenant.events.metrics import NodeMetricComputed, WindowDigest
 from cotenant.events.usage import HostApplicationUsage, PodUsage, Series, UsageSample
 
 from cotenant_metrics_ingest.means import NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots, RowKey
@@ -183,10 +184,36 @@ class NodeWindows:
         self._members[member.key] = member
         return member
 
-    def restore_members(self, pods: tuple[Member, ...], host_applications: tuple[Member, ...]) -> None:
-        """What the last message named, after a restart."""
-        self.pods, self.host_applications = pods, host_applications
-        self._members = {member.key: member for member in (*pods, *host_applications)}
+    # -- going on after a restart --------------------------------------------------------------------------------
+
+    def digest(self) -> WindowDigest:
+        """All that is needed to go on, but for the members, which the report has."""
+        return WindowDigest(
+            boot=self.boot,
+            counter=self.counter,
+            last_ms=self.last_ms,
+            span_ms=self.period_ms,
+            slots=self.slots.state(),
+            means=self.means.state(),
+        )
+
+    @classmethod
+    def restored(cls, metric: NodeMetricComputed, sizes: WindowSizes) -> "NodeWindows":
+        """Go on from a report. Windows of other sizes start empty."""
+        windows = cls(sizes)
+        digest = metric.digest
+        if digest is None:
+            return windows
+        windows.slots = PercentileSlots.restored(digest.slots, sizes.slot_ms, sizes.slots)
+        windows.means = MeanSlots.restored(digest.means, sizes.mean_slot_ms)
+        windows.last_ms, windows.boot, windows.counter = digest.last_ms, digest.boot, digest.counter
+        windows.period_ms = digest.span_ms
+        windows.pods = tuple(Member(("pod", pod.uid), pod.namespace, pod.name, pod.priority, pod.qos) for pod in metric.pods)
+        windows.host_applications = tuple(
+            Member(("host", host.name), "", host.name, host.priority, host.qos) for host in metric.host_applications
+        )
+        windows._members = {member.key: member for member in (*windows.pods, *windows.host_applications)}
+        return windows
 
     @property
     def reported_rows(self) -> tuple[RowKey, ...]:

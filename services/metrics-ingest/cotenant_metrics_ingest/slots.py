@@ -19,6 +19,7 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from cotenant.events.metrics import SlotDigest
 
 from cotenant_metrics_ingest.aggregation import PERCENTILES, percentile_rank
 from cotenant_metrics_ingest.packing import PackingError, pack, unpack
@@ -47,22 +48,6 @@ def thinning(count: int) -> tuple[Integers, Integers]:
     return np.minimum(kept, max(count - 1, 0)).astype(np.int64), np.array(sizes, dtype=np.int64)
 
 
-class SlotState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A ring as an event carries it. `points`: closed slots' points, packed, in series, slot, point order."""
-
-    width_ms: int
-    slots: tuple[int, ...] = ()
-    firsts_ms: tuple[int, ...] = ()
-    lasts_ms: tuple[int, ...] = ()
-    counts: tuple[int, ...] = ()
-    system_counts: tuple[int, ...] = ()
-    points: bytes = b""
-    open_slot: int = -1
-    open_first_ms: int = 0
-    open_last_ms: int = 0
-    open_series: tuple[tuple[int, ...], ...] = ((), (), (), ())
-
-
 class PercentileSlots:
     """Mutable. Times are milliseconds since the epoch, by the node's clock."""
 
@@ -72,6 +57,7 @@ class PercentileSlots:
         self._points = np.zeros((self.capacity, SERIES, POINTS), dtype=np.int64)
         self._weights = np.zeros((self.capacity, 2, POINTS), dtype=np.int64)
         """How often a point counts: for the node's series, for the system's."""
+        self._sums = np.zeros((self.capacity, SERIES), dtype=np.int64)
         self._slots = np.full(self.capacity, -1, dtype=np.int64)
         self._firsts = np.zeros(self.capacity, dtype=np.int64)
         self._lasts = np.zeros(self.capacity, dtype=np.int64)
@@ -106,6 +92,7 @@ class PercentileSlots:
             indices, weights = thinning(len(samples))
             ordered = np.array(sorted(samples), dtype=np.int64)
             self._points[place, number] = ordered[indices] if samples else 0
+            self._sums[place, number] = sum(samples)
             if number % 2 == 0:
                 self._weights[place, number // 2] = weights
 
@@ -141,21 +128,25 @@ class PercentileSlots:
             values[key] = (found[0], found[1], found[2], found[3])
         earliest = int(self._firsts[inside].min()) if inside.any() else end_ms
         latest = int(self._lasts[inside].max()) if inside.any() else end_ms
+        sums = self._sums[inside].sum(axis=0)
+        means = [int(sums[number]) // counts[number // 2] if counts[number // 2] else 0 for number in range(SERIES)]
         span = latest - max(earliest, end_ms - duration_ms)
+        values["avg"] = (means[0], means[1], means[2], means[3])
         return Window(duration_ms=duration_ms, span_ms=span, counts=counts, values=values)
 
     # -- going on after a restart --------------------------------------------------------------------------------
 
-    def state(self) -> SlotState:
+    def state(self) -> SlotDigest:
         """All that is needed to go on."""
         closed = [int(place) for place in np.argsort(self._slots, kind="stable") if self._slots[place] >= 0]
-        return SlotState(
+        return SlotDigest(
             width_ms=self.width_ms,
             slots=tuple(self._slots[closed].tolist()),
             firsts_ms=tuple(self._firsts[closed].tolist()),
             lasts_ms=tuple(self._lasts[closed].tolist()),
             counts=tuple(self._weights[closed, 0].sum(axis=1).tolist()),
             system_counts=tuple(self._weights[closed, 1].sum(axis=1).tolist()),
+            sums=pack(self._sums[closed]) if closed else b"",
             points=pack(self._points[closed].transpose(1, 0, 2)) if closed else b"",
             open_slot=self._open_slot,
             open_first_ms=self._open_first,
@@ -164,7 +155,7 @@ class PercentileSlots:
         )
 
     @classmethod
-    def restored(cls, state: SlotState, width_ms: int, capacity: int) -> "PercentileSlots":
+    def restored(cls, state: SlotDigest, width_ms: int, capacity: int) -> "PercentileSlots":
         """Go on from a state. One of another width, or whose parts do not fit together, starts empty."""
         ring = cls(width_ms, capacity)
         size = len(state.slots)
@@ -180,11 +171,13 @@ class PercentileSlots:
             return ring
         try:
             points = unpack(state.points, size * SERIES * POINTS).reshape(SERIES, size, POINTS)
+            sums = unpack(state.sums, size * SERIES).reshape(size, SERIES)
         except PackingError:
             return ring
         if size:
             places = np.array(state.slots, dtype=np.int64) % ring.capacity
             ring._points[places] = points.transpose(1, 0, 2)
+            ring._sums[places] = sums
             ring._slots[places], ring._firsts[places], ring._lasts[places] = state.slots, state.firsts_ms, state.lasts_ms
             for place, count, system_count in zip(places, state.counts, state.system_counts, strict=True):
                 ring._weights[place, 0] = thinning(count)[1]
@@ -196,7 +189,9 @@ class PercentileSlots:
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """One window. `values`: by percentile key the node's cpu and memory, the system's cpu and memory."""
+    """One window. `values`: by key (the percentiles' and `avg`) the node's cpu and memory, the system's cpu and
+    memory.
+    """
 
     duration_ms: int
     span_ms: int

@@ -46,10 +46,11 @@ class HostApplicationMetric(Part, frozen=True, kw_only=True):
 
 
 class SlotDigest(Part, frozen=True, kw_only=True):
-    """Percentile windows' state. `points`: closed slots' kept samples, packed; the open slot's samples stand as they are.
+    """Percentile windows' state. `points`, `sums`: closed slots' kept samples and sums, packed; the open slot's stand
+    as they are.
 
-    All tuples but `open_series` are parallel: slot number (time by width), first and last sample's time, samples of the
-    node and of the system in it. `open_series`: node cpu, node memory, system cpu, system memory.
+    All tuples but `open_series` are parallel: slot number (time by width), first and last sample's time, samples of
+    the node and of the system in it. `open_series`: node cpu, node memory, system cpu, system memory.
     """
 
     width_ms: int
@@ -59,6 +60,7 @@ class SlotDigest(Part, frozen=True, kw_only=True):
     counts: tuple[int, ...] = ()
     system_counts: tuple[int, ...] = ()
     points: bytes = b""
+    sums: bytes = b""
     open_slot: int = -1
     open_first_ms: int = 0
     open_last_ms: int = 0
@@ -92,10 +94,11 @@ class WindowDigest(Part, frozen=True, kw_only=True):
 class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     """State of a node's metrics. `update_time` is when the last sample was taken into the windows (log time).
 
-    `unknown_since` is set while nothing is heard from the node: the figures are then the last ones known and must not be
-    acted on. `digest` carries the windows' own state, so that a restart goes on where it was. A window that is younger than
-    half of its duration says nothing: it is in `cold_windows` (seconds) and not among the aggregated usages.
-    `refused_samples` counts messages of the node that did not enter the windows; `refused_reason` says why the last did not.
+    `unknown_since` is set while nothing is heard from the node: the figures are then the last ones known and must not
+    be acted on. `digest` carries the windows' own state, so that a restart goes on where it was. A window that is
+    younger than half of its duration says nothing: it is in `cold_windows` (seconds) and not among the aggregated
+    usages. `refused_samples` counts messages of the node that did not enter the windows; `refused_reason` says why the
+    last did not.
     """
 
     TYPE = "cotenant.nodemetric.v1"

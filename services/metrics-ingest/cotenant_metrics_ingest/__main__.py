@@ -1,0 +1,14 @@
+"""The metrics-ingest process."""
+
+from cotenant.service import run_service
+
+from cotenant_metrics_ingest.definition import DEFINITION
+
+
+def main() -> None:
+    """Run the service until it is told to stop."""
+    run_service(DEFINITION)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""The metrics-ingest service's core: from usage samples to NodeMetrics.
+
+Folds `usage.<node>` (stream USAGE), Node objects, and its own `metrics.<node>`. Decides, per node with an object: a
+NodeMetricComputed when samples were taken (or refused) since the last one and the report interval has passed; at once
+when the first samples come or a silent node is heard again; and one with `unknown_since` when a node was not heard of
+for the silent time (see `silent_after`), which also holds for a node that never was. When a node's object ends, its
+metrics end.
+
+Time: windows are cut by the node's clock, which is checked against the log's; staleness is judged by the log's alone
+(when decisions were made between which a sample came). The core knows the log's time from its own events and from the
+last decision. It measures and is not recomputed, so the first decision may end the load: until then samples only
+queue, as a node's digest and its newer samples come in any order.
+
+Bounds: one NodeWindows a declared node (see `slots` and `means`: about 100 KiB with 30 pods); MAX_EARLY queued
+messages during the load; samples of nodes without an object are counted and nothing of them is kept.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from cotenant.core import MAX_EVENTS_PER_DECISION
+from cotenant.events.envelope import Event
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.objects import ObjectStored
+from cotenant.events.usage import UsageSample
+from cotenant.log import TOMBSTONE_TTL_SECONDS, USAGE
+from cotenant.subjects import metrics_subject, tokens
+
+from cotenant_metrics_ingest.node_report import report_of
+from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
+from cotenant_metrics_ingest.sequences import LastSequences
+
+CORE_VERSION = "1"
+FILTERS = ("objects.core.nodes.>", "metrics.*")
+USAGE_FILTERS = ("usage.*",)
+
+MAX_EARLY = 100_000
+MAX_CAUSES = 4
+LOOK_EVERY = timedelta(milliseconds=500)
+"""How often all nodes are looked at; between, only those with news that cannot wait."""
+SHORTEST_SILENCE = timedelta(seconds=10)
+NO_NODE = "NoNodeObject"
+EARLY_FULL = "TooManyWhileLoading"
+
+
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds. `silent_after_seconds` 0: three report intervals or three message spans, whichever is longer."""
+
+    report_interval_seconds: float = 60
+    aggregate_duration_seconds: int = 300
+    durations_seconds: tuple[int, ...] = (300, 600, 1800)
+    silent_after_seconds: float = 0
+
+    def __post_init__(self) -> None:
+        if self.report_interval_seconds <= 0 or self.aggregate_duration_seconds < 1:
+            raise ValueError("report_interval_seconds and aggregate_duration_seconds must be positive")
+        if not self.durations_seconds or min(self.durations_seconds) < 1 or max(self.durations_seconds) > 7 * 86400:
+            raise ValueError("durations_seconds must name one or more windows of 1 s to 7 days")
+
+
+class _Node(msgspec.Struct):
+    """What is known of one node; `heard` is log time."""
+
+    declared_at: datetime | None = None
+    declared: int = 0
+    windows: NodeWindows | None = None
+    heard: datetime | None = None
+    news: bool = False
+    refused: int = 0
+    refused_reason: str = ""
+    causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
+    published: NodeMetricComputed | None = None
+    published_at: datetime | None = None
+
+
+class MetricsIngestCore:
+    """Mutable; see the module."""
+
+    def __init__(self, config: MetricsConfig | None = None) -> None:
+        self.config = config or MetricsConfig()
+        self.sizes = WindowSizes.of(self.config.aggregate_duration_seconds, self.config.durations_seconds)
+        self.refusals: dict[str, int] = {}
+        """Messages refused, by reason, in this life."""
+        self._sequences = LastSequences()
+        self._nodes: dict[str, _Node] = {}
+        self._early: list[Event] | None = []
+        self._log_time: datetime | None = None
+        self._listening_since: datetime | None = None
+        self._urgent: set[str] = set()
+        self._next_look: datetime | None = None
+
+    # -- folding -------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact."""
+        data = event.data
+        if isinstance(data, UsageSample) and event.stream == USAGE:
+            if self._early is None:
+                self._take(event, data)
+            elif len(self._early) < MAX_EARLY:
+                self._early.append(event)
+            else:
+                self._count(EARLY_FULL)
+            return
+        if not self._sequences.is_new(event):
+            return
+        parts = tokens(event.subject)
+        if parts[0] == "metrics" and len(parts) == 2:
+            self._own(event, parts[1])
+        elif parts[:3] == ("objects", "core", "nodes") and len(parts) == 5:
+            self._node_object(event, parts[4])
+
+    def _own(self, event: Event, name: str) -> None:
+        node = self._nodes.setdefault(name, _Node())
+        if event.time is not None and (self._log_time is None or event.time > self._log_time):
+            self._log_time = event.time
+        if event.tombstone or not isinstance(event.data, NodeMetricComputed):
+            node.published = node.published_at = None
+            self._urgent.discard(name)
+            self._forget(name)
+            return
+        metric = event.data
+        node.published, node.published_at = metric, event.time
+        if self._early is not None:
+            node.windows = NodeWindows.restored(metric, self.sizes)
+            node.refused, node.refused_reason = metric.refused_samples, metric.refused_reason
+            node.heard = metric.update_time
+        elif metric.unknown_since is None and (
+            node.windows is None or metric.digest is None or metric.digest.last_ms >= node.windows.last_ms
+        ):
+            node.news = node.refused != metric.refused_samples
+            node.causes.clear()
+            self._urgent.discard(name)
+
+    def _node_object(self, event: Event, name: str) -> None:
+        node = self._nodes.setdefault(name, _Node())
+        if event.tombstone or not isinstance(event.data, ObjectStored):
+            node.declared, node.declared_at, node.windows, node.heard = 0, None, None, None
+            self._urgent.add(name)
+            self._forget(name)
+        else:
+            node.declared = event.sequence
+            node.declared_at = node.declared_at or event.time
+
+    def _forget(self, name: str) -> None:
+        node = self._nodes[name]
+        if not node.declared and node.published is None:
+            del self._nodes[name]
+            self._urgent.discard(name)
+
+    def _take(self, event: Event, sample: UsageSample) -> None:
+        node = self._nodes.get(sample.node)
+        if node is None or not node.declared:
+            self._count(NO_NODE)
+            return
+        if event.time is None or tokens(event.subject)[-1] != sample.node:
+            self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
+            return
+        if node.windows is None:
+            node.windows = NodeWindows(self.sizes)
+        log_ms = int(self._log_time.timestamp() * 1000) if self._log_time is not None else 0
+        refused = node.windows.take(sample, int(event.time.timestamp() * 1000), log_ms)
+        if refused is None:
+            node.news = True
+            node.heard = self._log_time
+            node.causes.appendleft(event.sequence)
+            published = node.published
+            if published is None or published.digest is None or published.unknown_since is not None:
+                self._urgent.add(sample.node)
+        elif refused.reason != REPEATED:
+            self._refuse(node, refused.reason, f"{event.ref}: {refused.message}")
+
+    def _refuse(self, node: _Node, reason: str, message: str) -> None:
+        self._count(reason)
+        node.refused += 1
+        node.refused_reason = f"{reason}: {message}"
+        node.news = True
+
+    def _count(self, reason: str) -> None:
+        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        """Reports that are due, by node name."""
+        self._end_load(now)
+        looks = self._next_look is None or now >= self._next_look
+        events: list[Event] = []
+        for name in sorted(self._nodes if looks else self._urgent):
+            event = self._decide_node(name, self._nodes[name], now)
+            if event is not None:
+                events.append(event)
+                if len(events) == MAX_EVENTS_PER_DECISION:
+                    return events
+        if looks:
+            self._next_look = now + LOOK_EVERY
+        return events
+
+    def _end_load(self, now: datetime) -> None:
+        self._log_time = max(self._log_time or now, now)
+        self._listening_since = self._listening_since or now
+        early, self._early = self._early, None
+        for event in sorted(early or (), key=lambda event: event.sequence):
+            assert isinstance(event.data, UsageSample)
+            self._take(event, event.data)
+
+    def _decide_node(self, name: str, node: _Node, now: datetime) -> Event | None:
+        if not node.declared:
+            return self._ended(name, node)
+        published, windows = node.published, node.windows
+        unknown = published is not None and published.unknown_since is not None
+        if node.news and windows is not None and windows.last_ms:
+            heard = node.heard or now
+            again = unknown and (published is None or published.update_time is None or heard > published.update_time)
+            if published is None or published.digest is None or again or self._interval_passed(node, now):
+                return self._event(name, node, self._report(name, node, windows, heard))
+        since = node.heard or (published.update_time if published is not None else None) or node.declared_at
+        if unknown or since is None:
+            return None
+        # Silence is what this service has heard itself: while it was down it heard nobody.
+        if now - max(since, self._listening_since or now) < self.silent_after(windows):
+            return None
+        last = published or NodeMetricComputed(node=name, report_interval_seconds=self._interval)
+        metric = msgspec.structs.replace(
+            last, unknown_since=since, refused_samples=node.refused, refused_reason=node.refused_reason
+        )
+        return self._event(name, node, metric)
+
+    def _report(self, name: str, node: _Node, windows: NodeWindows, heard: datetime) -> NodeMetricComputed:
+        return report_of(
+            name,
+            windows,
+            update_time=heard,
+            report_interval_seconds=self._interval,
+            refused_samples=node.refused,
+            refused_reason=node.refused_reason,
+        )
+
+    @property
+    def _interval(self) -> int:
+        return max(1, round(self.config.report_interval_seconds))
+
+    def _interval_passed(self, node: _Node, now: datetime) -> bool:
+        interval = timedelta(seconds=self.config.report_interval_seconds)
+        return node.published_at is None or now - node.published_at >= interval
+
+    def silent_after(self, windows: NodeWindows | None) -> timedelta:
+        """How long a node may be silent before its state is unknown."""
+        if self.config.silent_after_seconds:
+            return timedelta(seconds=self.config.silent_after_seconds)
+        span = timedelta(milliseconds=windows.period_ms if windows is not None else 0)
+        interval = timedelta(seconds=self.config.report_interval_seconds)
+        return max(3 * interval, 3 * span, SHORTEST_SILENCE)
+
+    def _ended(self, name: str, node: _Node) -> Event | None:
+        if node.published is None:
+            return None
+        last = msgspec.structs.replace(node.published, digest=None)
+        return Event(subject=metrics_subject(name), data=last, tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS)
+
+    @staticmethod
+    def _event(name: str, node: _Node, metric: NodeMetricComputed) -> Event:
+        causes = tuple(f"USAGE:{sequence}" for sequence in node.causes)
+        return Event(subject=metrics_subject(name), data=metric, causes=(*causes, f"LOG:{node.declared}"))

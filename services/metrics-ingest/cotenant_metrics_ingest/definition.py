@@ -1,0 +1,16 @@
+"""How the service is run: by its process and by the simulator. It measures, so replay leaves it out."""
+
+from cotenant.definition import Definition
+
+from cotenant_metrics_ingest.core import CORE_VERSION, FILTERS, USAGE_FILTERS, MetricsConfig, MetricsIngestCore
+
+DEFINITION = Definition(
+    name="metrics-ingest",
+    core_version=CORE_VERSION,
+    filters=FILTERS,
+    usage_filters=USAGE_FILTERS,
+    config_type=MetricsConfig,
+    make_core=MetricsIngestCore,
+    recomputed=False,
+    summary="turns usage samples into NodeMetrics: means, percentiles per window, and which nodes are silent",
+)

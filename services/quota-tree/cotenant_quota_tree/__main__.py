@@ -1,0 +1,14 @@
+"""The quota-tree process."""
+
+from cotenant.service import run_service
+
+from cotenant_quota_tree.definition import DEFINITION
+
+
+def main() -> None:
+    """Run the service until it is told to stop."""
+    run_service(DEFINITION)
+
+
+if __name__ == "__main__":
+    main()

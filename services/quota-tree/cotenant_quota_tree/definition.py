@@ -1,0 +1,39 @@
+"""How the service is run: by its process, by the simulator and by replay."""
+
+from datetime import timedelta
+
+import msgspec
+from cotenant.definition import Definition
+
+from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
+from cotenant_quota_tree.solution import Rules
+
+CORE_VERSION = "1"
+
+
+class QuotaTreeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`scale_min`: scale mins that do not fit in the total. `guarantee_usage`: what is used cannot be lent (off in
+    Koordinator).
+
+    `settle_seconds`: a change of requests or use alone is published at most this often per quota.
+    """
+
+    scale_min: bool = True
+    guarantee_usage: bool = False
+    settle_seconds: float = 1
+
+
+def make_core(config: QuotaTreeConfig) -> QuotaTreeCore:
+    """Return a fresh core."""
+    rules = Rules(scale_min=config.scale_min, guarantee_usage=config.guarantee_usage)
+    return QuotaTreeCore(rules, timedelta(seconds=config.settle_seconds))
+
+
+DEFINITION = Definition(
+    name="quota-tree",
+    core_version=CORE_VERSION,
+    filters=FILTERS,
+    config_type=QuotaTreeConfig,
+    make_core=make_core,
+    summary="shares the cluster among elastic quotas: runtime quota, scaled mins, used, overuse",
+)
