@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from posixpath import join, normpath
 from typing import Any
 
 from cotenant.quantities import parse_value
@@ -14,7 +15,7 @@ from cotenant_node_executor.kernel.psi import PressureLine, parse_pressure
 from cotenant_node_executor.sampling import proc, usage
 
 Given = dict[str, Any]
-FAILED = {"value": None, "error": True}
+FAILED: dict[str, object] = {"value": None, "error": True}
 
 
 def _value(result: object) -> dict[str, object]:
@@ -73,7 +74,7 @@ def cgroup_paths(given: Given, *, name: str) -> object:
     qos = KubeQoS(given.get("kube_qos", "Guaranteed"))
 
     def container_path() -> str:
-        return paths.normpath(paths.join(given["pod_dir"], paths.container_dir(layout, given["container_id"])))
+        return normpath(join(given["pod_dir"], paths.container_dir(layout, given["container_id"])))
 
     def file() -> str:
         controller = given["resource"].partition(".")[0]

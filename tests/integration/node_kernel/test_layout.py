@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
+from cotenant_node_executor.kernel.driver import open_driver
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, CgroupVersion, Knob
 from cotenant_node_executor.kernel.v2 import AGENT_LEAF
 from cotenant_node_executor.kernel.writer import Writer
@@ -49,3 +50,15 @@ def test_a_child_never_gets_what_its_parent_lacks(
     (refused,) = writer.apply({("besteffort/poda", Knob.CPUSET_CPUS): every}).refused
     assert "kernel shows" in refused.message
     assert parse_cpu_list(kernel_driver.read("besteffort/poda", Knob.CPUSET_CPUS) or "") == (cpus[0],)
+
+
+def test_a_given_base_works_beside_systemd_and_is_put_back(kernel_driver: CgroupDriver) -> None:
+    mount = Path("/sys/fs/cgroup")
+    before = (mount / "cgroup.subtree_control").read_text()
+    other = open_driver("cotenant-base", "node-2")
+    other.create("besteffort/poda")
+    assert other.root_group == "cotenant-base/cotenant/node-2"
+    assert other.read("besteffort/poda", Knob.CPUSET_CPUS) is not None
+    assert other.close()
+    assert not (mount / "cotenant-base").exists()
+    assert (mount / "cgroup.subtree_control").read_text() == before

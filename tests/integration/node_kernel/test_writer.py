@@ -94,6 +94,7 @@ def test_a_burst_above_the_quota_is_refused_once_and_then_counted(writer: Writer
     report = writer.apply(wanted)
     (refused,) = report.refused
     assert (refused.knob, refused.errno, refused.value) == (Knob.CPU_BURST, errno.EINVAL, "50000")
+    assert refused.message == "Invalid argument: above the quota"
     assert driver.read(POD, Knob.CPU_QUOTA) == "20000"
 
     again = writer.apply(wanted)

@@ -74,14 +74,10 @@ def read_hierarchies(proc: Path = Path("/proc")) -> Hierarchies:
 
 
 def delegated_group(mount: Path, own: str) -> str | None:
-    """The nearest group at or above this process' own that its manager has handed over, or None.
-
-    Root sees systemd's mark; without root, a group counts as handed over where its subtree_control may be written.
-    """
+    """The nearest group at or above this process' own that systemd has marked as handed over, or None."""
     path = own
     while path:
-        directory = mount / path
-        if _marked(directory) or (os.geteuid() != 0 and os.access(directory / "cgroup.subtree_control", os.W_OK)):
+        if _marked(mount / path):
             return path
         path = path.rpartition("/")[0]
     return None

@@ -97,6 +97,11 @@ class CgroupDriver(Protocol):
     @property
     def controllers(self) -> tuple[str, ...]: ...
 
+    @property
+    def refused_controllers(self) -> dict[str, str]:
+        """Controllers that exist but could not be switched on for the own subtree, with the kernel's answer."""
+        ...
+
     def create(self, group: str) -> None:
         """Make the group and the groups above it, ready to take processes; nothing happens if it exists."""
         ...

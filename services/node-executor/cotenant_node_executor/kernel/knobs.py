@@ -65,7 +65,8 @@ def _probe_knob(driver: CgroupDriver, knob: Knob) -> KnobSupport:
         return _unsupported(f"the {entry.controller} controller is not mounted")
     if not path.exists():
         if entry.controller not in driver.controllers:
-            return _unsupported(f"the {entry.controller} controller is not available in {driver.root_group}")
+            answer = driver.refused_controllers.get(entry.controller, "the group above does not offer it")
+            return _unsupported(f"the {entry.controller} controller is not available in {driver.root_group}: {answer}")
         return _unsupported(f"this kernel has no {path.name}")
     try:
         present = driver.read(SCRATCH, knob)

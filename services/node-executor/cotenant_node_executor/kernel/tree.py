@@ -76,6 +76,7 @@ class GroupTree(ABC):
 
     def __init__(self, root_group: str) -> None:
         self.root_group = root_group
+        self.refused_controllers: dict[str, str] = {}
         self._groups: set[str] = set()
 
     @abstractmethod

@@ -35,7 +35,6 @@ class V2Driver(GroupTree):
         self._root = mount / self.root_group
         self._switched_on: dict[Path, tuple[str, ...]] = {}  # above the own root: to be put back
         self._created: list[Path] = []
-        self.refused_controllers: dict[str, str] = {}
         if delegated:
             _move_aside(mount / base)
         self._make_own_root(base)

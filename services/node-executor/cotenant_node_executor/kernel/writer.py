@@ -9,6 +9,7 @@ A refusal is reported when it is new and tried again every cycle; the same one i
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Callable, Mapping
 
@@ -22,6 +23,26 @@ CONFIRMED_FOR_NS = 60_000_000_000
 _GONE = (errno.ENOENT, errno.ENODEV)
 
 Key = tuple[str, Knob]
+
+
+# What the kernel means by an errno, learned by running into it.
+_MEANINGS: dict[tuple[Knob, int], str] = {
+    (Knob.CPU_QUOTA, errno.EINVAL): "below its burst, or (v1) above the parent's ratio or below a child's",
+    (Knob.CPU_PERIOD, errno.EINVAL): "(v1) the ratio would be above the parent's or below a child's",
+    (Knob.CPU_BURST, errno.EINVAL): "above the quota",
+    (Knob.CPU_SHARES, errno.EINVAL): "cpu.idle is 1",
+    (Knob.CPUSET_CPUS, errno.EACCES): "outside the parent's cpuset",
+    (Knob.CPUSET_CPUS, errno.EBUSY): "a child's cpuset has CPUs that are missing here",
+    (Knob.CPUSET_CPUS, errno.EINVAL): "CPUs that this machine lacks",
+    (Knob.CPUSET_CPUS, errno.ENOSPC): "an empty cpuset while processes are in the group",
+    (Knob.MEMORY_LIMIT, errno.EBUSY): "more is in use and could not be reclaimed",
+}
+
+
+def _explained(error: OSError, knob: Knob) -> str:
+    answer = os.strerror(error.errno) if error.errno else str(error)
+    meaning = _MEANINGS.get((knob, error.errno or 0))
+    return f"{answer}: {meaning}" if meaning else answer
 
 
 class _Confirmed(msgspec.Struct, frozen=True):
@@ -163,7 +184,7 @@ class Writer:
         if number in _GONE:
             cycle.skipped += 1
             return
-        message = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        message = _explained(error, key[1]) if isinstance(error, OSError) else str(error)
         cycle.refused[key] = Refused(key[0], key[1], self._file(key), value, number, message)
 
     def _file(self, key: Key) -> str:
