@@ -1,0 +1,254 @@
+"""A real executor process on a real server, and pods placed on it as the scheduler would."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from cotenant.bus import NatsLog, connect
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.execution import Execution
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.resources import NodeSLORendered
+from cotenant.events.runs import ContainerRun, RunStatus
+from cotenant.log import EXECUTION, LOG, TOMBSTONE_TTL_SECONDS, USAGE, Stored, Write
+from cotenant.requests import LogsRequest, logs_subject
+from cotenant.subjects import placement_subject, slo_subject
+from cotenant_node_executor.kernel.driver import open_driver
+
+NODE = "host.test"
+NAMESPACE = "default"
+INTERPRETER = "/usr/bin/python3"
+"""One that nobody may run; the tests' own may lie in a folder that only root can enter."""
+
+
+def pod_manifest(name: str, script: str, **spec: Any) -> dict[str, Any]:
+    """A pod of one container that runs a Python script; `spec` overrides fields of the pod's spec."""
+    labels = spec.pop("labels", {})
+    container: dict[str, Any] = {"name": "main", "command": [INTERPRETER, "-u", "-c", script]}
+    container.update(spec.pop("container", {}))
+    return {
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {"runtimeClassName": "process", "restartPolicy": "Never", "containers": [container], **spec},
+    }
+
+
+class Harness:
+    """Start it, place pods, wait for facts with a bound, take everything down again."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.folder = Path(tempfile.mkdtemp(prefix="cotenant-executor-"))
+        self.base = f"cotenant-test-{uuid4().hex[:8]}"
+        self.log: NatsLog
+        self.runs: dict[str, RunStatus] = {}
+        self.facts: list[Event] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Condition()
+        self._placed: dict[str, Placement] = {}
+        self._counter = 0
+
+    async def open(self) -> None:
+        """Connect, declare, follow everything."""
+        self.log = await connect(self.url, "test")
+        await self.log.declare()
+        for stream, wanted in ((LOG, "node.>"), (EXECUTION, "execution.>"), (USAGE, "usage.>")):
+            reader = await self.log.follow(stream, [wanted])
+            reader.loaded()
+            self._tasks.append(asyncio.ensure_future(self._follow(reader)))
+
+    async def _follow(self, reader: Any) -> None:
+        while True:
+            for event in await reader.pull(100, 1.0):
+                async with self._changed:
+                    if isinstance(event.data, RunStatus):
+                        if event.tombstone:
+                            self.runs.pop(event.data.name, None)
+                        else:
+                            self.runs[event.data.name] = event.data
+                    self.facts.append(event)
+                    self._changed.notify_all()
+
+    async def wait(self, what: str, predicate: Callable[[], Any], seconds: float = 15.0) -> Any:
+        """Wait for something to become true of the facts; returns it. Fails with what is known otherwise."""
+        async with self._changed:
+            try:
+                async with asyncio.timeout(seconds):
+                    while not (found := predicate()):
+                        await self._changed.wait()
+            except TimeoutError:
+                raise AssertionError(f"not within {seconds} s: {what}; runs: {self.runs}; {self.said()}") from None
+            return found
+
+    def said(self) -> str:
+        """The end of the executor's own log."""
+        path = self.folder / "executor.log"
+        return path.read_text()[-3000:] if path.exists() else ""
+
+    # -- the executor --------------------------------------------------------------------------------------------------
+
+    def start(self, *flags: str, prefix: Sequence[str] = ()) -> None:
+        """Start the executor, behind a command where `prefix` names one; it goes on with the same folder and groups."""
+        with (self.folder / "executor.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    *prefix, sys.executable, "-m", "cotenant_node_executor", "--nats", self.url, "--node", NODE,
+                    "--data", str(self.folder / "data"), "--cgroup-base", self.base, "--http-port", "-1",
+                    "--report-period", "1", *flags,
+                ],
+                stdout=output,
+                stderr=output,
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and wait for its end."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(20)
+
+    # -- the scheduler's part ------------------------------------------------------------------------------------------
+
+    async def store(self, subject: str, data: Payload, *, tombstone: bool = False) -> int:
+        """Store one fact on LOG."""
+        self._counter += 1
+        event = Event(
+            subject=subject,
+            data=data,
+            time=datetime.now(UTC),
+            id=f"test/{self._counter}",
+            source="/test",
+            tombstone=tombstone,
+            ttl_seconds=TOMBSTONE_TTL_SECONDS if tombstone else 0,
+        )
+        outcome = await self.log.append([Write(event=event)])
+        assert isinstance(outcome, Stored), outcome
+        return outcome.first
+
+    async def place(self, manifest: dict[str, Any], uid: str = "") -> str:
+        """Bind a pod to the node; returns its uid."""
+        name = manifest["metadata"]["name"]
+        uid = uid or str(uuid4())
+        manifest = {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
+        grace = manifest["spec"].get("terminationGracePeriodSeconds", 30)
+        self._placed[name] = Placement(
+            node=NODE,
+            namespace=NAMESPACE,
+            name=name,
+            uid=uid,
+            pod=msgspec.Raw(msgspec.json.encode(manifest)),
+            bound_at=datetime.now(UTC),
+            grace_period_seconds=grace,
+        )
+        await self.store(placement_subject(NODE, NAMESPACE, name), self._placed[name])
+        return uid
+
+    async def end(self, name: str, grace: int | None = None) -> None:
+        """Order the pod to end."""
+        placement = self._placed[name]
+        self._placed[name] = msgspec.structs.replace(
+            placement,
+            phase=PlacementPhase.TERMINATING,
+            grace_period_seconds=placement.grace_period_seconds if grace is None else grace,
+        )
+        await self.store(placement_subject(NODE, NAMESPACE, name), self._placed[name])
+
+    async def forget(self, name: str) -> None:
+        """The placement is gone."""
+        gone = msgspec.structs.replace(self._placed.pop(name), phase=PlacementPhase.GONE, pod=msgspec.Raw(b"null"))
+        await self.store(placement_subject(NODE, NAMESPACE, name), gone, tombstone=True)
+
+    async def node_slo(self, **fields: Any) -> int:
+        """Render a node SLO."""
+        return await self.store(slo_subject(NODE), NodeSLORendered(node=NODE, **fields))
+
+    async def logs(self, name: str, **fields: Any) -> str:
+        """Ask for a container's log as the gateway does. Raises LookupError with the refusal."""
+        body = msgspec.json.encode(LogsRequest(namespace=NAMESPACE, name=name, **fields))
+        reply = await self.log.client.request(logs_subject(NODE), body, timeout=5)
+        refusal = (reply.headers or {}).get("Nats-Service-Error", "")
+        if refusal:
+            raise LookupError(refusal)
+        return reply.data.decode()
+
+    # -- what is true --------------------------------------------------------------------------------------------------
+
+    def container(self, name: str) -> ContainerRun | None:
+        """The pod's only container as last reported."""
+        run = self.runs.get(name)
+        return run.containers[0] if run is not None and run.containers else None
+
+    async def running(self, name: str) -> ContainerRun:
+        """Wait until its container runs."""
+
+        def found() -> ContainerRun | None:
+            container = self.container(name)
+            return container if container is not None and container.state == "running" else None
+
+        result: ContainerRun = await self.wait(f"{name} runs", found)
+        return result
+
+    async def ended(self, name: str, seconds: float = 15.0) -> RunStatus:
+        """Wait until the pod has ended."""
+
+        def found() -> RunStatus | None:
+            run = self.runs.get(name)
+            return run if run is not None and run.phase.terminal else None
+
+        result: RunStatus = await self.wait(f"{name} has ended", found, seconds)
+        return result
+
+    def executions(self, topic: str) -> list[Event]:
+        """What was done, by topic."""
+        return [e for e in self.facts if isinstance(e.data, Execution) and e.data.topic == topic]
+
+    def group_file(self, controller: str, group: str, file: str) -> Path:
+        """A kernel file of a group below the executor's root, on v1 and v2."""
+        mount = Path("/sys/fs/cgroup")
+        root = mount / controller if (mount / controller / "cgroup.procs").exists() else mount
+        return root / self.base / "cotenant" / NODE / group / file
+
+    async def close(self) -> None:
+        """End the executor with everything that it runs, and leave nothing behind."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+        await asyncio.to_thread(self._remove_groups)
+        await self.log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _remove_groups(self) -> None:
+        """Kill what is left below the base, and remove the groups of this test."""
+        driver = open_driver(self.base, NODE, sandbox_dir=self.folder / "data/sandbox")
+        for _ in range(200):
+            driver.kill("")
+            if driver.close():
+                for folder in Path("/sys/fs/cgroup").glob(f"*/{self.base}"):
+                    folder.rmdir()
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"groups are left: {driver.rescan()}")

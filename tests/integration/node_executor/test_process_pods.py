@@ -1,0 +1,156 @@
+"""Pods as real processes: started, ended, restarted, adopted, read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cotenant.events.runs import RunPhase
+
+from tests.integration.node_executor.executor_harness import Harness, pod_manifest
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a real control group subtree")
+
+SLEEP = "import time; time.sleep(600)"
+
+
+async def test_a_pod_that_ends_with_zero_succeeds_and_its_log_can_be_read(harness: Harness) -> None:
+    harness.start()
+    await harness.place(pod_manifest("hello", "print('one'); print('two'); print('three')"))
+    run = await harness.ended("hello")
+    assert run.phase is RunPhase.SUCCEEDED
+    assert run.containers[0].exit_code == 0
+    assert await harness.logs("hello") == "one\ntwo\nthree\n"
+    assert await harness.logs("hello", tail_lines=1) == "three\n"
+    with pytest.raises(LookupError, match="not on node"):
+        await harness.logs("nobody")
+
+
+async def test_exit_codes_signals_and_missing_programs_are_told_apart(harness: Harness) -> None:
+    harness.start()
+    await harness.place(pod_manifest("three", "raise SystemExit(3)"))
+    await harness.place(pod_manifest("killed", "import os; os.kill(os.getpid(), 9)"))
+    await harness.place(pod_manifest("absent", "", container={"command": ["/no/such/program"]}))
+    three, killed, absent = [await harness.ended(name) for name in ("three", "killed", "absent")]
+    assert [run.phase for run in (three, killed, absent)] == [RunPhase.FAILED] * 3
+    assert [run.containers[0].exit_code for run in (three, killed, absent)] == [3, 137, 127]
+    assert absent.containers[0].reason == "StartError"
+    assert "no such program" in absent.containers[0].message
+
+
+async def test_a_process_runs_as_nobody_without_new_privileges_in_its_own_group(harness: Harness) -> None:
+    harness.start()
+    uid = await harness.place(pod_manifest("plain", SLEEP, container={"env": [{"name": "A", "value": "x$(B)"}]}))
+    container = await harness.running("plain")
+    status = Path(f"/proc/{container.pid}/status").read_text()
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert fields["Uid"].split() == ["65534"] * 4
+    assert fields["Groups"].strip() == ""
+    assert fields["NoNewPrivs"] == "1"
+    assert f"/besteffort/pod{uid}/main" in Path(f"/proc/{container.pid}/cgroup").read_text()
+    environment = Path(f"/proc/{container.pid}/environ").read_bytes().split(b"\0")
+    assert b"A=x$(B)" in environment
+    assert not [entry for entry in environment if entry.startswith(b"COTENANT")]
+
+
+async def test_a_program_ends_itself_on_sigterm_and_its_exit_code_is_reported(harness: Harness) -> None:
+    harness.start()
+    polite = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print('ready'); time.sleep(600)"
+    uid = await harness.place(pod_manifest("polite", polite))
+    await harness.running("polite")
+    await wait_for_log(harness, "polite", "ready")
+    await harness.end("polite")
+    run = await harness.ended("polite")
+    assert (run.phase, run.containers[0].exit_code) == (RunPhase.STOPPED, 7)
+    await harness.forget("polite")
+    await harness.wait("its report is gone", lambda: "polite" not in harness.runs)
+    await harness.wait("its folder is gone", lambda: not (harness.folder / "data/pods" / uid).exists())
+
+
+async def test_a_program_that_ignores_sigterm_is_killed_after_its_grace_period(harness: Harness) -> None:
+    harness.start()
+    stubborn = (
+        "import os, signal, time; signal.signal(15, signal.SIG_IGN)\n"
+        "if os.fork() == 0: time.sleep(600)\nprint('ready'); time.sleep(600)"
+    )
+    await harness.place(pod_manifest("stubborn", stubborn, terminationGracePeriodSeconds=1))
+    container = await harness.running("stubborn")
+    await wait_for_log(harness, "stubborn", "ready")
+    await harness.end("stubborn")
+    run = await harness.ended("stubborn")
+    assert (run.phase, run.containers[0].exit_code) == (RunPhase.STOPPED, 137)
+    assert not Path(f"/proc/{container.pid}").exists()
+
+
+async def test_a_crashing_container_restarts_at_once_and_then_waits(harness: Harness) -> None:
+    harness.start()
+    await harness.place(pod_manifest("crash", "raise SystemExit(1)", restartPolicy="OnFailure"))
+
+    def backing_off() -> bool:
+        container = harness.container("crash")
+        return container is not None and container.reason == "CrashLoopBackOff" and container.restarts == 1
+
+    await harness.wait("it waits after its second attempt", backing_off)
+    container = harness.container("crash")
+    assert container is not None
+    assert (container.state, container.exit_code, container.backoff_seconds) == ("waiting", 1, 10)
+    assert await harness.logs("crash", previous=True) == ""
+
+
+async def test_a_killed_executor_leaves_its_pods_alone_and_adopts_them_again(harness: Harness) -> None:
+    harness.start()
+    uid = await harness.place(pod_manifest("stays", SLEEP))
+    await harness.place(pod_manifest("ends-meanwhile", "import sys; sys.stdin.read(); import time; time.sleep(2); sys.exit(5)"))
+    before = await harness.running("stays")
+    await harness.running("ends-meanwhile")
+    harness.kill()
+    meanwhile = harness.container("ends-meanwhile")
+    assert meanwhile is not None
+    os.kill(meanwhile.pid, 15)
+    harness.start()
+    run = await harness.ended("ends-meanwhile")
+    assert (run.phase, run.containers[0].exit_code) == (RunPhase.FAILED, 143)
+    after = await harness.running("stays")
+    assert after == before
+    assert Path(f"/proc/{before.pid}").exists()
+    adopted = [event.data for event in harness.facts if event.subject.endswith(".executor")][-1]
+    assert uid in adopted.adopted  # type: ignore[union-attr]
+
+
+async def test_a_pod_whose_placement_went_while_the_executor_was_down_is_ended(harness: Harness) -> None:
+    harness.start()
+    await harness.place(pod_manifest("orphan", SLEEP))
+    container = await harness.running("orphan")
+    harness.kill()
+    await harness.forget("orphan")
+    harness.start()
+    await harness.wait("its report is gone", lambda: "orphan" not in harness.runs)
+    await harness.wait("its process is gone", lambda: not Path(f"/proc/{container.pid}").exists())
+
+
+async def test_a_clean_stop_with_remove_on_exit_leaves_nothing_behind(harness: Harness) -> None:
+    harness.start("--remove-on-exit")
+    await harness.place(pod_manifest("short", SLEEP))
+    container = await harness.running("short")
+    group = harness.group_file("cpu", "", "")
+    assert group.is_dir()
+    assert harness.stop() == 0
+    assert not Path(f"/proc/{container.pid}").exists()
+    assert not group.is_dir()
+
+
+async def wait_for_log(harness: Harness, name: str, text: str) -> None:
+    """Usage messages come every second, so the facts change often enough to look again."""
+    seen: dict[str, str] = {}
+
+    async def look() -> bool:
+        seen["log"] = await harness.logs(name)
+        return text in seen["log"]
+
+    for _ in range(15):
+        if await look():
+            return
+        count = len(harness.facts)
+        await harness.wait("another fact", lambda count=count: len(harness.facts) > count)
+    raise AssertionError(f"{name} did not say {text!r}: {seen}")
