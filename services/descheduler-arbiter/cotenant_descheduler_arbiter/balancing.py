@@ -145,6 +145,8 @@ class Balancing:
         active = self.filters.active_job(pod)
         if active is not None:
             return f"job {active.name} moves it already"
+        if self.filters.evicted(pod):
+            return "it was evicted already"
         reason = namespace_refusal(self.policy.balance_namespaces, pod.namespace)
         if reason is not None:
             return reason

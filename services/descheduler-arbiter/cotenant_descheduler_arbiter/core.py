@@ -79,7 +79,7 @@ class DeschedulerArbiterCore:
             yield from ([event] for event in JobDecisions(self.fold, self.policy, filters, now).decide())
         if self.policy.lifecycle:
             for pod, tolerated in overdue_pods(self.fold, self.policy.default_toleration, now):
-                if filters.active_job(pod) is None:
+                if filters.active_job(pod) is None and not filters.evicted(pod):
                     yield [self._taint_eviction(pod, tolerated, now)]
         args = self.policy.low_node_load
         if args is not None and may_be_hot(self.fold, self.policy, args, now):

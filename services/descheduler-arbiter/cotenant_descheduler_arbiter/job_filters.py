@@ -86,6 +86,11 @@ class JobFilters:
                 return job
         return None
 
+    def evicted(self, pod: PodFacts) -> bool:
+        """Tell whether the pod's eviction was granted before: it happens once."""
+        outcome = self.fold.outcomes.get(pod.key)
+        return outcome is not None and outcome.value.allowed and outcome.value.uid == pod.uid
+
     def why_forbidden(self, pod: PodFacts) -> str | None:
         """Return why the pod may never be moved."""
         if forced(pod.pod):

@@ -135,7 +135,7 @@ class JobDecisions:
     def _arbitrate(self, waiting: list[Known[Migration]]) -> Iterator[Event]:
         if self.policy.dry_run:
             return
-        waiting = [known for known in waiting if not known.value.paused and not self._blocked(known.value)]
+        waiting = [known for known in waiting if not self._current(known.value).paused and not self._blocked(known.value)]
         if not waiting:
             return
         everything = self.filters.jobs
@@ -232,8 +232,7 @@ class JobDecisions:
                 )
 
     def _forgettable(self, job: Migration) -> bool:
-        lived = timedelta(seconds=job.ttl_seconds) + KEPT_AFTER_TTL if job.ttl_seconds else KEPT_WITHOUT_TTL
-        if job.created_at is not None and self.now - job.created_at < lived and not job.object_uid:
+        if job.created_at is not None and not job.object_uid and not outlived(job.created_at, job.ttl_seconds, self.now):
             return False
         if job.evicted_at is not None:
             window = max((limiter.duration for limiter in self.policy.limiters.values()), default=timedelta(0))
@@ -245,6 +244,12 @@ class JobDecisions:
 
 def _waits(job: Migration) -> bool:
     return not job.finished and job.phase != "Running" and not job.passed_arbitration
+
+
+def outlived(created_at: datetime, ttl_seconds: int, now: datetime) -> bool:
+    """Tell whether a job is old enough to be put away."""
+    kept = timedelta(seconds=ttl_seconds) + KEPT_AFTER_TTL if ttl_seconds else KEPT_WITHOUT_TTL
+    return now - created_at >= kept
 
 
 def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:

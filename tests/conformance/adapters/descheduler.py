@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 import msgspec
-from cotenant.events.migrations import AnomalyStreak, DetectorState
+from cotenant.events.migrations import AnomalyStreak, DetectorState, JobCondition, Migration
 from cotenant.objects.metadata import LabelSelector
 from cotenant.objects.node import Node
 from cotenant.objects.pod import Pod, decode_pod, pod_requests
@@ -29,12 +29,14 @@ from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.fit import misfit
 from cotenant_descheduler_arbiter.job_facts import JobFacts
 from cotenant_descheduler_arbiter.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
+from cotenant_descheduler_arbiter.jobs import outlived
 from cotenant_descheduler_arbiter.low_node_load import LowNodeLoad, run_cycle
 from cotenant_descheduler_arbiter.max_unavailable import max_away
 from cotenant_descheduler_arbiter.measuring import add_amounts, measure
 from cotenant_descheduler_arbiter.object_limiter import limited
 from cotenant_descheduler_arbiter.pools import MeasuredNode, Pool, filter_nodes
 from cotenant_descheduler_arbiter.reason import over_utilized_reason
+from cotenant_descheduler_arbiter.reconcile import condition_of, with_condition
 from cotenant_descheduler_arbiter.scoring import most_requested, percent_floor
 from cotenant_descheduler_arbiter.selection import SelectorError
 from cotenant_descheduler_arbiter.sorting import (
@@ -413,3 +415,20 @@ def arbitrator_filter(given: dict, *, name: str) -> object:
             workload = [_pod(document) for document in given["workloadPods"]]
             reason = per_workload(pod, jobs, pods, given["expectedReplicas"], workload, budgets)
     return {"pass": reason is None}
+
+
+def pmj_condition(given: dict, *, name: str) -> object:
+    conditions = tuple(msgspec.convert(each, JobCondition) for each in given["conditions"])
+    before = Migration(job="job", namespace="default", pod="pod", uid="", conditions=conditions)
+    update = msgspec.convert(given["update"], JobCondition)
+    after = with_condition(before, update, START)
+    return {"changed": after != before, "stored": msgspec.to_builtins(condition_of(after, update.type))}
+
+
+def pmj_scavenge(given: dict, *, name: str) -> object:
+    kept = [
+        job["name"]
+        for job in given["jobs"]
+        if not outlived(START - timedelta(seconds=job["ageSeconds"]), job.get("ttlSeconds", 0), START)
+    ]
+    return {"kept": kept}

@@ -1,0 +1,71 @@
+"""The state is a function of the last message of each subject, in whatever order they come."""
+
+from cotenant.subjects import matches
+from cotenant_descheduler_arbiter.definition import DEFINITION
+from cotenant_descheduler_arbiter.fold import FILTERS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster, configuration, hot_and_cold
+
+
+def busy() -> Cluster:
+    cluster = hot_and_cold(configuration(load={"anomalyCondition": {"consecutiveAbnormalities": 1}}))
+    cluster.job("users", "web-0")
+    cluster.cycle(2)
+    job = next(job for job in cluster.migrations() if job.trigger == "LowNodeLoad")
+    cluster.answer(job.job)
+    cluster.metric("cold", unknown_since=cluster.now)
+    return cluster
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_any_order_of_the_last_messages_leads_to_the_same_decision(random) -> None:  # type: ignore[no-untyped-def]
+    cluster = busy()
+    cluster.now += CYCLE
+    expected = cluster.core.decide(cluster.now)
+    assert expected
+    order = [*cluster.last, *random.sample(sorted(cluster.last), 5)]
+    random.shuffle(order)
+    cluster.restart(order)
+    assert cluster.core.decide(cluster.now) == expected
+
+
+def test_an_overtaken_message_changes_nothing() -> None:
+    cluster = busy()
+    before = cluster.last["objects.core.pods.default.web-1"]
+    cluster.pod("web-1", "cold")
+    cluster.core.apply(before)
+    facts = cluster.core.fold.pod_facts("default/web-1")
+    assert facts is not None
+    assert cluster.core.fold.pods["default/web-1"].sequence > before.sequence
+
+
+def test_deciding_changes_nothing() -> None:
+    cluster = busy()
+    assert cluster.core.decide(cluster.now) == cluster.core.decide(cluster.now)
+
+
+def test_every_subject_that_is_folded_is_read() -> None:
+    for subject in busy().last:
+        assert any(matches(each, subject) for each in FILTERS), subject
+
+
+def test_an_object_that_cannot_be_read_is_left_out_and_named() -> None:
+    cluster = hot_and_cold()
+    cluster.store("objects.core.pods.default.broken", {"metadata": {"name": 7}})
+    assert "objects.core.pods.default.broken" in cluster.core.fold.refused
+    cluster.cycle()
+    cluster.store("objects.core.pods.default.broken", {"metadata": {"name": "broken", "namespace": "default"}})
+    assert cluster.core.fold.refused == {}
+
+
+def test_the_configuration_survives_the_start_markers_text() -> None:
+    config = configuration(maxNoOfPodsToEvictTotal=3)
+    assert DEFINITION.config_from(DEFINITION.config_text(config)) == config
+
+
+def test_an_empty_configuration_is_the_default() -> None:
+    core = DEFINITION.make_core(DEFINITION.config_from("{}"))
+    assert core.policy.low_node_load.pools[0].high_thresholds == {"cpu": 75.0, "memory": 80.0}  # type: ignore[attr-defined]

@@ -1,0 +1,127 @@
+"""Nodes that fall silent: taints, and the evictions after tolerationSeconds."""
+
+from datetime import timedelta
+
+from cotenant.events.conditions import NodeCondition
+
+from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import Cluster, configuration
+
+QUIET = configuration(balance=False)
+
+
+def silent(cluster: Cluster, node: str) -> None:
+    cluster.metric(node, at=cluster.now - timedelta(minutes=1), unknown_since=cluster.now)
+    cluster.decide()
+
+
+def condition(cluster: Cluster, node: str) -> NodeCondition:
+    data = cluster.last[f"node.{node}.condition"].data
+    assert isinstance(data, NodeCondition)
+    return data
+
+
+def two_nodes() -> Cluster:
+    cluster = Cluster(QUIET)
+    for node in ("lost", "well"):
+        cluster.node(node)
+        cluster.executor(node)
+    cluster.pod("web-0", "lost")
+    cluster.pod("web-1", "well")
+    cluster.metric("lost")
+    cluster.metric("well")
+    cluster.decide()
+    return cluster
+
+
+def test_a_node_that_reports_has_no_condition_event() -> None:
+    assert two_nodes().decided == []
+
+
+def test_a_silent_node_is_unreachable_with_both_taints() -> None:
+    cluster = two_nodes()
+    silent(cluster, "lost")
+    told = condition(cluster, "lost")
+    assert told.status == "Unknown"
+    assert told.taints == (
+        ("node.kubernetes.io/unreachable", "", "NoSchedule"),
+        ("node.kubernetes.io/unreachable", "", "NoExecute"),
+    )
+    assert cluster.last["node.lost.condition"].causes == (cluster.last["metrics.lost"].ref,)
+
+
+def test_an_executor_that_came_back_without_samples_is_not_ready() -> None:
+    cluster = two_nodes()
+    silent(cluster, "lost")
+    cluster.executor("lost")
+    cluster.decide()
+    told = condition(cluster, "lost")
+    assert (told.status, told.taints[0][0]) == ("False", "node.kubernetes.io/not-ready")
+
+
+def test_a_node_that_is_measured_again_loses_its_taints() -> None:
+    cluster = two_nodes()
+    silent(cluster, "lost")
+    cluster.advance(timedelta(minutes=1))
+    cluster.metric("lost")
+    cluster.decide()
+    told = condition(cluster, "lost")
+    assert (told.status, told.taints, told.since) == ("True", (), cluster.now)
+
+
+def test_pods_of_a_lost_node_go_after_five_minutes_and_no_budget_keeps_them() -> None:
+    cluster = two_nodes()
+    silent(cluster, "lost")
+    cluster.advance(timedelta(seconds=299))
+    assert cluster.migrations() == []
+    cluster.advance(timedelta(seconds=1))
+    (job,) = cluster.migrations()
+    assert (job.trigger, job.pod, job.ignore_budgets, job.evict_ordered) == ("TaintEviction", "web-0", True, True)
+    assert "the pod tolerates it for 300 s" in job.evict_reason
+    cluster.answer(job.job)
+    cluster.decide()
+    assert cluster.migration(job.job).phase == "Succeeded"
+
+
+def test_toleration_seconds_of_the_pod_decide() -> None:
+    cluster = two_nodes()
+    unreachable = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    cluster.pod("short", "lost", tolerations=[{**unreachable, "tolerationSeconds": 10}])
+    cluster.pod("always", "lost", tolerations=[unreachable])
+    silent(cluster, "lost")
+    cluster.advance(timedelta(seconds=10))
+    assert [job.pod for job in cluster.migrations()] == ["short"]
+    cluster.advance(timedelta(hours=1))
+    assert "always" not in {job.pod for job in cluster.migrations()}
+
+
+def test_nothing_is_evicted_while_every_node_is_silent() -> None:
+    cluster = two_nodes()
+    silent(cluster, "lost")
+    silent(cluster, "well")
+    cluster.advance(timedelta(hours=1))
+    assert cluster.migrations() == []
+
+
+def test_a_restart_does_not_begin_the_toleration_again() -> None:
+    cluster = two_nodes()
+    silent(cluster, "lost")
+    cluster.advance(timedelta(seconds=200))
+    cluster.restart()
+    cluster.advance(timedelta(seconds=100))
+    assert [job.pod for job in cluster.migrations()] == ["web-0"]
+
+
+def test_a_node_that_is_deleted_loses_its_condition() -> None:
+    cluster = two_nodes()
+    silent(cluster, "lost")
+    for subject in ("objects.core.nodes._.lost", "node.lost.executor"):
+        cluster.say(subject, cluster.last[subject].data, tombstone=True)
+    cluster.decide()
+    assert cluster.last["node.lost.condition"].tombstone
+
+
+def test_a_node_without_any_metric_is_left_alone() -> None:
+    cluster = Cluster(QUIET)
+    cluster.node("simulated")
+    cluster.pod("web-0", "simulated")
+    assert cluster.advance(timedelta(hours=1)) == []

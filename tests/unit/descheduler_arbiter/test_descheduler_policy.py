@@ -1,0 +1,78 @@
+"""The configuration document: what is accepted, what is refused with a clear text."""
+
+from datetime import timedelta
+
+import pytest
+from cotenant_descheduler_arbiter.durations import DurationError, parse_duration
+from cotenant_descheduler_arbiter.policy import PolicyError, resolve
+
+from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import configuration
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        ({"lowThresholds": {"cpu": 80}, "highThresholds": {"cpu": 70}}, "low 80.0 is above high 70.0"),
+        ({"lowThresholds": {"cpu": -1}}, "is below 0"),
+        ({"numberOfNodes": -1}, "LowNodeLoad.numberOfNodes"),
+        ({"nodeMetricExpirationSeconds": 0}, "LowNodeLoad.nodeMetricExpirationSeconds"),
+        ({"evictableNamespaces": {"include": ["a"], "exclude": ["b"]}}, "give include or exclude, not both"),
+        ({"anomalyCondition": {"timeout": "5s"}}, "a hot node would be forgotten before it is seen again"),
+        ({"anomalyCondition": {"timeout": "soon"}}, "'soon' is not a duration"),
+        ({"prodHighThresholds": {"cpu": 90}}, "is above highThresholds 70.0"),
+        ({"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}, "operator 'Near' of label 'a'"),
+        ({"lowTresholds": {"cpu": 1}}, "lowTresholds"),
+    ],
+)
+def test_arguments_of_low_node_load_that_cannot_be_meant(load: dict[str, object], message: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        resolve(configuration(load=load))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        ({"evictionPolicy": "Explode"}, "'Explode' is not supported"),
+        ({"evictQPS": "0"}, "is not above 0"),
+        ({"evictQPS": "many"}, "is not a number"),
+        ({"defaultJobMode": "Later"}, "is none of EvictDirectly, ReservationFirst"),
+        ({"objectLimiters": {"cluster": {"duration": "1m"}}}, "is none of workload, namespace"),
+        ({"maxMigratingPerWorkload": "half"}, "is neither a whole number nor a percentage"),
+    ],
+)
+def test_arguments_of_the_migration_controller_that_cannot_be_meant(jobs: dict[str, object], message: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        resolve(configuration(jobs=jobs))
+    assert message in str(caught.value)
+
+
+def test_an_unknown_plugin_is_refused() -> None:
+    document = {"plugins": {"balance": {"enabled": [{"name": "MoveEverything"}]}}}
+    with pytest.raises(PolicyError, match="MoveEverything is no plugin"):
+        resolve(configuration(profiles=[document]))
+
+
+def test_pools_inherit_what_they_do_not_say() -> None:
+    load = {
+        "nodePools": [{"name": "gpu", "nodeSelector": {"matchLabels": {"gpu": "yes"}}, "highThresholds": {"cpu": 90}}]
+    }
+    policy = resolve(configuration(load=load))
+    assert policy.low_node_load is not None
+    default, gpu = policy.low_node_load.pools
+    assert gpu.low_thresholds == default.low_thresholds
+    assert gpu.anomaly_condition == default.anomaly_condition
+    assert gpu.high_thresholds == {"cpu": 90.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5m0s", 300), ("1h30m", 5400), ("500ms", 0.5), ("0", 0), ("1.5s", 1.5), ("-1m", -60)]
+)
+def test_go_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "1x", "1m 2s", "9" * 70 + "s"])
+def test_texts_that_are_no_duration(text: str) -> None:
+    with pytest.raises(DurationError):
+        parse_duration(text)
