@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -98,7 +99,7 @@ class MemoryStream:
                     self._remove(old)
             if event.ttl_seconds:
                 expires = now + timedelta(seconds=event.ttl_seconds)
-                self._expiring.append((expires, sequence))
+                heappush(self._expiring, (expires, sequence))
         self._slots[sequence] = _Slot(subject, event, raw, now, expires)
         self._order.append(sequence)
         kept = self._by_subject.setdefault(subject, deque())
@@ -127,13 +128,8 @@ class MemoryStream:
         if not self._expiring:
             return
         now = self._clock()
-        left = []
-        for expires, sequence in self._expiring:
-            if expires <= now:
-                self._remove(sequence)
-            elif sequence in self._slots:
-                left.append((expires, sequence))
-        self._expiring = left
+        while self._expiring and self._expiring[0][0] <= now:
+            self._remove(heappop(self._expiring)[1])
 
     def purge(self, filter_subject: str, *, keep: int = 0) -> int:
         """Remove all messages of the subjects that match, but the last `keep` of each; returns how many."""
