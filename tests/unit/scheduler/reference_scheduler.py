@@ -145,8 +145,8 @@ def load_allows(world: World, pod: Pod, name: str) -> bool:
         return False
     for resource, threshold in THRESHOLDS.items():
         capacity = world.allocatable(name).get(resource, 0)
-        if capacity and half_up(Fraction(100 * (load(world, name, resource) + estimate(pod, resource)), capacity)) >
-        threshold:
+        used = load(world, name, resource) + estimate(pod, resource)
+        if capacity and half_up(Fraction(100 * used, capacity)) > threshold:
             return False
     return True
 
