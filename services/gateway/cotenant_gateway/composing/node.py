@@ -54,7 +54,7 @@ def compose_node(snapshot: Snapshot) -> Overlay:
         allocatable |= {name: format_amount(name, amount) for name, amount in sorted(executor.allocatable.items())}
         annotations = _annotations(executor)
         status |= _machine(executor)
-    if resources is not None:
+    if resources is not None and not resources.withdrawn:
         extended = {name: amount for name, amount in _extended(resources) if amount > 0 or name in _ALWAYS}
         capacity |= {name: format_amount(name, amount) for name, amount in extended.items()}
         allocatable |= {name: format_amount(name, amount) for name, amount in extended.items()}

@@ -36,9 +36,13 @@ def compose_quota(snapshot: Snapshot) -> Overlay:
         for name, amounts in (
             ("runtime", quota.runtime),
             ("request", quota.request),
+            ("child-request", quota.child_request),
             ("guaranteed", quota.guaranteed),
+            ("allocated", quota.allocated),
+            ("non-preemptible-request", quota.non_preemptible_request),
+            ("non-preemptible-used", quota.non_preemptible_used),
         )
-        if amounts or name != "guaranteed"
+        if amounts or name in ("runtime", "request")
     }
     if quota.reason:
         annotations["cotenant.io/reason"] = quota.reason

@@ -1,0 +1,87 @@
+"""The gateway's process: wiring only."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+import msgspec
+from cotenant.cycle import Identity
+from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
+from cotenant.host import VERSION, Host, RequestError, run_program, serve_http, status_routes
+from cotenant.settings import parser
+from nats.errors import NoRespondersError
+
+from cotenant_gateway.core import PODS
+from cotenant_gateway.gateway import Gateway
+from cotenant_gateway.http.app import application, refuse_other_addresses
+from cotenant_gateway.http.facts import FactHandlers
+from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
+from cotenant_gateway.http.resources import ResourceHandlers
+from cotenant_gateway.statuses import ApiError
+from cotenant_gateway.telemetry import GatewayTelemetry
+
+NAME = "gateway"
+SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the log."
+CORE_VERSION = "1"
+
+
+async def serve(host: Host, _: argparse.Namespace) -> None:
+    """Run the gateway until `host.stopping` is set."""
+    settings = host.settings
+    refuse_other_addresses(settings.http_host)
+    identity = Identity(service=NAME, cell=settings.cell, replica=settings.replica, version=VERSION, core=CORE_VERSION)
+    gateway = Gateway(host.log, identity)
+    telemetry = GatewayTelemetry(host, gateway)
+
+    async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:
+        try:
+            reply = await host.log.client.request(subject, body, timeout=ANSWER_SECONDS)
+        except NoRespondersError as error:
+            raise TimeoutError from error
+        headers = reply.headers or {}
+        code = headers.get("Nats-Service-Error-Code", "0")
+        return reply.data, int(code) if code.isdigit() else 500, headers.get("Nats-Service-Error", "")
+
+    def is_live(namespace: str, name: str, uid: str) -> bool:
+        pod = gateway.core.get(PODS, namespace, name)
+        return pod is not None and pod.uid == uid and pod.fields.get("status.phase") in ("Pending", "Running")
+
+    async def evict(body: bytes) -> bytes:
+        try:
+            wish = msgspec.json.decode(body, type=EvictionRequest)
+            return msgspec.json.encode(await gateway.evict(wish, wish.job or "descheduler-arbiter"))
+        except msgspec.MsgspecError as error:
+            raise RequestError(400, f"an EvictionRequest cannot be read: {error}") from error
+        except ApiError as error:
+            raise RequestError(error.code, str(error)) from error
+
+    running = asyncio.ensure_future(gateway.run())
+    loaded = asyncio.ensure_future(gateway.ready.wait())
+    stopped = asyncio.ensure_future(host.stopping.wait())
+    resources = ResourceHandlers(gateway, LogReader(ask, is_live, host.stopping), host.stopping)
+    facts = FactHandlers(gateway, host.log, host.stopping)
+    app = application(resources, facts, status_routes(host), telemetry.observe)
+    runner, host.http_url = await serve_http(app, settings.http_host, max(settings.http_port, 0))
+    try:
+        await asyncio.wait({running, loaded, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if loaded.done():
+            await host.endpoint("evict", evict, subject=EVICT_ENDPOINT)
+            host.health.ready, host.health.detail = True, "ok"
+        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        await runner.cleanup()
+        for task in (running, loaded, stopped):
+            task.cancel()
+        await asyncio.gather(running, loaded, stopped, return_exceptions=True)
+
+
+def main() -> None:
+    """Entry point of `cotenant-gateway`."""
+    run_program(NAME, parser(NAME, SUMMARY), serve, own_http=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The HTTP application: from a path to its handler, and every error to a Status.
+
+In: requests on the loopback. Out: Kubernetes-shaped answers. There is no authentication, so nothing else than a
+loopback address is served (`refuse_other_addresses`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+from aiohttp import web
+from cotenant.host import VERSION
+
+from cotenant_gateway.http.discovery import (
+    api_group,
+    api_groups,
+    api_resources,
+    api_versions,
+    openapi_group,
+    openapi_index,
+    version_document,
+)
+from cotenant_gateway.http.facts import PREFIX, FactHandlers
+from cotenant_gateway.http.resources import MAX_BODY_BYTES, ResourceHandlers, json_response
+from cotenant_gateway.http.routing import target_of
+from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, too_large
+
+logger = logging.getLogger(__name__)
+
+Observe = Callable[[str, int, float], None]
+"""Told of every answer: verb, status, seconds."""
+
+
+def refuse_other_addresses(address: str) -> None:
+    """Raise SystemExit unless the address is a loopback one."""
+    try:
+        loopback = address == "localhost" or ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise SystemExit(f"cotenant-gateway: --http-host {address}: without authentication only loopback addresses are served")
+
+
+def discovery_document(path: str) -> dict[str, object] | dict[str, str] | None:
+    """Return the discovery document of a path, None where there is none."""
+    parts = path.strip("/").split("/")
+    document: dict[str, object] | dict[str, str] | None = None
+    if parts == ["version"]:
+        document = version_document(VERSION)
+    elif parts == ["api"]:
+        document = api_versions()
+    elif parts == ["apis"]:
+        document = api_groups()
+    elif parts == ["api", "v1"]:
+        document = api_resources("", "v1")
+    elif parts[0] == "apis" and len(parts) == 2:
+        document = api_group(parts[1])
+    elif parts[0] == "apis" and len(parts) == 3:
+        document = api_resources(parts[1], parts[2])
+    elif parts[:2] == ["openapi", "v3"]:
+        if len(parts) == 2:
+            document = openapi_index()
+        elif parts[2:] == ["api", "v1"]:
+            document = openapi_group("", "v1")
+        elif len(parts) == 5 and parts[2] == "apis":
+            document = openapi_group(parts[3], parts[4])
+    return document
+
+
+def application(
+    resources: ResourceHandlers, facts: FactHandlers | None, routes: Sequence[web.RouteDef], observe: Observe | None = None
+) -> web.Application:
+    """Return the application. `routes` are those that every service serves (/metrics, /healthz, /readyz)."""
+
+    async def dispatch(request: web.Request) -> web.StreamResponse:
+        path = request.rel_url.raw_path
+        target = target_of(path)
+        if target is not None:
+            return await resources.answer(request, target)
+        if facts is not None and path.startswith(PREFIX + "/"):
+            return await facts.answer(request, path[len(PREFIX) :])
+        document = discovery_document(path)
+        if document is None or request.method not in ("GET", "HEAD"):
+            raise no_such_path()
+        return json_response(msgspec.json.encode(document))
+
+    async def answered(request: web.Request) -> web.StreamResponse:
+        started = time.perf_counter()
+        response = await answer_errors(request, dispatch)
+        if observe is not None:
+            observe(request.method, response.status, time.perf_counter() - started)
+        return response
+
+    app = web.Application(client_max_size=MAX_BODY_BYTES)
+    app.add_routes(routes)
+    app.router.add_route("*", "/{path:.*}", answered)
+    return app
+
+
+async def answer_errors(
+    request: web.Request, dispatch: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Turn whatever goes wrong into a Status; what is not foreseen is logged with its trace and answered with 500."""
+    try:
+        return await dispatch(request)
+    except ApiError as error:
+        return refusal(error)
+    except RecursionError:
+        return refusal(bad_request("the JSON document is nested too deeply"))
+    except web.HTTPRequestEntityTooLarge:
+        return refusal(too_large(MAX_BODY_BYTES))
+    except ConnectionResetError:
+        raise
+    except Exception as failure:
+        logger.exception("%s %s failed", request.method, request.rel_url.path)
+        return refusal(internal(f"{type(failure).__name__}: {failure}"))
+
+
+def refusal(error: ApiError) -> web.Response:
+    """Return the answer that an error is; the ones that pass by themselves say when to come again."""
+    response = json_response(error.body, error.code)
+    if error.code in (429, 503, 504):
+        response.headers["Retry-After"] = "1"
+    return response

@@ -1,0 +1,229 @@
+"""cotenant's own endpoints below `/apis/cotenant.io/v1`: events, explain, status.
+
+* `events?since=SEQ&for=KIND/NAME&follow=1&namespace=NS`: the log's events as JSON lines: stream, sequence, time,
+type, a sentence, causes;
+* `explain/pod/<namespace>/<name>`, `explain/node/<name>`: the chain of causes back to samples and objects, as JSON;
+* `status`: the services that answer, their counts, the dead letters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+from aiohttp import web
+from cotenant.bus import NatsLog
+from cotenant.events.envelope import Event
+from cotenant.explain import CauseWalk, Explanation, concerns, explain_node, explain_pod, told
+from cotenant.log import EXECUTION, HISTORY, LOG, Reader
+
+from cotenant_gateway.core import NODES, PODS
+from cotenant_gateway.gateway import Gateway
+from cotenant_gateway.http.resources import json_response
+from cotenant_gateway.statuses import bad_request, no_such_path, not_found
+
+PREFIX = "/apis/cotenant.io/v1"
+MAX_LOOKUPS = 400
+LOOKUPS_AT_ONCE = 16
+SILENT_SECONDS = 1.5
+PULL = 500
+
+
+class ServiceAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """A service that answered a ping."""
+
+    name: str
+    id: str
+    version: str = ""
+    metadata: dict[str, str] = {}
+
+
+class FactHandlers:
+    """Answers cotenant's own endpoints."""
+
+    def __init__(self, gateway: Gateway, log: NatsLog, stopping: asyncio.Event) -> None:
+        self._gateway = gateway
+        self._log = log
+        self._stopping = stopping
+
+    async def answer(self, request: web.Request, path: str) -> web.StreamResponse:
+        """Dispatch on what follows the prefix."""
+        parts = path.strip("/").split("/")
+        if request.method != "GET":
+            raise no_such_path()
+        if parts == ["events"]:
+            return await self._events(request)
+        if parts == ["status"]:
+            return await self._status()
+        if len(parts) == 4 and parts[:2] == ["explain", "pod"]:
+            return await self._explain_pod(parts[2], parts[3])
+        if len(parts) == 3 and parts[:2] == ["explain", "node"]:
+            return await self._explain_node(parts[2])
+        raise no_such_path()
+
+    # -- explain -------------------------------------------------------------------------------------------------
+
+    async def lookup(self, ref: str) -> Event | None:
+        """Return the event that a cause names: from LOG, and where it is no longer there from HISTORY."""
+        stream, _, number = ref.partition(":")
+        if not number.isascii() or not number.isdigit():
+            return None
+        found = await self._log.get(stream, int(number))
+        if found is None and stream == LOG:
+            found = await self._from_history(int(number))
+        return found
+
+    async def _from_history(self, sequence: int) -> Event | None:
+        """HISTORY has its own numbers; a message carries its LOG sequence, which is never below it in order."""
+        low, high = 1, await self._log.last_sequence(HISTORY)
+        # Both grow together, so the place is found by halving: some 20 reads.
+        while low <= high:
+            middle = (low + high) // 2
+            event = await self._log.get(HISTORY, middle)
+            if event is None:
+                return None
+            if event.sequence == sequence:
+                return event
+            if event.sequence < sequence:
+                low = middle + 1
+            else:
+                high = middle - 1
+        return None
+
+    async def _walk(self, roots: Sequence[Event]) -> CauseWalk:
+        walk = CauseWalk(roots)
+        asked = 0
+        while asked < MAX_LOOKUPS:
+            wanted = walk.wanted()[:LOOKUPS_AT_ONCE]
+            if not wanted:
+                break
+            asked += len(wanted)
+            found = await asyncio.gather(*(self.lookup(ref) for ref in wanted))
+            for ref, event in zip(wanted, found, strict=True):
+                walk.add(ref, event)
+        return walk
+
+    async def _explain_pod(self, namespace: str, name: str) -> web.Response:
+        pod = self._gateway.core.get(PODS, namespace, name)
+        if pod is None:
+            raise not_found(PODS, name)
+        roots = await self._roots(pod.stored.sequence if pod.stored is not None else 0, pod.parts.values())
+        explanation = explain_pod(namespace, name, roots, await self._walk(roots))
+        return json_response(msgspec.json.encode(explanation))
+
+    async def _explain_node(self, name: str) -> web.Response:
+        core = self._gateway.core
+        node = core.get(NODES, "", name)
+        if node is None:
+            raise not_found(NODES, name)
+        roots = await self._roots(node.stored.sequence if node.stored is not None else 0, node.parts.values())
+        explanation: Explanation = explain_node(name, roots, await self._walk(roots))
+        return json_response(msgspec.json.encode(explanation))
+
+    async def _roots(self, document_sequence: int, parts: object) -> list[Event]:
+        roots = [event for event in parts if isinstance(event, Event)] if hasattr(parts, "__iter__") else []
+        stored = await self.lookup(f"{LOG}:{document_sequence}") if document_sequence else None
+        return sorted([*roots, *([stored] if stored is not None else [])], key=lambda event: event.sequence)
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        query = request.query
+        since = query.get("since", "")
+        if since and not (since.isascii() and since.isdigit() and len(since) < 20):
+            raise bad_request(f"since: Invalid value: {since[:20]!r}: must be a sequence of LOG")
+        about, slash, name = query.get("for", "").partition("/")
+        if about and not (slash and name):
+            raise bad_request(f"for: Invalid value: {query['for'][:80]!r}: must be KIND/NAME")
+        wanted = (about.lower(), query.get("namespace", ""), name)
+        follow = query.get("follow", "").lower() in ("1", "true")
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-cache"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError):
+            async for events in self._stream(int(since or "0"), follow=follow):
+                lines = [told(event) for event in events if concerns(event, *wanted)]
+                if lines:
+                    await response.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+            await response.write_eof()
+        return response
+
+    async def _stream(self, since: int, *, follow: bool) -> AsyncIterator[Sequence[Event]]:
+        """LOG from a sequence on, and EXECUTION beside it: what is there, and with `follow` what comes."""
+        end = await self._log.last_sequence(LOG)
+        log = await self._log.follow(LOG, (">",), after=since)
+        log.loaded()
+        log.max_behind = 0
+        execution: Reader | None = None
+        try:
+            while log.position < end:
+                events = await log.pull(PULL, SILENT_SECONDS)
+                if not events:
+                    break
+                yield events
+            if not follow:
+                return
+            execution_end = await self._log.last_sequence(EXECUTION)
+            execution = await self._log.follow(EXECUTION, ("execution.>", "deadletter.>"), after=execution_end)
+            execution.loaded()
+            while not self._stopping.is_set():
+                pulls = await asyncio.gather(log.pull(PULL, 0.5), execution.pull(PULL, 0.5))
+                for events in pulls:
+                    if events:
+                        yield events
+        finally:
+            await log.close()
+            if execution is not None:
+                await execution.close()
+
+    # -- status --------------------------------------------------------------------------------------------------
+
+    async def _status(self) -> web.Response:
+        services = await self._ping()
+        body = {
+            "services": services,
+            "folded": self._gateway.core.folded,
+            "log": {"lastSequence": await self._log.last_sequence(LOG)},
+            "deadLetters": await self._dead_letters(),
+            "unknownEventTypes": self._log.unknown_types,
+            "ready": self._gateway.ready.is_set(),
+        }
+        return json_response(msgspec.json.encode(body))
+
+    async def _ping(self) -> list[ServiceAnswer]:
+        """Ask every micro service to show itself; who does not answer within half a second is not there."""
+        client = self._log.client
+        inbox = client.new_inbox()
+        subscription = await client.subscribe(inbox, pending_msgs_limit=4096)
+        await client.publish("$SRV.PING", b"", reply=inbox)
+        answers: dict[str, ServiceAnswer] = {}
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + 0.5
+        while (left := deadline - loop.time()) > 0:
+            try:
+                message = await subscription.next_msg(timeout=left)
+            except TimeoutError:
+                break
+            with contextlib.suppress(msgspec.MsgspecError):
+                found = msgspec.json.decode(message.data, type=ServiceAnswer)
+                answers[found.id] = found
+        await subscription.unsubscribe()
+        return sorted(answers.values(), key=lambda service: (service.name, service.id))
+
+    async def _dead_letters(self) -> dict[str, int]:
+        """Return how many messages of each stream could not be used and are kept."""
+        reply = await self._log.client.request(
+            f"$JS.API.STREAM.INFO.{EXECUTION}", msgspec.json.encode({"subjects_filter": "deadletter.>"}), timeout=5
+        )
+        state = msgspec.json.decode(reply.data, type=_StreamInfo).state
+        return {subject.removeprefix("deadletter."): count for subject, count in sorted((state.subjects or {}).items())}
+
+
+class _State(msgspec.Struct):
+    subjects: dict[str, int] | None = None
+
+
+class _StreamInfo(msgspec.Struct):
+    state: _State = msgspec.field(default_factory=_State)

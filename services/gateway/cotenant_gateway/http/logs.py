@@ -1,0 +1,128 @@
+"""pods/log: the end of a container's log, asked of the node's executor over NATS; followed by asking again.
+
+The executor has no stream: following asks once a FOLLOW_SECONDS and prints what is new behind the last text. If more
+was written in between than one answer holds, the gap is said in a line of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+from aiohttp import web
+from cotenant.requests import MAX_LOG_ANSWER_BYTES, LogsRequest, logs_subject
+
+from cotenant_gateway.core import PODS
+from cotenant_gateway.snapshots import Snapshot
+from cotenant_gateway.statuses import ApiError, bad_request, not_found, unavailable
+
+FOLLOW_SECONDS = 0.5
+ANSWER_SECONDS = 5.0
+
+Ask = Callable[[str, bytes], Awaitable[tuple[bytes, int, str]]]
+"""Sends a request to a subject; returns the answer, and the code and text of a refusal (0 if none). Raises TimeoutError."""
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 12:
+        raise bad_request(f"{name}: Invalid value: {text[:20]!r}: must be a number that is not negative")
+    return int(text)
+
+
+def _yes(query: Mapping[str, str], name: str) -> bool:
+    return query.get(name, "").lower() in ("1", "true")
+
+
+class LogReader:
+    """Answers pods/log."""
+
+    def __init__(self, ask: Ask, is_live: Callable[[str, str, str], bool], stopping: asyncio.Event) -> None:
+        """`is_live(namespace, name, uid)` tells whether more may come."""
+        self._ask = ask
+        self._is_live = is_live
+        self._stopping = stopping
+
+    async def answer(self, request: web.Request, pod: Snapshot) -> web.StreamResponse:
+        """Return the log as text, or as a stream that goes on."""
+        query = request.query
+        node = pod.fields.get("spec.nodeName", "")
+        if not node:
+            raise bad_request(f'pod "{pod.address.name}" does not have a host assigned')
+        limit = _number(query, "limitBytes")
+        wish = LogsRequest(
+            namespace=pod.address.namespace,
+            name=pod.address.name,
+            uid=pod.uid,
+            container=query.get("container", ""),
+            tail_lines=_number(query, "tailLines"),
+            limit_bytes=MAX_LOG_ANSWER_BYTES if limit is None else limit,
+            previous=_yes(query, "previous"),
+        )
+        text = await self._read(node, wish)
+        if not _yes(query, "follow"):
+            return web.Response(body=text, content_type="text/plain", charset="utf-8")
+        return await self._follow(request, node, wish, text)
+
+    async def _read(self, node: str, wish: LogsRequest) -> bytes:
+        try:
+            text, code, refusal = await self._ask(logs_subject(node), msgspec.json.encode(wish))
+        except TimeoutError as error:
+            raise unavailable(f"the executor of node {node} does not answer: its logs cannot be read now") from error
+        if code == 404:
+            raise not_found_log(wish.name, refusal)
+        if code:
+            raise ApiError(400 if code < 500 else 500, "BadRequest" if code < 500 else "InternalError", refusal)
+        return text
+
+    async def _follow(self, request: web.Request, node: str, wish: LogsRequest, text: bytes) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-cache"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        whole = msgspec.structs.replace(wish, tail_lines=None, limit_bytes=MAX_LOG_ANSWER_BYTES)
+        with contextlib.suppress(ConnectionResetError):
+            await response.write(text)
+            last = await self._whole(node, whole, text)
+            await response.write(new_text(text, last))
+            while not self._stopping.is_set():
+                live = self._is_live(wish.namespace, wish.name, wish.uid)
+                now = await self._whole(node, whole, last)
+                if now != last:
+                    await response.write(new_text(last, now))
+                    last = now
+                if not live:
+                    break
+                await asyncio.sleep(FOLLOW_SECONDS)
+            await response.write_eof()
+        return response
+
+    async def _whole(self, node: str, wish: LogsRequest, last: bytes) -> bytes:
+        """An executor that restarts or a pod that has just gone does not end a followed log: nothing new came."""
+        try:
+            return await self._read(node, wish)
+        except ApiError:
+            return last
+
+
+def not_found_log(name: str, refusal: str) -> ApiError:
+    """404 with the executor's words."""
+    error = not_found(PODS, name)
+    return ApiError(404, "NotFound", refusal or str(error), error.status.details)
+
+
+def new_text(last: bytes, now: bytes) -> bytes:
+    """Return what came behind `last`, given the end of the log now. Both are ends of one growing text."""
+    if not last or now == last:
+        return b"" if now == last else now
+    if now.startswith(last):
+        return now[len(last) :]
+    # The answer is bounded: it begins later than the last one did. What both share ends the last and stands early in the new.
+    probe = last[-4096:]
+    place = now.rfind(probe)
+    if place >= 0:
+        return now[place + len(probe) :]
+    return b"[cotenant: output was written faster than it could be followed; some is left out]\n" + now

@@ -1,0 +1,343 @@
+"""The verbs on resources: get, list, watch, create, update, patch, delete, deletecollection, and the subresources.
+
+In: a request whose path is a `Target`. Out: a response, or an ApiError that the application turns into a Status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from aiohttp import web
+from cotenant.events.migrations import EvictionRequest
+from cotenant.objects.kinds import Kind
+
+from cotenant_gateway.gateway import Gateway
+from cotenant_gateway.http.logs import LogReader
+from cotenant_gateway.http.queries import Query, continue_token, read_query
+from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.tables import TableFormat, table, wants_table
+from cotenant_gateway.http.watching import MAX_WATCHES, watch
+from cotenant_gateway.requests import PATCH_TYPES, DeletionWish, existing
+from cotenant_gateway.snapshots import Snapshot
+from cotenant_gateway.statuses import (
+    ApiError,
+    StatusDetails,
+    bad_request,
+    budget_refuses,
+    expired,
+    method_not_allowed,
+    no_such_path,
+    not_found,
+    status_object,
+    timeout,
+    too_large,
+    unavailable,
+    unsupported_media,
+)
+
+MAX_BODY_BYTES = 2 * 1024 * 1024
+MAX_ACTOR = 64
+_JSON = "application/json"
+_READ_ONLY = frozenset({"nodemetrics", "nodeslos"})
+
+
+class _Preconditions(msgspec.Struct, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _DeleteOptions(msgspec.Struct, rename="camel"):
+    grace_period_seconds: int | None = None
+    preconditions: _Preconditions | None = None
+    dry_run: list[str] | None = None
+
+
+class _EvictionMeta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Eviction(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    metadata: _EvictionMeta | None = None
+    delete_options: _DeleteOptions | None = None
+    dry_run: list[str] | None = None
+
+
+_DELETE_OPTIONS = msgspec.json.Decoder(_DeleteOptions)
+_EVICTION = msgspec.json.Decoder(_Eviction)
+
+
+def json_response(body: bytes, status: int = 200) -> web.Response:
+    """Return a JSON answer."""
+    return web.Response(body=body, status=status, content_type=_JSON)
+
+
+def actor_of(request: web.Request) -> str:
+    """Return who writes: the field manager, or the client program. There is no authentication on the loopback."""
+    manager = request.query.get("fieldManager", "") if request.query_string else ""
+    return (manager or request.headers.get("User-Agent", "").split("/", 1)[0] or "unknown")[:MAX_ACTOR]
+
+
+async def read_body(request: web.Request) -> bytes:
+    """Return the body. Raises ApiError (413, 415)."""
+    if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
+        raise too_large(MAX_BODY_BYTES)
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise too_large(MAX_BODY_BYTES) from error
+
+
+def _json_only(request: web.Request) -> None:
+    given = request.content_type
+    if given not in (_JSON, "application/octet-stream", ""):
+        raise unsupported_media(given, (_JSON,))
+
+
+def _dry_run(request: web.Request) -> bool:
+    return bool(request.query_string) and request.query.get("dryRun") == "All"
+
+
+class ResourceHandlers:
+    """Answers requests for resources."""
+
+    def __init__(self, gateway: Gateway, logs: LogReader, stopping: asyncio.Event) -> None:
+        self._gateway = gateway
+        self._logs = logs
+        self._stopping = stopping
+        self._watches = 0
+
+    async def answer(self, request: web.Request, target: Target) -> web.StreamResponse:
+        """Dispatch on verb and subresource."""
+        if not self._gateway.follower.ready.is_set():
+            raise unavailable("the read model is still loading")
+        method = request.method
+        if target.subresource:
+            return await self._subresource(request, target)
+        if target.kind.plural in _READ_ONLY and method not in ("GET", "HEAD"):
+            raise method_not_allowed(f"{target.kind.resource} are made of other services' facts: they can be read only")
+        if not target.name:
+            if method in ("GET", "HEAD"):
+                return await self._list_or_watch(request, target, read_query(target, request.query))
+            if method == "POST":
+                return await self._create(request, target)
+            if method == "DELETE":
+                return await self._delete_collection(request, target)
+        elif method in ("GET", "HEAD"):
+            return await self._get(request, target)
+        elif method == "PUT":
+            return await self._replace(request, target, status_only=False)
+        elif method == "PATCH":
+            return await self._patch(request, target, status_only=False)
+        elif method == "DELETE":
+            return await self._delete(request, target)
+        raise method_not_allowed(f"the server does not allow {method} on {target.kind.resource}")
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _table_format(self, request: web.Request, include: str) -> TableFormat | None:
+        return TableFormat(include) if wants_table(request.headers.get("Accept", "")) else None
+
+    async def _get(self, request: web.Request, target: Target) -> web.StreamResponse:
+        query = read_query(target, request.query) if request.query_string else Query()
+        if query.watch:
+            by_name = f"metadata.name={target.name}"
+            narrowed = read_query(target, {**request.query, "fieldSelector": by_name})
+            return await self._watch(request, target, narrowed)
+        snapshot = existing(self._gateway.core, target.kind, target.namespace, target.name)
+        form = self._table_format(request, query.include_object)
+        if form is None:
+            return json_response(snapshot.document)
+        metadata = {"resourceVersion": str(snapshot.version)}
+        return json_response(table(target.kind, [snapshot], metadata, self._gateway.clock(), form))
+
+    async def _list_or_watch(self, request: web.Request, target: Target, query: Query) -> web.StreamResponse:
+        if query.version > self._gateway.core.folded:
+            await self._wait_for(query.version)
+        if query.watch:
+            return await self._watch(request, target, query)
+        core = self._gateway.core
+        version = core.folded
+        after = ("", "")
+        if query.after is not None:
+            if query.after.version < core.ring.oldest:
+                raise expired(query.after.version, core.ring.oldest)
+            version, after = query.after.version, (query.after.namespace, query.after.name)
+        found, more = core.select(target.kind, target.namespace, query.predicate(target), query.limit, after)
+        metadata: dict[str, object] = {"resourceVersion": str(version)}
+        if more:
+            metadata["continue"] = continue_token(version, found[-1])
+        form = self._table_format(request, query.include_object)
+        if form is not None:
+            return json_response(table(target.kind, found, metadata, self._gateway.clock(), form))
+        return json_response(list_document(target.kind, found, metadata))
+
+    async def _wait_for(self, version: int) -> None:
+        try:
+            await asyncio.wait_for(self._gateway.follower.folded(version), 2.0)
+        except TimeoutError:
+            current = self._gateway.core.folded
+            raise timeout(f"Too large resource version: {version}, current: {current}") from None
+
+    async def _watch(self, request: web.Request, target: Target, query: Query) -> web.StreamResponse:
+        if self._watches >= MAX_WATCHES:
+            raise ApiError(429, "TooManyRequests", f"{MAX_WATCHES} watches are open already; try again later")
+        self._watches += 1
+        try:
+            form = self._table_format(request, query.include_object)
+            return await watch(request, self._gateway.follower, target, query, form, self._stopping, self._gateway.clock)
+        finally:
+            self._watches -= 1
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    async def _create(self, request: web.Request, target: Target) -> web.StreamResponse:
+        if target.kind.namespaced and not target.namespace:
+            raise bad_request(f"{target.kind.kind} lives in a namespace: create it below /namespaces/<namespace>/")
+        _json_only(request)
+        body = await read_body(request)
+        document = await self._gateway.create(target.kind, target.namespace, body, actor_of(request), dry_run=_dry_run(request))
+        return json_response(document, 201)
+
+    async def _replace(self, request: web.Request, target: Target, *, status_only: bool) -> web.StreamResponse:
+        _json_only(request)
+        body = await read_body(request)
+        document = await self._gateway.replace(
+            target.kind,
+            target.namespace,
+            target.name,
+            body,
+            actor_of(request),
+            dry_run=_dry_run(request),
+            status_only=status_only,
+        )
+        return json_response(document)
+
+    async def _patch(self, request: web.Request, target: Target, *, status_only: bool) -> web.StreamResponse:
+        if request.content_type not in PATCH_TYPES:
+            raise unsupported_media(request.content_type, PATCH_TYPES)
+        body = await read_body(request)
+        document = await self._gateway.patch(
+            target.kind,
+            target.namespace,
+            target.name,
+            request.content_type,
+            body,
+            actor_of(request),
+            dry_run=_dry_run(request),
+            status_only=status_only,
+        )
+        return json_response(document)
+
+    async def _delete(self, request: web.Request, target: Target) -> web.StreamResponse:
+        wish, dry_run = await self._deletion_wish(request)
+        snapshot = existing(self._gateway.core, target.kind, target.namespace, target.name)
+        document, ended = await self._gateway.delete(
+            target.kind, target.namespace, target.name, wish, actor_of(request), dry_run=dry_run
+        )
+        if not ended:
+            return json_response(document)
+        details = StatusDetails(name=target.name, group=target.kind.group, kind=target.kind.plural, uid=snapshot.uid)
+        return json_response(msgspec.json.encode(status_object(200, "", "", details, status="Success")))
+
+    async def _deletion_wish(self, request: web.Request) -> tuple[DeletionWish, bool]:
+        body = await read_body(request)
+        options = _DeleteOptions()
+        if body.strip():
+            try:
+                options = _DELETE_OPTIONS.decode(body)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise bad_request(f"DeleteOptions cannot be read: {error}") from error
+        grace = options.grace_period_seconds
+        text = request.query.get("gracePeriodSeconds", "")
+        if text:
+            if not text.isascii() or not text.isdigit() or len(text) > 9:
+                raise bad_request(f"gracePeriodSeconds: Invalid value: {text[:20]!r}: must be a number that is not negative")
+            grace = int(text)
+        if grace is not None and grace < 0:
+            raise bad_request("gracePeriodSeconds must not be negative")
+        conditions = options.preconditions or _Preconditions()
+        wish = DeletionWish(grace, conditions.uid or "", conditions.resource_version or "")
+        return wish, _dry_run(request) or "All" in (options.dry_run or [])
+
+    async def _delete_collection(self, request: web.Request, target: Target) -> web.StreamResponse:
+        query = read_query(target, request.query)
+        wish, dry_run = await self._deletion_wish(request)
+        if target.kind.namespaced and not target.namespace:
+            raise method_not_allowed("a collection is deleted in one namespace at a time")
+        core = self._gateway.core
+        found, _ = core.select(target.kind, target.namespace, query.predicate(target), 0, ("", ""))
+        ended: list[Snapshot] = []
+        for snapshot in found:
+            if snapshot.stored is None:
+                continue
+            try:
+                await self._gateway.delete(
+                    target.kind, snapshot.address.namespace, snapshot.address.name, wish, actor_of(request), dry_run=dry_run
+                )
+            except ApiError as error:
+                # What ended meanwhile needs no deletion.
+                if error.code != 404:
+                    raise
+            ended.append(snapshot)
+        return json_response(list_document(target.kind, ended, {"resourceVersion": str(self._gateway.core.folded)}))
+
+    # -- subresources --------------------------------------------------------------------------------------------
+
+    async def _subresource(self, request: web.Request, target: Target) -> web.StreamResponse:
+        kind, method = target.kind, request.method
+        if target.subresource == "status":
+            if method in ("GET", "HEAD"):
+                return await self._get(request, target)
+            if method == "PUT":
+                return await self._replace(request, target, status_only=True)
+            if method == "PATCH":
+                return await self._patch(request, target, status_only=True)
+        elif kind.plural == "pods" and target.subresource == "eviction" and method == "POST":
+            return await self._evict(request, target)
+        elif kind.plural == "pods" and target.subresource == "log" and method == "GET":
+            pod = existing(self._gateway.core, kind, target.namespace, target.name)
+            return await self._logs.answer(request, pod)
+        elif kind.plural == "pods" and target.subresource == "binding":
+            raise method_not_allowed("pods are placed by the scheduler, as an event; they cannot be bound through the API")
+        else:
+            raise no_such_path()
+        raise method_not_allowed(f"the server does not allow {method} on {kind.resource}/{target.subresource}")
+
+    async def _evict(self, request: web.Request, target: Target) -> web.StreamResponse:
+        body = await read_body(request)
+        try:
+            eviction = _EVICTION.decode(body or b"{}")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise bad_request(f"Eviction cannot be read: {error}") from error
+        if eviction.kind not in ("", "Eviction"):
+            raise bad_request(f"expected an Eviction, found {eviction.kind}")
+        pod = self._gateway.core.get(target.kind, target.namespace, target.name)
+        if pod is None:
+            raise not_found(target.kind, target.name)
+        options = eviction.delete_options or _DeleteOptions()
+        uid = (options.preconditions.uid if options.preconditions is not None else None) or pod.uid
+        if not (_dry_run(request) or "All" in [*(options.dry_run or []), *(eviction.dry_run or [])]):
+            wish = EvictionRequest(
+                namespace=target.namespace,
+                name=target.name,
+                uid=uid,
+                trigger=actor_of(request),
+                grace_period_seconds=options.grace_period_seconds,
+            )
+            outcome = await self._gateway.evict(wish, actor_of(request))
+            if not outcome.allowed:
+                raise budget_refuses(target.kind, target.name, outcome.message)
+        return json_response(msgspec.json.encode(status_object(201, "", "", status="Success")), 201)
+
+
+def list_document(kind: Kind, snapshots: list[Snapshot], metadata: dict[str, object]) -> bytes:
+    """Return a list object; its items are joined, not decoded."""
+    head = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[' % (
+        kind.kind.encode(),
+        kind.api_version.encode(),
+        msgspec.json.encode(metadata),
+    )
+    return b"".join((head, b",".join([snapshot.document for snapshot in snapshots]), b"]}\n"))

@@ -1,0 +1,165 @@
+"""Watches: the changes of a selection as a stream of JSON lines, in order of resourceVersion.
+
+An object that comes into the selection is ADDED, one that leaves it DELETED. A watch that starts below what is held,
+or reads too slowly to stay within it, ends with an ERROR event that carries a 410 Status; the client lists again.
+Bookmarks tell how far the watch has come. Bounds: MAX_WATCHES at a time, CHUNK changes written at once, and the ring
+of changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+import msgspec
+from aiohttp import web
+from cotenant.objects.kinds import Kind
+
+from cotenant_gateway.core import GatewayCore
+from cotenant_gateway.following import Follower
+from cotenant_gateway.http.queries import Query
+from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.tables import TableFormat, table, with_version
+from cotenant_gateway.ring import Change, TooOld
+from cotenant_gateway.snapshots import Snapshot
+from cotenant_gateway.statuses import ApiError, expired
+
+MAX_WATCHES = 2000
+CHUNK = 256
+BOOKMARK_SECONDS = 30.0
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class WatchEvents:
+    """Encodes the events of one watch: objects as they are, or as rows of a table."""
+
+    def __init__(self, kind: Kind, form: TableFormat | None, clock: Callable[[], datetime]) -> None:
+        self._kind = kind
+        self._form = form
+        self._clock = clock
+        self._columns_sent = False
+
+    def line(self, word: str, snapshot: Snapshot, version: int) -> bytes:
+        """Return one event as a line."""
+        if self._form is not None:
+            metadata = {"resourceVersion": str(version)}
+            body = table(self._kind, [snapshot], metadata, self._clock(), self._form, with_columns=not self._columns_sent)
+            self._columns_sent = True
+        elif version != snapshot.version:
+            body = with_version(snapshot.document, version)
+        else:
+            body = snapshot.document
+        return b'{"type":"%s","object":%s}\n' % (word.encode(), body)
+
+    def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
+        """Return a bookmark: everything up to `version` has been sent."""
+        metadata: dict[str, object] = {"resourceVersion": str(version), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        body = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        return b'{"type":"BOOKMARK","object":%s}\n' % msgspec.json.encode(body)
+
+
+def error_line(error: ApiError) -> bytes:
+    """Return the event that ends a watch."""
+    return b'{"type":"ERROR","object":%s}\n' % error.body
+
+
+def seen_change(change: Change, kind: Kind, selected: Callable[[Snapshot], bool]) -> tuple[str, Snapshot] | None:
+    """Return what a change means for a selection: the event's type and the object, None if nothing."""
+    if change.address.kind is not kind:
+        return None
+    before = change.before if change.before is not None and selected(change.before) else None
+    after = change.after if change.after is not None and selected(change.after) else None
+    if after is not None:
+        return ("MODIFIED" if before is not None else "ADDED"), after
+    if before is not None:
+        return "DELETED", before
+    return None
+
+
+async def watch(
+    request: web.Request,
+    follower: Follower,
+    target: Target,
+    query: Query,
+    form: TableFormat | None,
+    stopping: asyncio.Event,
+    clock: Callable[[], datetime],
+) -> web.StreamResponse:
+    """Answer a watch request; returns when the client leaves, its time is over, or it cannot be continued."""
+    core = follower.core
+    events = WatchEvents(target.kind, form, clock)
+    selected = query.predicate(target)
+    response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache"})
+    response.enable_chunked_encoding()
+    from_now = query.version <= 0 or query.initial_events
+    try:
+        position = core.ring.end if from_now else core.ring.position_after(query.version)
+    except TooOld as old:
+        raise expired(query.version, old.oldest) from old
+    version = core.folded
+    initial = list(_initial(core, target, selected)) if from_now else []
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionResetError):
+        for start in range(0, len(initial), CHUNK):
+            await response.write(b"".join(events.line("ADDED", item, item.version) for item in initial[start : start + CHUNK]))
+        if query.initial_events and query.bookmarks:
+            await response.write(events.bookmark(version, initial_end=True))
+        await _stream(response, follower, core, target, query, selected, events, position, stopping)
+        await response.write_eof()
+    return response
+
+
+def _initial(core: GatewayCore, target: Target, selected: Callable[[Snapshot], bool]) -> Iterator[Snapshot]:
+    return (snapshot for snapshot in core.objects(target.kind, target.namespace) if selected(snapshot))
+
+
+async def _stream(
+    response: web.StreamResponse,
+    follower: Follower,
+    core: GatewayCore,
+    target: Target,
+    query: Query,
+    selected: Callable[[Snapshot], bool],
+    events: WatchEvents,
+    position: int,
+    stopping: asyncio.Event,
+) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + query.timeout_seconds
+    next_bookmark = loop.time() + BOOKMARK_SECONDS
+    with follower.changes() as changed:
+        while not stopping.is_set() and loop.time() < deadline:
+            changed.clear()
+            if follower.core is not core:
+                await response.write(error_line(expired(core.folded, follower.core.ring.oldest)))
+                return
+            try:
+                changes = core.ring.read(position, CHUNK)
+            except TooOld as old:
+                await response.write(error_line(expired(core.folded, old.oldest)))
+                return
+            position += len(changes)
+            lines = []
+            for change in changes:
+                seen = seen_change(change, target.kind, selected)
+                if seen is not None:
+                    lines.append(events.line(*seen, change.version))
+            if lines:
+                await response.write(b"".join(lines))
+            if changes:
+                continue
+            now = loop.time()
+            if query.bookmarks and now >= next_bookmark:
+                next_bookmark = now + BOOKMARK_SECONDS
+                await response.write(events.bookmark(core.folded))
+            try:
+                await asyncio.wait_for(changed.wait(), min(1.0, max(deadline - now, 0.01)))
+            except TimeoutError:
+                if response.task is not None and response.task.done():
+                    return
+        if query.bookmarks:
+            await response.write(events.bookmark(core.folded))
