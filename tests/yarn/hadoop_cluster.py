@@ -142,6 +142,11 @@ class HadoopCluster:
         resource = self.node()["totalResource"]
         return resource["vCores"], resource["memory"]
 
+    def node_manager(self) -> Any:
+        """What the NodeManager says of itself; its totals are those that the ResourceManager's last heartbeat brought."""
+        with urlopen(f"http://localhost:{self._ports['nm_web']}/ws/v1/node/info", timeout=5) as answer:
+            return msgspec.json.decode(answer.read())["nodeInfo"]
+
     def submit(self, memory_mb: int, vcores: int) -> str:
         """Start an application whose one container sleeps; returns its id."""
         application = self._call("/apps/new-application", {})["application-id"]

@@ -181,9 +181,14 @@ async def test_shrinking_below_what_runs_kills_nothing(bench: Bench, hadoop: Had
         await bench.measure(15_000, 31 * GIB)
         await _until(hadoop, lambda: hadoop.total() == (1, 1024), "the total is below what runs")
         await _until(hadoop, lambda: hadoop.node()["availMemoryMB"] == -1024, "the node is over-committed")
-        # A ResourceManager that kills does so at the NodeManager's next heartbeat, one a second.
-        heartbeat = hadoop.node()["lastHealthUpdate"]
-        await _until(hadoop, lambda: hadoop.node()["lastHealthUpdate"] > heartbeat + 2000, "two more heartbeats")
+        # A ResourceManager that kills does so at the NodeManager's next heartbeat: see two go by.
+        for memory_mb in (512, 256):
+            await bench.measure(15_000, 32 * GIB - memory_mb * MIB)
+            await _until(
+                hadoop,
+                lambda wanted=memory_mb: hadoop.node_manager()["totalPmemAllocatedContainersMB"] == wanted,  # type: ignore[misc]
+                "a heartbeat brought the NodeManager its total",
+            )
         assert hadoop.node()["numContainers"] == 1
     finally:
         await asyncio.to_thread(hadoop.kill, application)
@@ -197,8 +202,8 @@ async def test_a_node_manager_that_registers_again_gets_its_total_back(bench: Be
     dead = await asyncio.to_thread(hadoop.restart_node_manager)
 
     def back() -> bool:
-        node = hadoop.node()
-        return node["state"] == "RUNNING" and node["lastHealthUpdate"] > dead and hadoop.total() == (10, 20 * 1024)
+        manager = hadoop.node_manager()
+        return manager["nmStartupTime"] >= dead and manager["totalPmemAllocatedContainersMB"] == 20 * 1024
 
     registered = f"the total is set again after a registration with {ANNOUNCED_VCORES} vcores and {ANNOUNCED_MB} MB"
     await _until(hadoop, back, registered, 60)
