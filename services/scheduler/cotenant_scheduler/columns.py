@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 IntArray = NDArray[np.int64]
 CodeArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
+ScoreArray = NDArray[np.int16]
 
 Rows = slice | IntArray
 """Which rows a vectorised function looks at: all in use (a slice from 0), or a sorted array of row numbers."""

@@ -95,6 +95,7 @@ class SchedulerCore:
         self._quota_sequences: dict[tuple[str, str], int] = {}
         self._sequences = LastSequences()
         self._regroup = False
+        self._figure_names = tuple((f"node.{r}.used", f"node.{r}.capacity") for r in self.nodes.load.resources)
         self._evaluations: OrderedDict[Shape, Evaluation] = OrderedDict()
         self._evaluation_bytes = 0
         self._static: OrderedDict[tuple[object, ...], StaticResults] = OrderedDict()
@@ -273,22 +274,34 @@ class SchedulerCore:
         return [*bound, *endings, *waiting]
 
     def _place(self, now: datetime, now_us: int, limit: int) -> tuple[list[Event], list[Event]]:
+        """Return the placements and, if the whole queue was looked at, the waiting events; the state is as it was before."""
         bound: list[Event] = []
         waiting: list[Event] = []
-        assumed: list[tuple[int, PodKey, Shape, Membership | None, bool]] = []
+        assumed: list[tuple[int, PodKey, Shape]] = []
+        charged: list[tuple[Membership, Shape, bool]] = []
         walk = Walk(self.queue)
+        group: Group | None = None
+        evaluation: Evaluation | None = None
+        row = -1
         try:
             while (top := walk.top()) is not None:
-                record, group = top
+                record = top[0]
                 if len(bound) + (1 if record.waiting is None else 2) > limit:
                     break
+                # As long as pods of one group follow each other, only the row just taken differs for them.
+                same = top[1] is group
+                group = top[1]
                 shape, membership, preemptible = group.key
-                refusal = self._quota.check(shape, membership, preemptible) if membership is not None else None
-                if refusal is not None:
-                    group.verdict = self._quota_verdict(group, refusal)
-                    walk.close()
-                    continue
-                evaluation = self._evaluation(shape)
+                if membership is not None:
+                    refusal = self._quota.check(shape, membership, preemptible)
+                    if refusal is not None:
+                        group.verdict = self._quota_verdict(group, refusal)
+                        walk.close()
+                        continue
+                if same and evaluation is not None:
+                    evaluation.follow(row)
+                else:
+                    evaluation = self._evaluation(shape)
                 row = evaluation.best()
                 if row < 0:
                     group.verdict = self._node_verdict(group, evaluation)
@@ -299,18 +312,18 @@ class SchedulerCore:
                 if record.waiting is not None:
                     bound.append(self._endings.waiting_over(record))
                 assert record.facts is not None
-                self.nodes.assume(row, record.key, shape, self.pods.assigned(record.facts, shape, now))
+                self.nodes.assume(row, record.key, shape, self.pods.assigned(record.facts, shape, now_us))
+                assumed.append((row, record.key, shape))
                 if membership is not None:
                     self.ledger.charge(membership, shape.requests, preemptible=preemptible)
-                assumed.append((row, record.key, shape, membership, preemptible))
+                    charged.append((membership, shape, preemptible))
                 walk.advance()
             if walk.top() is None:
                 waiting = self._wait(now, now_us, limit - len(bound))
         finally:
-            for row, key, shape, membership, preemptible in reversed(assumed):
-                self.nodes.retract(row, key)
-                if membership is not None:
-                    self.ledger.give_back(membership, shape.requests, preemptible=preemptible)
+            self.nodes.retract_all(assumed)
+            for membership, shape, preemptible in reversed(charged):
+                self.ledger.give_back(membership, shape.requests, preemptible=preemptible)
         return bound, waiting
 
     def _bound(self, record: PodRecord, group: Group, evaluation: Evaluation, row: int, now: datetime) -> Event:
@@ -343,11 +356,11 @@ class SchedulerCore:
 
     def _node_figures(self, row: int) -> tuple[Figure, ...]:
         load = self.nodes.load
-        return tuple(
-            Figure(name=f"node.{resource}.{what}", value=int(column[r, row]))
-            for r, resource in enumerate(load.resources)
-            for what, column in (("used", load.score_view), ("capacity", load.capacity))
-        )
+        figures = []
+        for r, (used, capacity) in enumerate(self._figure_names):
+            figures.append(Figure(name=used, value=load.score_view.item(r, row)))
+            figures.append(Figure(name=capacity, value=load.capacity.item(r, row)))
+        return tuple(figures)
 
     def _quota_causes(self, membership: Membership) -> tuple[str, ...]:
         return tuple(

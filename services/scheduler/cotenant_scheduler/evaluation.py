@@ -13,15 +13,13 @@ by shapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import numpy as np
 from cotenant.events.placements import Figure
 
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows, ScoreArray
 from cotenant_scheduler.nodes import TIE_BITS, NodeTable
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal
+from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction
 from cotenant_scheduler.policy import CODES_PER_FILTER, NOT_DECLARED, Policy
 from cotenant_scheduler.shapes import Shape
 
@@ -88,24 +86,23 @@ class Evaluation:
         self._policy = policy
         self._static = static
         self._filters = tuple((i * CODES_PER_FILTER, f) for i, f in enumerate(policy.filters) if not f.static)
-        self._filter_rows: tuple[tuple[int, Callable[[NodeTable, Shape, int], int]], ...] = tuple(
-            (base, plugin.filter_row) for base, plugin in self._filters
-        )
         self._dynamic = tuple(i for i, score in enumerate(policy.scores) if not score.static)
-        self._score_rows: tuple[tuple[int, int, Callable[[NodeTable, Shape, int], int]], ...] = tuple(
-            (i, policy.weights[i], policy.scores[i].score_row) for i in self._dynamic
-        )
+        self._filter_rows: list[tuple[int, RowFunction]] = []
+        self._score_rows: list[tuple[int, int, RowFunction]] = []
         statics = [i for i, score in enumerate(policy.scores) if score.static]
         self._normalised = tuple((i, policy.weights[i], policy.scores[i].normalise, k) for k, i in enumerate(statics))
+        self._figure_names = tuple(f"score.{score.name}" for score in policy.scores)
         self._version = -1
         self._position = 0
         self._static_position = 0
         self.codes: CodeArray = np.zeros(0, dtype=np.int32)
-        self._scores: IntArray = np.zeros((0, 0), dtype=np.int64)
+        self._scores: ScoreArray = np.zeros((0, 0), dtype=np.int16)
         self._totals: IntArray = np.zeros(0, dtype=np.int64)
         self._keys: IntArray = np.zeros(0, dtype=np.int64)
         self._blocks: IntArray = np.zeros(0, dtype=np.int64)
         self._highest: list[int] = []
+        self._unscaled = sum(weight * normalise.apply(0, 0) for _, weight, normalise, _ in self._normalised)
+        """What the normalised scores give every row while none of their raw scores is above 0."""
         self._scales = False
         """Whether any raw score is above 0, so that normalising can change with the feasible rows."""
         self.refreshed = 0
@@ -160,12 +157,11 @@ class Evaluation:
         """Return the weighted scores of a row by plugin, and their sum."""
         scores = self._scores[:, row].tolist()
         for i, _, normalise, k in self._normalised:
-            scores[i] = normalise.apply(int(self._static.raw[k][row]), self._highest[k])
-        parts = zip(self._policy.scores, self._policy.weights, scores, strict=True)
-        return (
-            Figure(name="score", value=self.total(row)),
-            *(Figure(name=f"score.{score.name}", value=weight * value) for score, weight, value in parts),
-        )
+            scores[i] = normalise.apply(self._static.raw[k].item(row), self._highest[k])
+        figures = [Figure(name="score", value=self.total(row))]
+        for name, weight, score in zip(self._figure_names, self._policy.weights, scores, strict=True):
+            figures.append(Figure(name=name, value=weight * score))
+        return tuple(figures)
 
     def refusals(self) -> tuple[Refusals, ...]:
         """Return why the nodes refuse the shape: the most frequent reason first."""
@@ -190,9 +186,14 @@ class Evaluation:
         self._version = nodes.version
         capacity = -(-nodes.declared.shape[0] // BLOCK) * BLOCK
         self.codes = np.full(capacity, NOT_DECLARED, dtype=np.int32)
-        self._scores = np.zeros((len(self._policy.scores), capacity), dtype=np.int64)
+        self._scores = np.zeros((len(self._policy.scores), capacity), dtype=np.int16)
         self._totals = np.zeros(capacity, dtype=np.int64)
         self._keys = np.full(capacity, _REFUSED, dtype=np.int64)
+        shape = self.shape
+        self._filter_rows = [(base, plugin.row_filter(nodes, shape)) for base, plugin in self._filters]
+        self._score_rows = [
+            (i, self._policy.weights[i], self._policy.scores[i].row_score(nodes, shape)) for i in self._dynamic
+        ]
         self._compute(nodes.all_rows)
         self._normalise()
 
@@ -237,21 +238,26 @@ class Evaluation:
             total += weight * (scaled if normalise is Normalise.HIGHEST else MAX_SCORE - scaled)
         return np.where(self.codes[rows] == 0, total << TIE_BITS | self.nodes.tie[rows], _REFUSED)
 
+    def follow(self, row: int) -> None:
+        """Bring one row up to date, where everything was and only this row changed since, once."""
+        self._position += 1
+        self._update_row(row)
+
     def _update_row(self, row: int) -> None:
-        nodes, shape = self.nodes, self.shape
-        was_feasible = self.codes[row] == 0
-        code = int(self._static.codes[row])
+        was_feasible = self.codes.item(row) == 0
+        code = self._static.codes.item(row)
         if code == 0:
-            for base, filter_row in self._filter_rows:
-                found = filter_row(nodes, shape, row)
+            for base, refuses in self._filter_rows:
+                found = refuses(row)
                 if found:
                     code = base + found
                     break
         self.codes[row] = code
         total = 0
-        for i, weight, score_row in self._score_rows:
-            score = score_row(nodes, shape, row)
-            self._scores[i, row] = score
+        scores = self._scores
+        for i, weight, score_of in self._score_rows:
+            score = score_of(row)
+            scores[i, row] = score
             total += weight * score
         self._totals[row] = total
         if self._scales and was_feasible != (code == 0):
@@ -259,9 +265,12 @@ class Evaluation:
             return
         key = _REFUSED
         if code == 0:
-            for _, weight, normalise, k in self._normalised:
-                total += weight * normalise.apply(int(self._static.raw[k][row]), self._highest[k])
-            key = total << TIE_BITS | int(nodes.tie[row])
+            if self._scales:
+                for _, weight, normalise, k in self._normalised:
+                    total += weight * normalise.apply(self._static.raw[k].item(row), self._highest[k])
+            else:
+                total += self._unscaled
+            key = total << TIE_BITS | self.nodes.tie.item(row)
         self._keys[row] = key
-        block = row // BLOCK
-        self._blocks[block] = self._keys[block * BLOCK : block * BLOCK + BLOCK].max()
+        start = row // BLOCK * BLOCK
+        self._blocks[start // BLOCK] = self._keys[start : start + BLOCK].max()

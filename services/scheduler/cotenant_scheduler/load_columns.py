@@ -130,6 +130,15 @@ class LoadColumns:
                 if prod:
                     self.prod_view[r, row] += change
 
+    def add_rows(self, rows: IntArray, estimate: Vector, prod: bool, times: IntArray) -> None:
+        """`add` on many rows, so many times each."""
+        for r, amount in enumerate(estimate):
+            if amount:
+                self.node_view[r, rows] += amount * times
+                self.score_view[r, rows] += amount * times
+                if prod:
+                    self.prod_view[r, rows] += amount * times
+
     def expire(self, now_us: int, size: int) -> list[int]:
         """Bring `expired` up to a moment (times may go back); return the rows below `size` that changed."""
         if self._next_expiry_us is not None and self._checked_us <= now_us < self._next_expiry_us:

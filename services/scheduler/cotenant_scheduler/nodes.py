@@ -163,6 +163,25 @@ class NodeTable:
             self.load.add(row, assigned.estimate, assigned.prod, -1)
         self.changes.add(row)
 
+    def retract_all(self, assumed: list[tuple[int, PodKey, Shape]]) -> None:
+        """Undo many `assume` at once: sums per shape over arrays where the node's report does not know the pod."""
+        by_shape: dict[Shape, list[int]] = {}
+        for row, key, shape in reversed(assumed):
+            if shape.host_ports or self.load.reports(row, key):
+                self.retract(row, key)
+            else:
+                del self.pods[row][key]
+                self.changes.add(row)
+                by_shape.setdefault(shape, []).append(row)
+        for shape, rows in by_shape.items():
+            touched, times = np.unique(np.array(rows, dtype=np.int64), return_counts=True)
+            for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
+                if dim >= 0:
+                    self.requested[dim, touched] -= amount * times
+            self.nonzero[0, touched] -= shape.nonzero_cpu * times
+            self.nonzero[1, touched] -= shape.nonzero_memory * times
+            self.load.add_rows(touched, shape.estimate, shape.prod, -times)
+
     def dims_of(self, shape: Shape) -> tuple[int, ...]:
         """Return the dimension of each of the shape's needs, -1 where no node offers the resource."""
         known = shape.dims
@@ -235,6 +254,7 @@ class NodeTable:
         self._ranked = False
 
     def _grow(self, capacity: int) -> None:
+        self.version += 1
         for column in ("declared", "unschedulable", "tie", "allocatable", "requested", "nonzero"):
             setattr(self, column, grown(getattr(self, column), capacity))
         self.load.grow(capacity)

@@ -198,10 +198,9 @@ class PodBook:
             record.facts = self._reader.read(record.document, self.priorities)
             self._changed(record)
 
-    def assigned(self, facts: PodFacts, shape: Shape, bound_at: datetime) -> AssignedPod:
+    def assigned(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
         """Return a pod as the load estimates count it."""
         args = self._nodes.load.args
-        assigned_us = microseconds(bound_at)
         deadline = estimation_deadline(
             assigned_us,
             None,
@@ -238,7 +237,7 @@ class PodBook:
             return
         bound_at = placed.data.bound_at
         assert bound_at is not None
-        self._nodes.place(node, record.key, wanted.shape, self.assigned(placed.facts, wanted.shape, bound_at))
+        self._nodes.place(node, record.key, wanted.shape, self.assigned(placed.facts, wanted.shape, microseconds(bound_at)))
         if wanted.membership is not None:
             self._quotas.charge(wanted.membership, wanted.shape.requests, preemptible=wanted.preemptible)
         placed.counted = wanted

@@ -151,7 +151,7 @@ def load_aware_filter(given: Json, *, name: str) -> object:
     table, shape = _table(given, args)
     plugin = LoadAwareScheduling()
     code = int(plugin.filter(table, shape, table.all_rows)[0])
-    assert code == plugin.filter_row(table, shape, 0)
+    assert code == plugin.row_filter(table, shape)(0)
     if code == 0:
         return {"code": "Success", "reasons": []}
     return {"code": "Unschedulable", "reasons": [plugin.reason(table, shape, code, [0]).text]}
@@ -162,7 +162,7 @@ def load_aware_score(given: Json, *, name: str) -> object:
     table, shape = _table(given, args)
     plugin = LoadAwareScheduling()
     score = int(plugin.score(table, shape, table.all_rows)[0])
-    assert score == plugin.score_row(table, shape, 0)
+    assert score == plugin.row_score(table, shape)(0)
     return {"score": score}
 
 

@@ -8,6 +8,7 @@ shared.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
@@ -18,6 +19,9 @@ from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.shapes import Shape
 
 MAX_SCORE = 100
+
+RowFunction = Callable[[int], int]
+"""A filter or a score of one row, bound to a table and a shape."""
 
 
 class Normalise(Enum):
@@ -61,8 +65,8 @@ class Filter(Protocol):
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         """Return 0 or a code for each row."""
 
-    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        """Return 0 or the code of one row."""
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        """Return the filter as a function of one row; good until the table's `version` changes."""
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:
         """Return the reason for a code with the figures of the rows that were refused for it."""
@@ -79,8 +83,8 @@ class Score(Protocol):
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         """Return the raw score of each row."""
 
-    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        """Return the raw score of one row."""
+    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        """Return the raw score as a function of one row; good until the table's `version` changes."""
 
 
 def row_count(rows: Rows) -> int:

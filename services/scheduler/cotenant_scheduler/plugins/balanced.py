@@ -12,7 +12,7 @@ from cotenant.names import CPU, MEMORY
 
 from cotenant_scheduler.columns import IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, row_count
+from cotenant_scheduler.plugins import MAX_SCORE, Normalise, RowFunction, row_count
 from cotenant_scheduler.shapes import Shape
 
 
@@ -38,15 +38,18 @@ class NodeResourcesBalancedAllocation:
         scores: IntArray = np.where(both, (1 - spread) * MAX_SCORE, MAX_SCORE).astype(np.int64)
         return scores
 
-    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         cpu, memory = nodes.dims[CPU], nodes.dims[MEMORY]
-        allocatable_cpu, allocatable_memory = int(nodes.allocatable[cpu, row]), int(nodes.allocatable[memory, row])
-        if allocatable_cpu <= 0 or allocatable_memory <= 0:
-            return MAX_SCORE
-        used_cpu = int(nodes.requested[cpu, row]) + shape.requests.get(CPU, 0)
-        used_memory = int(nodes.requested[memory, row]) + shape.requests.get(MEMORY, 0)
-        spread = abs(
-            min(float(used_cpu) / float(allocatable_cpu), 1.0) - min(float(used_memory) / float(allocatable_memory),
-            1.0)
-        )
-        return int((1 - spread / 2) * MAX_SCORE)
+        offered_cpu, offered_memory = nodes.allocatable[cpu].item, nodes.allocatable[memory].item
+        used_cpu, used_memory = nodes.requested[cpu].item, nodes.requested[memory].item
+        more_cpu, more_memory = shape.requests.get(CPU, 0), shape.requests.get(MEMORY, 0)
+
+        def balance(row: int) -> int:
+            all_cpu, all_memory = offered_cpu(row), offered_memory(row)
+            if all_cpu <= 0 or all_memory <= 0:
+                return MAX_SCORE
+            fraction_cpu = min(float(used_cpu(row) + more_cpu) / float(all_cpu), 1.0)
+            fraction_memory = min(float(used_memory(row) + more_memory) / float(all_memory), 1.0)
+            return int((1 - abs(fraction_cpu - fraction_memory) / 2) * MAX_SCORE)
+
+        return balance

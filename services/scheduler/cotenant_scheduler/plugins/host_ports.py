@@ -10,7 +10,7 @@ import numpy as np
 
 from cotenant_scheduler.columns import CodeArray, Rows
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import Refusal, row_count
+from cotenant_scheduler.plugins import Refusal, RowFunction, row_count
 from cotenant_scheduler.pod_needs import HostPort
 from cotenant_scheduler.shapes import Shape
 
@@ -34,22 +34,28 @@ class NodePorts:
         codes = np.zeros(row_count(rows), dtype=np.int32)
         if not shape.host_ports or not nodes.with_ports:
             return codes
+        refuses = self.row_filter(nodes, shape)
         if isinstance(rows, slice):
             for row in nodes.with_ports:
-                codes[row] = self.filter_row(nodes, shape, row)
+                codes[row] = refuses(row)
         else:
             for index, row in enumerate(rows):
-                codes[index] = self.filter_row(nodes, shape, int(row))
+                codes[index] = refuses(int(row))
         return codes
 
-    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        taken = nodes.ports[row]
-        if not taken:
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        ports, host_ports = nodes.ports, shape.host_ports
+
+        def refuses(row: int) -> int:
+            taken = ports[row]
+            if not taken:
+                return 0
+            for index, wanted in enumerate(host_ports):
+                if any(conflicts(wanted, port) for port in taken):
+                    return index + 1
             return 0
-        for index, wanted in enumerate(shape.host_ports):
-            if any(conflicts(wanted, port) for port in taken):
-                return index + 1
-        return 0
+
+        return refuses
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
         protocol, number, _ = shape.host_ports[code - 1]

@@ -18,7 +18,7 @@ from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.load_columns import NEVER_REPORTED, REPORTED
 from cotenant_scheduler.load_estimate import round_half_up
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, row_count
+from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
 from cotenant_scheduler.shapes import Shape
 
 EXPIRED = 1
@@ -59,28 +59,44 @@ class LoadAwareScheduling:
             codes = np.where(expired, 0 if args.enable_schedule_when_node_metrics_expired else EXPIRED, codes)
         return np.where(checked & (state != NEVER_REPORTED), codes, 0).astype(np.int32)
 
-    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         load, args = nodes.load, nodes.load.args
-        state = load.state[row]
-        if shape.daemon or state == NEVER_REPORTED:
+        if shape.daemon:
+            return lambda _: 0
+        state_of, expired_of, aggregated_of = load.state.item, load.expired.item, load.aggregated.item
+        prod_of = load.has_prod_threshold.item
+        by_node, by_prod = (
+            [
+                (threshold[r].item, view[r].item, load.capacity[r].item, shape.estimate[r], _FIRST_RESOURCE + 2 * r)
+                for r in range(len(load.resources))
+            ]
+            for threshold, view in (
+                (load.node_threshold, load.node_view),
+                (load.prod_threshold, load.prod_view),
+            )
+        )
+
+        def refuses(row: int) -> int:
+            state = state_of(row)
+            if state == NEVER_REPORTED:
+                return 0
+            prod = shape.prod and prod_of(row)
+            checked = by_prod if prod else by_node
+            if args.filter_expired_node_metrics and expired_of(row):
+                if args.enable_schedule_when_node_metrics_expired or not any(entry[0](row) for entry in checked):
+                    return 0
+                return EXPIRED
+            if state != REPORTED:
+                return 0
+            for threshold_of, view_of, capacity_of, estimate, code in checked:
+                threshold, capacity = threshold_of(row), capacity_of(row)
+                if threshold <= 0 or capacity <= 0:
+                    continue
+                if round_half_up(float(view_of(row) + estimate) / float(capacity) * 100) > threshold:
+                    return code + (1 if not prod and aggregated_of(row) else 0)
             return 0
-        by_prod = shape.prod and load.has_prod_threshold[row] > 0
-        thresholds = (load.prod_threshold if by_prod else load.node_threshold)[:, row].tolist()
-        if not any(thresholds):
-            return 0
-        if args.filter_expired_node_metrics and load.expired[row]:
-            return 0 if args.enable_schedule_when_node_metrics_expired else EXPIRED
-        if state != REPORTED:
-            return 0
-        view = (load.prod_view if by_prod else load.node_view)[:, row].tolist()
-        capacities = load.capacity[:, row].tolist()
-        for r, threshold in enumerate(thresholds):
-            capacity = capacities[r]
-            if threshold <= 0 or capacity <= 0:
-                continue
-            if round_half_up(float(view[r] + shape.estimate[r]) / float(capacity) * 100) > threshold:
-                return _FIRST_RESOURCE + 2 * r + (1 if load.aggregated[row] and not by_prod else 0)
-        return 0
+
+        return refuses
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         load, args = nodes.load, nodes.load.args
@@ -102,22 +118,31 @@ class LoadAwareScheduling:
         usable = (load.state[rows] == REPORTED) & (load.expired[rows] == 0)
         return np.where(usable, scores, 0)
 
-    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
+    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         load, args = nodes.load, nodes.load.args
-        if load.state[row] != REPORTED or load.expired[row]:
-            return 0
-        by_prod = args.score_according_prod_usage and shape.prod
-        view = (load.prod_view if by_prod else load.score_view)[:, row].tolist()
-        capacities = load.capacity[:, row].tolist()
-        total, lowest, weights = 0, MAX_SCORE, args.dominant_resource_weight
-        for r, resource in enumerate(load.resources):
-            left = capacities[r] - view[r] - shape.estimate[r]
-            score = left * MAX_SCORE // capacities[r] if left > 0 and capacities[r] > 0 else 0
-            weight = args.resource_weights.get(resource, 0)
-            total += score * weight
-            weights += weight
-            lowest = min(lowest, score)
-        return (total + args.dominant_resource_weight * lowest) // weights if weights else 0
+        view = load.prod_view if args.score_according_prod_usage and shape.prod else load.score_view
+        dominant = args.dominant_resource_weight
+        scored = [
+            (load.capacity[r].item, view[r].item, shape.estimate[r], args.resource_weights.get(resource, 0))
+            for r, resource in enumerate(load.resources)
+        ]
+        weights = dominant + sum(entry[3] for entry in scored)
+        state_of, expired_of = load.state.item, load.expired.item
+
+        def idle(row: int) -> int:
+            if not weights or state_of(row) != REPORTED or expired_of(row):
+                return 0
+            total, lowest = 0, MAX_SCORE
+            for capacity_of, view_of, estimate, weight in scored:
+                capacity = capacity_of(row)
+                left = capacity - view_of(row) - estimate
+                score = left * MAX_SCORE // capacity if left > 0 and capacity > 0 else 0
+                total += score * weight
+                if score < lowest:
+                    lowest = score
+            return (total + dominant * lowest) // weights
+
+        return idle
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:
         if code == EXPIRED:

@@ -17,7 +17,7 @@ from cotenant.objects.pod import NodeSelectorTerm
 
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import Normalise, Refusal, row_count, row_numbers
+from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count, row_numbers
 from cotenant_scheduler.shapes import Shape, decoded_affinity
 
 _ABSENT = 1
@@ -88,32 +88,29 @@ class NodeAffinityMatch:
         codes = np.zeros(row_count(rows), dtype=np.int32)
         if not shape.node_selector and not shape.affinity:
             return codes
-        matches = matcher(shape)
-        labels, names = nodes.labels, nodes.names
+        refuses = self.row_filter(nodes, shape)
         for index, row in enumerate(row_numbers(rows)):
-            if not matches(labels[row], names[row]):
-                codes[index] = _ABSENT
+            codes[index] = refuses(row)
         return codes
 
-    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        return 0 if matcher(shape)(nodes.labels[row], nodes.names[row]) else _ABSENT
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        matches, labels, names = matcher(shape), nodes.labels, nodes.names
+        return lambda row: 0 if matches(labels[row], names[row]) else _ABSENT
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         scores = np.zeros(row_count(rows), dtype=np.int64)
         affinity = decoded_affinity(shape)
         if affinity is None or not affinity.preferred:
             return scores
+        wished = self.row_score(nodes, shape)
         for index, row in enumerate(row_numbers(rows)):
-            labels, name = nodes.labels[row], nodes.names[row]
-            scores[index] = sum(t.weight for t in affinity.preferred if term_holds(t.preference, labels, name))
+            scores[index] = wished(row)
         return scores
 
-    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        affinity = decoded_affinity(shape)
-        if affinity is None:
-            return 0
-        labels, name = nodes.labels[row], nodes.names[row]
-        return sum(term.weight for term in affinity.preferred if term_holds(term.preference, labels, name))
+    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        affinity, labels, names = decoded_affinity(shape), nodes.labels, nodes.names
+        terms = affinity.preferred if affinity is not None else []
+        return lambda row: sum(term.weight for term in terms if term_holds(term.preference, labels[row], names[row]))
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
         wanted = ", ".join(f"{key}={value}" for key, value in shape.node_selector)

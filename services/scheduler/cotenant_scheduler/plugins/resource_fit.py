@@ -16,7 +16,7 @@ from cotenant.quantities import format_amount, format_milli
 
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, row_count
+from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
 from cotenant_scheduler.shapes import Shape
 
 SCORED_EXTENDED = (BATCH_CPU, BATCH_MEMORY)
@@ -42,12 +42,20 @@ class NodeResourcesFit:
                 codes[nodes.allocatable[dim][rows] - nodes.requested[dim][rows] < amount] = index + 1
         return codes
 
-    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        allocatable, requested = nodes.allocatable, nodes.requested
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        needs = []
         for index, dim in enumerate(nodes.dims_of(shape)):
-            if dim < 0 or int(allocatable[dim, row]) - int(requested[dim, row]) < shape.needs[index][1]:
-                return index + 1
-        return 0
+            if dim < 0:
+                return lambda _, code=index + 1: code  # type: ignore[misc]
+            needs.append((nodes.allocatable[dim].item, nodes.requested[dim].item, shape.needs[index][1], index + 1))
+
+        def refuses(row: int) -> int:
+            for allocatable, requested, amount, code in needs:
+                if allocatable(row) - requested(row) < amount:
+                    return code
+            return 0
+
+        return refuses
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         total = np.zeros(row_count(rows), dtype=np.int64)
@@ -60,17 +68,25 @@ class NodeResourcesFit:
             counted += offered
         return np.where(counted > 0, total // np.maximum(counted, 1), 0)
 
-    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        total = counted = 0
-        for dim, amount, column, lane in _scored_scalars(nodes, shape):
-            allocatable = int(nodes.allocatable[dim, row])
-            if allocatable <= 0:
-                continue
-            left = allocatable - int(column[lane, row]) - amount
-            if left > 0:
-                total += left * MAX_SCORE // allocatable
-            counted += 1
-        return total // counted if counted else 0
+    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        scored = [
+            (nodes.allocatable[dim].item, column[lane].item, amount)
+            for dim, amount, column, lane in _scored_scalars(nodes, shape)
+        ]
+
+        def room(row: int) -> int:
+            total = counted = 0
+            for allocatable_of, used_of, amount in scored:
+                allocatable = allocatable_of(row)
+                if allocatable <= 0:
+                    continue
+                counted += 1
+                left = allocatable - used_of(row) - amount
+                if left > 0:
+                    total += left * MAX_SCORE // allocatable
+            return total // counted if counted else 0
+
+        return room
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:
         name, amount = shape.needs[code - 1]

@@ -16,7 +16,7 @@ from cotenant.objects.pod import Toleration
 
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import Normalise, Refusal, row_count
+from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count
 from cotenant_scheduler.shapes import Shape
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
@@ -59,23 +59,26 @@ class TaintToleration:
 
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         codes = np.zeros(row_count(rows), dtype=np.int32)
+        refuses = self.row_filter(nodes, shape)
         for index, row in _tainted(nodes, rows):
-            codes[index] = self.filter_row(nodes, shape, row)
+            codes[index] = refuses(row)
         return codes
 
-    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        return 1 if untolerated(nodes.taints[row], shape.tolerations) else 0
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        taints, tolerations = nodes.taints, shape.tolerations
+        return lambda row: 1 if untolerated(taints[row], tolerations) else 0
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         scores = np.zeros(row_count(rows), dtype=np.int64)
+        untolerated_soft = self.row_score(nodes, shape)
         for index, row in _tainted(nodes, rows):
-            scores[index] = self.score_row(nodes, shape, row)
+            scores[index] = untolerated_soft(row)
         return scores
 
-    def score_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        return sum(
-            taint.effect == "PreferNoSchedule" and not tolerated(taint, shape.tolerations) for taint in
-            nodes.taints[row]
+    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        taints, tolerations = nodes.taints, shape.tolerations
+        return lambda row: sum(
+            taint.effect == "PreferNoSchedule" and not tolerated(taint, tolerations) for taint in taints[row]
         )
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002

@@ -11,7 +11,7 @@ from cotenant.objects.node import Taint
 
 from cotenant_scheduler.columns import CodeArray, Rows
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import Refusal
+from cotenant_scheduler.plugins import Refusal, RowFunction
 from cotenant_scheduler.plugins.taints import tolerated
 from cotenant_scheduler.shapes import Shape
 
@@ -29,8 +29,9 @@ class NodeUnschedulable:
         codes = nodes.unschedulable[rows].astype(np.int32)
         return np.zeros_like(codes) if tolerated(UNSCHEDULABLE, shape.tolerations) else codes
 
-    def filter_row(self, nodes: NodeTable, shape: Shape, row: int) -> int:
-        return int(nodes.unschedulable[row]) if not tolerated(UNSCHEDULABLE, shape.tolerations) else 0
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        column, ignored = nodes.unschedulable, tolerated(UNSCHEDULABLE, shape.tolerations)
+        return lambda row: 0 if ignored else int(column.item(row))
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
         return Refusal("unschedulable", "node(s) were unschedulable", detail="unschedulable")
