@@ -54,31 +54,21 @@ def report_of(
         aggregated_system_usages=tuple(system_entries),
         cold_windows=tuple(cold),
         pods=tuple(
-            sorted(
-                (
-                    PodMetric(
-                        namespace=pod.namespace,
-                        name=pod.name,
-                        uid=pod.key[1],
-                        priority=pod.priority,
-                        qos=pod.qos,
-                        usage=means[pod.key],
-                    )
-                    for pod in windows.pods
-                    if pod.key in means
-                ),
-                key=lambda pod: (pod.namespace, pod.name, pod.uid),
+            PodMetric(
+                namespace=pod.namespace,
+                name=pod.name,
+                uid=pod.key,
+                priority=pod.priority,
+                qos=pod.qos,
+                usage=means[pod.key],
             )
+            for pod in windows.pods
+            if pod.key in means
         ),
         host_applications=tuple(
-            sorted(
-                (
-                    HostApplicationMetric(name=host.name, priority=host.priority, qos=host.qos, usage=means[host.key])
-                    for host in windows.host_applications
-                    if host.key in means
-                ),
-                key=lambda host: host.name,
-            )
+            HostApplicationMetric(name=host.name, priority=host.priority, qos=host.qos, usage=means[host.key])
+            for host in windows.host_applications
+            if host.key in means
         ),
         refused_samples=refused_samples,
         refused_reason=refused_reason,
@@ -87,15 +77,6 @@ def report_of(
 
 
 def _entry(window: Window, cpu: int) -> AggregatedUsage:
-    """The entry of the node (`cpu` 0) or the system (2): places of its cpu and, next to it, memory in a window's
-    values.
-    """
-    values = {key: Usage(cpu_milli=figures[cpu], memory_bytes=figures[cpu + 1]) for key, figures in window.values.items()}
-    return AggregatedUsage(
-        duration_seconds=window.duration_ms // 1000,
-        p50=values["p50"],
-        p90=values["p90"],
-        p95=values["p95"],
-        p99=values["p99"],
-        avg=values["avg"],
-    )
+    """The entry of the node (`cpu` 0) or the system (2): where its cpu stands among the figures, memory next to it."""
+    p50, p90, p95, p99, avg = [Usage(cpu_milli=row[cpu], memory_bytes=row[cpu + 1]) for row in window.figures]
+    return AggregatedUsage(duration_seconds=window.duration_ms // 1000, p50=p50, p90=p90, p95=p95, p99=p99, avg=avg)

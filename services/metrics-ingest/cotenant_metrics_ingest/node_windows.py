@@ -19,9 +19,9 @@ from itertools import pairwise
 
 import msgspec
 from cotenant.events.metrics import NodeMetricComputed, WindowDigest
-from cotenant.events.usage import HostApplicationUsage, PodUsage, Series, UsageSample
+from cotenant.events.usage import Series, UsageSample
 
-from cotenant_metrics_ingest.means import NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots, RowKey
+from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots
 from cotenant_metrics_ingest.slots import MAX_OPEN, MAX_SLOTS, PercentileSlots
 
 FUTURE_TOLERANCE_MS = 60_000
@@ -63,7 +63,7 @@ class WindowSizes(msgspec.Struct, frozen=True, kw_only=True):
 class Member(msgspec.Struct, frozen=True):
     """A pod or host application of the last message."""
 
-    key: RowKey
+    key: str
     namespace: str
     name: str
     priority: str
@@ -91,8 +91,9 @@ class NodeWindows:
         self.period_ms = 0
         """Span of the last message's samples, with one sampling period: how often messages come."""
         self.pods: tuple[Member, ...] = ()
+        """By namespace and name."""
         self.host_applications: tuple[Member, ...] = ()
-        self._members: dict[RowKey, Member] = {}
+        self._named: tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]] = ([], [])
 
     def take(self, sample: UsageSample, end_ms: int, log_ms: int) -> Refused | None:
         """Take a message that is of `end_ms`. `log_ms`: the log's time as far as known, 0 if it is not."""
@@ -144,16 +145,18 @@ class NodeWindows:
         for pod in sample.pods:
             series = pod.series
             cpu, memory = series.cpu_milli, series.memory_bytes
-            if not whole or len(cpu) != size or len(memory) != size:
+            if len(cpu) != size or len(memory) != size:
                 cpu, memory = _newest(cpu, memory, start, stop, size)
                 if not cpu:
                     continue
+            elif not whole:
+                cpu, memory = cpu[start:stop], memory[start:stop]
             cpu_sum, memory_sum = sum(cpu), sum(memory)
             if not 0 <= cpu_sum <= LARGEST_VALUE or not 0 <= memory_sum <= LARGEST_VALUE * len(memory):
                 continue
-            row = rows.get(("pod", pod.uid), -1)
+            row = rows.get(pod.uid, -1)
             if row < 0:
-                row = means.row(("pod", pod.uid))
+                row = means.row(pod.uid)
                 if row < 0:
                     continue
             counts[row] += len(cpu)
@@ -161,28 +164,24 @@ class NodeWindows:
             memory_sums[row] += memory_sum
         for application in sample.host_applications:
             cpu, memory = _newest(application.series.cpu_milli, application.series.memory_bytes, start, stop, size)
-            row = means.row(("host", application.name))
+            row = means.row(HOST + application.name)
             if cpu and row >= 0 and 0 <= sum(cpu) <= LARGEST_VALUE and 0 <= sum(memory) <= LARGEST_VALUE * len(memory):
                 means.add(row, len(cpu), sum(cpu), sum(memory))
 
     def _remember(self, sample: UsageSample) -> None:
-        known = self._members
-        self._members = {}
-        self.pods = tuple([self._pod(pod, known) for pod in sample.pods])
-        self.host_applications = tuple([self._host(application) for application in sample.host_applications])
-
-    def _pod(self, pod: PodUsage, known: dict[RowKey, Member]) -> Member:
-        key = ("pod", pod.uid)
-        member = known.get(key)
-        if member is None or member.qos != pod.qos or member.priority != pod.priority:
-            member = Member(key, pod.namespace, pod.name, pod.priority, pod.qos)
-        self._members[key] = member
-        return member
-
-    def _host(self, application: HostApplicationUsage) -> Member:
-        member = Member(("host", application.name), "", application.name, application.priority, application.qos)
-        self._members[member.key] = member
-        return member
+        named = (
+            [(pod.uid, pod.priority, pod.qos) for pod in sample.pods],
+            [(host.name, host.priority, host.qos) for host in sample.host_applications],
+        )
+        if named == self._named:
+            return
+        self._named = named
+        pods = [Member(pod.uid, pod.namespace, pod.name, pod.priority, pod.qos) for pod in sample.pods[:MAX_ROWS]]
+        self.pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.key)))
+        hosts = [
+            Member(HOST + host.name, "", host.name, host.priority, host.qos) for host in sample.host_applications[:MAX_ROWS]
+        ]
+        self.host_applications = tuple(sorted(hosts, key=lambda host: host.name))
 
     # -- going on after a restart --------------------------------------------------------------------------------
 
@@ -193,8 +192,8 @@ class NodeWindows:
             counter=self.counter,
             last_ms=self.last_ms,
             span_ms=self.period_ms,
-            slots=self.slots.state(),
-            means=self.means.state(),
+            slots=self.slots.digest(),
+            means=self.means.digest(),
         )
 
     @classmethod
@@ -208,17 +207,16 @@ class NodeWindows:
         windows.means = MeanSlots.restored(digest.means, sizes.mean_slot_ms)
         windows.last_ms, windows.boot, windows.counter = digest.last_ms, digest.boot, digest.counter
         windows.period_ms = digest.span_ms
-        windows.pods = tuple(Member(("pod", pod.uid), pod.namespace, pod.name, pod.priority, pod.qos) for pod in metric.pods)
+        windows.pods = tuple(Member(pod.uid, pod.namespace, pod.name, pod.priority, pod.qos) for pod in metric.pods)
         windows.host_applications = tuple(
-            Member(("host", host.name), "", host.name, host.priority, host.qos) for host in metric.host_applications
+            Member(HOST + host.name, "", host.name, host.priority, host.qos) for host in metric.host_applications
         )
-        windows._members = {member.key: member for member in (*windows.pods, *windows.host_applications)}
         return windows
 
     @property
-    def reported_rows(self) -> tuple[RowKey, ...]:
+    def reported_rows(self) -> tuple[str, ...]:
         """Rows that a report has means of."""
-        return (NODE, SYSTEM, *self._members)
+        return (NODE, SYSTEM, *(member.key for member in (*self.pods, *self.host_applications)))
 
 
 def cut(end_ms: int, offsets: Sequence[int], first: int, width_ms: int) -> list[tuple[int, int, int]]:

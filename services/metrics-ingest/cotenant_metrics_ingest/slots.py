@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from cotenant.events.metrics import SlotDigest
 
+from cotenant_metrics_ingest import varints
 from cotenant_metrics_ingest.aggregation import PERCENTILES, percentile_rank
-from cotenant_metrics_ingest.packing import PackingError, pack, unpack
 
 POINTS = 12
 MAX_SLOTS = 122
@@ -30,22 +30,46 @@ MAX_OPEN = 240
 SERIES = 4
 """node cpu, node memory, system cpu, system memory"""
 
+WEIGHT_BITS = 7
+WEIGHT_MASK = (1 << WEIGHT_BITS) - 1
+"""A point is one integer: the sample's value, and below it how many samples it stands for; so points sort by value."""
+
+COLUMNS = 3 + SERIES
+"""Of a slot beside its points: its number, its first and last sample's time, the series' sums."""
+
 Integers = npt.NDArray[np.int64]
 
 
 @lru_cache(maxsize=MAX_OPEN + 1)
-def thinning(count: int) -> tuple[Integers, Integers]:
-    """For `count` sorted samples: the indices that are kept, and how many each stands for. Both have POINTS places."""
-    singles = POINTS // 3
+def thinning(count: int) -> tuple[tuple[int, int], ...]:
+    """Of `count` sorted samples: the index of each one that is kept, and how many it stands for; at most POINTS."""
     if count <= POINTS:
-        sizes = [1] * count + [0] * (POINTS - count)
-    else:
-        groups = POINTS - singles
-        base, more = divmod(count - singles, groups)
-        sizes = [base + 1] * more + [base] * (groups - more) + [1] * singles
-    ends = np.cumsum(sizes)
-    kept = np.maximum(ends - 1 - (np.array(sizes) - 1) // 2, 0)
-    return np.minimum(kept, max(count - 1, 0)).astype(np.int64), np.array(sizes, dtype=np.int64)
+        return tuple((index, 1) for index in range(count))
+    singles = POINTS // 3
+    groups = POINTS - singles
+    base, more = divmod(count - singles, groups)
+    kept: list[tuple[int, int]] = []
+    start = 0
+    for size in [base + 1] * more + [base] * (groups - more) + [1] * singles:
+        kept.append((start + size // 2, size))
+        start += size
+    return tuple(kept)
+
+
+@lru_cache(maxsize=8192)
+def _ranks(count: int) -> Integers:
+    return np.array([percentile_rank(count, percentile) for _, percentile in PERCENTILES], dtype=np.int64)
+
+
+class Window(msgspec.Struct, frozen=True):
+    """One window. `figures`: p50, p90, p95, p99 and mean, each of node cpu, node memory, system cpu, system memory."""
+
+    duration_ms: int
+    span_ms: int
+    """Newest minus oldest sample in it."""
+    counts: tuple[int, int]
+    """Samples of the node, of the system."""
+    figures: list[list[int]]
 
 
 class PercentileSlots:
@@ -55,23 +79,26 @@ class PercentileSlots:
         self.width_ms = width_ms
         self.capacity = min(capacity, MAX_SLOTS)
         self._points = np.zeros((self.capacity, SERIES, POINTS), dtype=np.int64)
-        self._weights = np.zeros((self.capacity, 2, POINTS), dtype=np.int64)
-        """How often a point counts: for the node's series, for the system's."""
-        self._sums = np.zeros((self.capacity, SERIES), dtype=np.int64)
-        self._slots = np.full(self.capacity, -1, dtype=np.int64)
-        self._firsts = np.zeros(self.capacity, dtype=np.int64)
-        self._lasts = np.zeros(self.capacity, dtype=np.int64)
+        self._slots = np.full((self.capacity, COLUMNS), -1, dtype=np.int64)
         self._open_slot = -1
         self._open_first = 0
         self._open_last = 0
         self._open: tuple[list[int], list[int], list[int], list[int]] = ([], [], [], [])
+        self._encoded: dict[int, bytes] = {}
+        """Closed slots as a digest has them, by number, oldest first."""
 
     def add(self, slot: int, first_ms: int, last_ms: int, series: Sequence[Sequence[int]]) -> None:
         """Take samples of one slot, which is not before any earlier one; `series` has the four series in order."""
         if slot != self._open_slot:
-            self._close()
+            if self._open_slot >= 0:
+                self._keep_open()
+                self._encoded[self._open_slot] = self._encode(self._open_slot % self.capacity)
+            self._open = ([], [], [], [])
             self._open_slot, self._open_first = slot, first_ms
-            self._slots[slot % self.capacity] = -1
+            oldest = slot - self.capacity + 1
+            for ended in [number for number in self._encoded if number < oldest]:
+                del self._encoded[ended]
+                self._slots[ended % self.capacity, 0] = -1
         self._open_last = last_ms
         for kept, new in zip(self._open, series, strict=True):
             kept += new
@@ -79,123 +106,99 @@ class PercentileSlots:
             for kept in self._open:
                 del kept[::2]
 
-    def _close(self) -> None:
-        if self._open_slot < 0:
-            return
+    def _keep_open(self) -> None:
+        """Write the open slot, as far as it is, to its place in the ring."""
         place = self._open_slot % self.capacity
-        self._fill(place)
-        self._slots[place], self._firsts[place], self._lasts[place] = self._open_slot, self._open_first, self._open_last
-        self._open = ([], [], [], [])
+        table = []
+        for samples in self._open:
+            ordered = sorted(samples)
+            points = [ordered[index] << WEIGHT_BITS | weight for index, weight in thinning(len(ordered))]
+            table.append(points + [0] * (POINTS - len(points)))
+        self._points[place] = table
+        self._slots[place] = [self._open_slot, self._open_first, self._open_last, *map(sum, self._open)]
 
-    def _fill(self, place: int) -> None:
-        for number, samples in enumerate(self._open):
-            indices, weights = thinning(len(samples))
-            ordered = np.array(sorted(samples), dtype=np.int64)
-            self._points[place, number] = ordered[indices] if samples else 0
-            self._sums[place, number] = sum(samples)
-            if number % 2 == 0:
-                self._weights[place, number // 2] = weights
-
-    def windows(self, end_ms: int, durations_ms: Sequence[int]) -> Iterator["Window"]:
+    def windows(self, end_ms: int, durations_ms: Sequence[int]) -> Iterator[Window]:
         """Percentiles and spans of the windows that end at `end_ms`, in the order of `durations_ms`."""
-        opened = self._open_slot % self.capacity if self._open_slot >= 0 else 0
-        slots = self._slots.copy()
         if self._open_slot >= 0:
-            # The open slot has a place in the ring already; what it holds so far counts like a closed one.
-            self._fill(opened)
-            slots[opened], self._firsts[opened], self._lasts[opened] = self._open_slot, self._open_first, self._open_last
-        live = slots >= 0
-        order = np.argsort(self._points.transpose(1, 0, 2).reshape(SERIES, -1), axis=1, kind="stable")
-        flat = np.take_along_axis(self._points.transpose(1, 0, 2).reshape(SERIES, -1), order, axis=1)
-        middle = slots * self.width_ms + self.width_ms // 2
+            self._keep_open()
+        starts = self._slots[:, 0] * self.width_ms
         for duration in durations_ms:
-            inside = live & (middle >= end_ms - duration) & (middle - self.width_ms // 2 <= end_ms)
-            yield self._window(inside, order, flat, end_ms, duration)
+            inside = np.flatnonzero((starts >= 0) & (starts + self.width_ms // 2 >= end_ms - duration) & (starts <= end_ms))
+            yield self._window(inside, end_ms, duration)
 
-    def _window(
-        self, inside: npt.NDArray[np.bool_], order: Integers, flat: Integers, end_ms: int, duration_ms: int
-    ) -> "Window":
-        weights = np.where(inside[:, None, None], self._weights, 0).transpose(1, 0, 2).reshape(2, -1)
-        values: dict[str, tuple[int, int, int, int]] = {}
-        cumulated = [np.cumsum(weights[number // 2][order[number]]) for number in range(SERIES)]
-        counts = int(cumulated[0][-1]), int(cumulated[2][-1])
-        for key, percentile in PERCENTILES:
-            found = [0, 0, 0, 0]
-            for number in range(SERIES):
-                if counts[number // 2]:
-                    rank = percentile_rank(counts[number // 2], percentile)
-                    found[number] = int(flat[number][np.searchsorted(cumulated[number], rank, side="right")])
-            values[key] = (found[0], found[1], found[2], found[3])
-        earliest = int(self._firsts[inside].min()) if inside.any() else end_ms
-        latest = int(self._lasts[inside].max()) if inside.any() else end_ms
-        sums = self._sums[inside].sum(axis=0)
-        means = [int(sums[number]) // counts[number // 2] if counts[number // 2] else 0 for number in range(SERIES)]
-        span = latest - max(earliest, end_ms - duration_ms)
-        values["avg"] = (means[0], means[1], means[2], means[3])
-        return Window(duration_ms=duration_ms, span_ms=span, counts=counts, values=values)
+    def _window(self, inside: npt.NDArray[np.intp], end_ms: int, duration_ms: int) -> Window:
+        if not len(inside):
+            return Window(duration_ms, 0, (0, 0), [[0] * SERIES for _ in range(len(PERCENTILES) + 1)])
+        points = self._points[inside].transpose(1, 0, 2).reshape(SERIES, -1)
+        points.sort(axis=1)
+        cumulated = (points & WEIGHT_MASK).cumsum(axis=1)
+        counts: list[int] = cumulated[:, -1].tolist()
+        slots = self._slots[inside]
+        figures = np.zeros((len(PERCENTILES) + 1, SERIES), dtype=np.int64)
+        for number, count in enumerate(counts):
+            if count:
+                found = cumulated[number].searchsorted(_ranks(count), side="right")
+                figures[:-1, number] = points[number][found] >> WEIGHT_BITS
+        figures[-1] = slots[:, 3:].sum(axis=0) // np.maximum(counts, 1)
+        span = int(slots[:, 2].max()) - max(int(slots[:, 1].min()), end_ms - duration_ms)
+        return Window(duration_ms, span, (counts[0], counts[2]), figures.tolist())
 
     # -- going on after a restart --------------------------------------------------------------------------------
 
-    def state(self) -> SlotDigest:
+    def _encode(self, place: int) -> bytes:
+        number, first, last, *sums = self._slots[place].tolist()
+        start = number * self.width_ms
+        values = [number, first - start, last - start, *sums]
+        for samples, points in zip(self._open, self._points[place].tolist(), strict=True):
+            values.append(len(samples))
+            before = 0
+            for point in points[: min(len(samples), POINTS)]:
+                value = point >> WEIGHT_BITS
+                values.append(value - before)
+                before = value
+        return varints.encode(values)
+
+    def digest(self) -> SlotDigest:
         """All that is needed to go on."""
-        closed = [int(place) for place in np.argsort(self._slots, kind="stable") if self._slots[place] >= 0]
+        first, second, third, fourth = self._open
         return SlotDigest(
             width_ms=self.width_ms,
-            slots=tuple(self._slots[closed].tolist()),
-            firsts_ms=tuple(self._firsts[closed].tolist()),
-            lasts_ms=tuple(self._lasts[closed].tolist()),
-            counts=tuple(self._weights[closed, 0].sum(axis=1).tolist()),
-            system_counts=tuple(self._weights[closed, 1].sum(axis=1).tolist()),
-            sums=pack(self._sums[closed]) if closed else b"",
-            points=pack(self._points[closed].transpose(1, 0, 2)) if closed else b"",
+            closed=b"".join(self._encoded.values()),
             open_slot=self._open_slot,
             open_first_ms=self._open_first,
             open_last_ms=self._open_last,
-            open_series=tuple(tuple(samples) for samples in self._open),
+            open_series=(tuple(first), tuple(second), tuple(third), tuple(fourth)),
         )
 
     @classmethod
-    def restored(cls, state: SlotDigest, width_ms: int, capacity: int) -> "PercentileSlots":
-        """Go on from a state. One of another width, or whose parts do not fit together, starts empty."""
+    def restored(cls, digest: SlotDigest, width_ms: int, capacity: int) -> "PercentileSlots":
+        """Go on from a digest. One of another width, or a damaged one, starts empty."""
         ring = cls(width_ms, capacity)
-        size = len(state.slots)
-        fits = (
-            state.width_ms == width_ms
-            and size <= ring.capacity
-            and len({slot % ring.capacity for slot in state.slots}) == size
-            and all(len(part) == size for part in (state.firsts_ms, state.lasts_ms, state.counts, state.system_counts))
-            and len(state.open_series) == SERIES
-            and all(0 <= count <= MAX_OPEN for count in (*state.counts, *state.system_counts))
-        )
-        if not fits:
+        if digest.width_ms != width_ms or len(digest.open_series) != SERIES:
             return ring
         try:
-            points = unpack(state.points, size * SERIES * POINTS).reshape(SERIES, size, POINTS)
-            sums = unpack(state.sums, size * SERIES).reshape(size, SERIES)
-        except PackingError:
-            return ring
-        if size:
-            places = np.array(state.slots, dtype=np.int64) % ring.capacity
-            ring._points[places] = points.transpose(1, 0, 2)
-            ring._sums[places] = sums
-            ring._slots[places], ring._firsts[places], ring._lasts[places] = state.slots, state.firsts_ms, state.lasts_ms
-            for place, count, system_count in zip(places, state.counts, state.system_counts, strict=True):
-                ring._weights[place, 0] = thinning(count)[1]
-                ring._weights[place, 1] = thinning(system_count)[1]
-        ring._open_slot, ring._open_first, ring._open_last = state.open_slot, state.open_first_ms, state.open_last_ms
-        first, second, third, fourth = (list(samples) for samples in state.open_series)
+            ring._restore_closed(digest.closed)
+        except (varints.VarintError, IndexError, OverflowError):
+            return cls(width_ms, capacity)
+        ring._open_slot, ring._open_first, ring._open_last = digest.open_slot, digest.open_first_ms, digest.open_last_ms
+        first, second, third, fourth = (list(samples[-MAX_OPEN:]) for samples in digest.open_series)
         ring._open = (first, second, third, fourth)
         return ring
 
-
-class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """One window. `values`: by key (the percentiles' and `avg`) the node's cpu and memory, the system's cpu and
-    memory.
-    """
-
-    duration_ms: int
-    span_ms: int
-    """Newest minus oldest sample in it."""
-    counts: tuple[int, int]
-    """Samples of the node, of the system."""
-    values: dict[str, tuple[int, int, int, int]]
+    def _restore_closed(self, encoded: bytes) -> None:
+        values = varints.decode(encoded).tolist()
+        at = 0
+        while at < len(values):
+            number, first, last, *sums = values[at : at + COLUMNS]
+            begin, at = at, at + COLUMNS
+            start, place = number * self.width_ms, number % self.capacity
+            for series in range(SERIES):
+                count = values[at]
+                kept = thinning(min(count, MAX_OPEN))
+                value = 0
+                for index, (_, weight) in enumerate(kept):
+                    value += values[at + 1 + index]
+                    self._points[place, series, index] = value << WEIGHT_BITS | weight
+                at += 1 + len(kept)
+            self._slots[place] = [number, start + first, start + last, *sums]
+            self._encoded[number] = varints.encode(values[begin:at])

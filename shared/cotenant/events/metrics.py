@@ -46,21 +46,15 @@ class HostApplicationMetric(Part, frozen=True, kw_only=True):
 
 
 class SlotDigest(Part, frozen=True, kw_only=True):
-    """Percentile windows' state. `points`, `sums`: closed slots' kept samples and sums, packed; the open slot's stand
-    as they are.
+    """Percentile windows' state: closed slots as LEB128 integers, and the open slot's samples as they are.
 
-    All tuples but `open_series` are parallel: slot number (time by width), first and last sample's time, samples of
-    the node and of the system in it. `open_series`: node cpu, node memory, system cpu, system memory.
+    A closed slot: its number (time by width), its first and last sample's milliseconds since its start, the sums of
+    the four series, then per series how many samples it had and those that are kept, ascending, each as the difference
+    to the one before. The four series: node cpu, node memory, system cpu, system memory.
     """
 
     width_ms: int
-    slots: tuple[int, ...] = ()
-    firsts_ms: tuple[int, ...] = ()
-    lasts_ms: tuple[int, ...] = ()
-    counts: tuple[int, ...] = ()
-    system_counts: tuple[int, ...] = ()
-    points: bytes = b""
-    sums: bytes = b""
+    closed: bytes = b""
     open_slot: int = -1
     open_first_ms: int = 0
     open_last_ms: int = 0
@@ -68,14 +62,15 @@ class SlotDigest(Part, frozen=True, kw_only=True):
 
 
 class MeanDigest(Part, frozen=True, kw_only=True):
-    """Mean windows' state. `rows`: of what (`node`, `system`, `pod`, `host`) and its uid or name.
+    """Mean windows' state. `rows`: of whom; a pod's uid, else NUL and `node`, `system` or `host/<name>`.
 
-    `sums`: packed, per slot the counts, cpu sums and memory sums of all rows; the last slot is the open one.
+    `sums`: LEB128 integers, per slot how many rows it has, then their counts, their cpu sums, their memory sums; the
+    last slot is the open one.
     """
 
     width_ms: int
     slots: tuple[int, ...] = ()
-    rows: tuple[tuple[str, str], ...] = ()
+    rows: tuple[str, ...] = ()
     sums: bytes = b""
 
 
