@@ -50,17 +50,17 @@ def run_round(
     waiting: Sequence[JobFacts],
     pod_exists: Callable[[JobFacts], bool],
     why_forbidden: Callable[[JobFacts], str | None],
-    why_exhausted: Callable[[JobFacts, frozenset[str]], str | None],
+    why_exhausted: Callable[[JobFacts], str | None],
+    let_through: Callable[[JobFacts], None],
 ) -> list[Decision]:
-    """Return a decision a job. `why_exhausted` also gets the names of the jobs that passed earlier in this round."""
+    """Return a decision a job. `let_through` is told of each job that passes, before the next one is asked."""
     decisions: list[Decision] = []
-    passed: frozenset[str] = frozenset()
     for job in waiting:
         exists = pod_exists(job)
         forbidden = why_forbidden(job) if exists else None
-        exhausted = why_exhausted(job, passed) if exists and forbidden is None else None
+        exhausted = why_exhausted(job) if exists and forbidden is None else None
         verdict, reason = decide(exists, forbidden, exhausted)
         if verdict is Verdict.PASSED:
-            passed |= {job.name}
+            let_through(job)
         decisions.append(Decision(job.name, verdict, reason))
     return decisions

@@ -30,7 +30,7 @@ from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.job_facts import JobFacts
 from cotenant_descheduler_arbiter.job_filters import JobFilters, namespace_refusal
-from cotenant_descheduler_arbiter.low_node_load import CycleResult, Judgement, LowNodeLoad, Streaks, run_cycle
+from cotenant_descheduler_arbiter.low_node_load import CycleResult, Judgement, LowNodeLoad, run_cycle, streaks_of
 from cotenant_descheduler_arbiter.measuring import add_amounts, amounts, fresh, measure, system_amounts
 from cotenant_descheduler_arbiter.node_views import is_ready, node_facts, node_labels, node_names
 from cotenant_descheduler_arbiter.policy import LOW_NODE_LOAD, Policy
@@ -55,6 +55,16 @@ def candidates(fold: ClusterFold, policy: Policy) -> list[str]:
     ]
 
 
+def judged_in_slot(fold: ClusterFold, policy: Policy, now: datetime) -> frozenset[str]:
+    """Return the nodes that the present cycle has judged already."""
+    slot = slot_of(now, policy.interval)
+    return frozenset(
+        name
+        for name, known in fold.judged.items()
+        if known.value.judged_at is not None and slot_of(known.value.judged_at, policy.interval) >= slot
+    )
+
+
 class Balancing:
     """One cycle over one state."""
 
@@ -64,7 +74,7 @@ class Balancing:
         self.filters = filters
         self.now = now
         self.slot = slot_of(now, policy.interval)
-        self.jobs: list[JobFacts] = list(filters.jobs)
+        self.index = filters.index(arbitrating=False)
         self.counts = CycleCounts(policy.cycle_limits, self._evicted_in_slot())
         self.moves = latest_moves(known.value for known in fold.jobs.values())
 
@@ -94,20 +104,12 @@ class Balancing:
             nodes,
             measured,
             streaks,
-            self._judged_in_slot(),
+            judged_in_slot(self.fold, self.policy, self.now),
             self.now,
             why_not_movable=self._why_not_movable,
             why_not_now=self._why_not_now,
         )
         yield from self._events(result)
-
-    def _judged_in_slot(self) -> frozenset[str]:
-        return frozenset(
-            name
-            for name, known in self.fold.judged.items()
-            if known.value.judged_at is not None
-            and slot_of(known.value.judged_at, self.policy.interval) >= self.slot
-        )
 
     def _evicted_in_slot(self) -> list[tuple[str, str]]:
         return [
@@ -165,10 +167,10 @@ class Balancing:
     def _why_not_now(self, pod: PodFacts) -> str | None:
         reason = self.counts.refusal(pod.node, pod.namespace)
         if reason is None:
-            reason = self.filters.why_exhausted(pod, self.jobs, arbitrating=False)
+            reason = self.filters.why_exhausted(pod, self.index)
         if reason is None:
             self.counts.count(pod.node, pod.namespace)
-            self.jobs.append(JobFacts(name="", namespace=pod.namespace, pod=pod.name, uid=pod.uid))
+            self.index.add(JobFacts(name="", namespace=pod.namespace, pod=pod.name, uid=pod.uid))
         return reason
 
     # -- events --------------------------------------------------------------------------------------------------
@@ -245,11 +247,6 @@ class Balancing:
         )
         causes = (source.ref, target.ref, *((known.ref,) if known is not None else ()))
         return Event(subject=migration_subject(name), data=job, causes=causes)
-
-
-def streaks_of(judged: NodeLoadJudged) -> Streaks:
-    """Return the streaks that a stored judgement carries."""
-    return Streaks(node=judged.node_streak, prod=judged.prod_streak, abnormal_at=judged.abnormal_at)
 
 
 def _figures(prefix: str, amounts_by_name: Mapping[str, int]) -> tuple[Figure, ...]:

@@ -27,12 +27,13 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration, NodeLoadJudged
 from cotenant.subjects import migration_subject
 
-from cotenant_descheduler_arbiter.balancing import Balancing, slot_of
+from cotenant_descheduler_arbiter.balancing import Balancing, judged_in_slot, slot_of
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.job_filters import JobFilters
 from cotenant_descheduler_arbiter.jobs import JobDecisions, outstanding_evictions
 from cotenant_descheduler_arbiter.lifecycle import decide_conditions
+from cotenant_descheduler_arbiter.low_node_load import LowNodeLoad
 from cotenant_descheduler_arbiter.policy import Policy
 from cotenant_descheduler_arbiter.quick_look import may_be_hot
 from cotenant_descheduler_arbiter.taint_eviction import overdue_pods
@@ -51,6 +52,7 @@ class DeschedulerArbiterCore:
         self.fold = ClusterFold()
         self._quiet_version = -1
         self._quiet_slot = -1
+        self._calm = (-1, -1)
 
     def apply(self, event: Event) -> None:
         """Fold one fact."""
@@ -82,8 +84,18 @@ class DeschedulerArbiterCore:
                 if filters.active_job(pod) is None and not filters.evicted(pod):
                     yield [self._taint_eviction(pod, tolerated, now)]
         args = self.policy.low_node_load
-        if args is not None and may_be_hot(self.fold, self.policy, args, now):
+        if args is not None and self._may_be_hot(args, now):
             yield from _grouped(Balancing(self.fold, self.policy, filters, now).decide(args))
+
+    def _may_be_hot(self, args: LowNodeLoad, now: datetime) -> bool:
+        """Take the quick look; its "no" holds for the rest of the slot, as metrics that grow old only leave nodes out."""
+        look = self.fold.load_version, slot_of(now, self.policy.interval)
+        if look == self._calm:
+            return False
+        hot = may_be_hot(self.fold, self.policy, args, judged_in_slot(self.fold, self.policy, now), now)
+        if not hot:
+            self._calm = look
+        return hot
 
     def _bounded(self, groups: Iterable[list[Event]]) -> Iterator[Event]:
         room = MAX_EVENTS_PER_DECISION

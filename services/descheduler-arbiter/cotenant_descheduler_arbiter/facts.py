@@ -14,13 +14,17 @@ Taint = tuple[str, str, str]
 
 
 class PodFacts(msgspec.Struct, frozen=True):
-    """A pod and where it is. `phase` is Pending, Running, Succeeded or Failed; empty means not ended."""
+    """A pod and where it is. `phase` is Pending, Running, Succeeded or Failed; empty means not ended.
+
+    `prod` says that its priority class (with defaults) is koord-prod.
+    """
 
     pod: Pod
     node: str = ""
     phase: str = ""
     ready: bool = False
     requests: dict[str, int] = {}
+    prod: bool = False
 
     @property
     def namespace(self) -> str:

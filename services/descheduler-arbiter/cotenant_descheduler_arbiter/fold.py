@@ -21,9 +21,11 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.names import CPU, MEMORY
 from cotenant.objects.node import Node, decode_node
 from cotenant.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.objects.policies import PodMigrationJob, PriorityClassObject
+from cotenant.qos import PriorityClass, priority_default
 from cotenant.quantities import QuantityError
 from cotenant.subjects import tokens
 
@@ -68,10 +70,12 @@ class Known(msgspec.Struct, Generic[T], frozen=True):
 
 
 class StoredPod(msgspec.Struct, frozen=True):
-    """A pod object with its effective requests."""
+    """A pod object with its effective requests; `workload` is its controller's uid."""
 
     pod: Pod
     requests: dict[str, int]
+    prod: bool
+    workload: str
 
 
 _JOB_DECODER = msgspec.json.Decoder(PodMigrationJob)
@@ -99,8 +103,14 @@ class ClusterFold:
         self.job_objects: dict[str, Known[PodMigrationJob]] = {}
         self.priority_classes: dict[str, int] = {}
         self.refused: dict[str, str] = {}
+        self.workloads: dict[str, dict[str, None]] = {}
+        """Controller's uid to the `namespace/name` of its pods."""
+        self._facts: dict[str, PodFacts | None] = {}
+        self._usage: dict[str, dict[str, int]] = {}
         self.version = 0
         """Grows with every event that changed something."""
+        self.load_version = 0
+        """Grows with every event but those of pods, placements, runs, answers and users' jobs."""
         self._sequences = LastSequences()
 
     def apply(self, event: Event) -> None:
@@ -112,6 +122,8 @@ class ClusterFold:
         if fold is None:
             return
         self.version += 1
+        if fold not in (self._pod, self._placement, self._run, self._outcome, self._job_object):
+            self.load_version += 1
         try:
             fold(event, parts)
             self.refused.pop(event.subject, None)
@@ -152,10 +164,20 @@ class ClusterFold:
 
     def _pod(self, event: Event, parts: tuple[str, ...]) -> None:
         key = f"{parts[3]}/{parts[4]}"
-        self.pods.pop(key, None)
+        self._facts.pop(key, None)
+        former = self.pods.pop(key, None)
+        if former is not None and former.value.workload:
+            siblings = self.workloads[former.value.workload]
+            del siblings[key]
+            if not siblings:
+                del self.workloads[former.value.workload]
         if not event.tombstone and isinstance(event.data, ObjectStored):
             pod = decode_pod(event.data.object)
-            self.pods[key] = _known(StoredPod(pod, pod_requests(pod)), event)
+            workload = PodFacts(pod).workload
+            prod = priority_default(pod) is PriorityClass.PROD
+            self.pods[key] = _known(StoredPod(pod, pod_requests(pod), prod, workload), event)
+            if workload:
+                self.workloads.setdefault(workload, {})[key] = None
 
     def _job_object(self, event: Event, parts: tuple[str, ...]) -> None:
         self.job_objects.pop(parts[4], None)
@@ -172,6 +194,7 @@ class ClusterFold:
     def _node_fact(self, event: Event, parts: tuple[str, ...]) -> None:
         data, name = event.data, parts[1]
         if parts[0] == "metrics":
+            self._usage.pop(name, None)
             _keep(self.metrics, name, data if isinstance(data, NodeMetricComputed) else None, event)
         elif parts[2] == "executor":
             _keep(self.executors, name, data if isinstance(data, ExecutorStatus) else None, event)
@@ -185,6 +208,7 @@ class ClusterFold:
 
     def _placement(self, event: Event, parts: tuple[str, ...]) -> None:
         node, key = parts[1], f"{parts[3]}/{parts[4]}"
+        self._facts.pop(key, None)
         data = event.data if isinstance(event.data, Placement) else None
         if data is None or event.tombstone or data.phase is PlacementPhase.GONE:
             self.placements.get(node, {}).pop(key, None)
@@ -197,8 +221,9 @@ class ClusterFold:
         self.places.setdefault(key, {})[node] = data.uid
 
     def _run(self, event: Event, parts: tuple[str, ...]) -> None:
-        runs = self.runs.setdefault(parts[1], {})
-        _keep(runs, f"{parts[3]}/{parts[4]}", event.data if isinstance(event.data, RunStatus) else None, event)
+        key = f"{parts[3]}/{parts[4]}"
+        self._facts.pop(key, None)
+        _keep(self.runs.setdefault(parts[1], {}), key, event.data if isinstance(event.data, RunStatus) else None, event)
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -217,6 +242,11 @@ class ClusterFold:
 
     def pod_facts(self, key: str) -> PodFacts | None:
         """Return what is known of a pod by `namespace/name`."""
+        if key not in self._facts:
+            self._facts[key] = self._read_pod(key)
+        return self._facts[key]
+
+    def _read_pod(self, key: str) -> PodFacts | None:
         known = self.pods.get(key)
         if known is None:
             return None
@@ -231,7 +261,27 @@ class ClusterFold:
             and status.phase is RunPhase.RUNNING
             and all(container.ready for container in status.containers)
         )
-        return PodFacts(pod=pod, node=node, phase=phase, ready=ready, requests=known.value.requests)
+        return PodFacts(
+            pod=pod, node=node, phase=phase, ready=ready, requests=known.value.requests, prod=known.value.prod
+        )
+
+    def measured_usage(self, node: str) -> dict[str, int]:
+        """Return everything that the node's metric knows of: system, host applications and pods."""
+        if node not in self._usage:
+            metric = self.metrics[node].value
+            parts = [metric.system_usage]
+            parts += [pod.usage for pod in metric.pods]
+            parts += [application.usage for application in metric.host_applications]
+            self._usage[node] = {
+                CPU: sum(part.cpu_milli for part in parts),
+                MEMORY: sum(part.memory_bytes for part in parts),
+            }
+        return self._usage[node]
+
+    def workload_pods(self, workload: str) -> list[PodFacts]:
+        """Return the pods of a workload that have not ended, by `namespace/name`."""
+        pods = (self.pod_facts(key) for key in sorted(self.workloads.get(workload, {})))
+        return [pod for pod in pods if pod is not None and not pod.ended]
 
     def pods_on(self, node: str) -> list[PodFacts]:
         """Return the pods placed on a node that have not ended, by `namespace/name`."""

@@ -9,7 +9,6 @@ Source: koord-descheduler arbitrator, its non-retryable and retryable filters an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -21,6 +20,7 @@ from cotenant_descheduler_arbiter.evictable import EvictableRules, below_max_cos
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.job_facts import JobFacts
+from cotenant_descheduler_arbiter.job_index import JobIndex
 from cotenant_descheduler_arbiter.max_unavailable import max_away, scaled
 from cotenant_descheduler_arbiter.object_limiter import limited
 from cotenant_descheduler_arbiter.policy import Policy
@@ -59,30 +59,27 @@ class JobFilters:
             threshold = fold.priority_classes.get(policy.priority_threshold_class)
             self.rules = msgspec.structs.replace(policy.evictable, priority_threshold=threshold)
         self.jobs = [job_facts(known.value) for _, known in sorted(fold.jobs.items())]
-        self._pods: dict[str, PodFacts | None] = {}
-        self._workloads: dict[str, list[PodFacts]] | None = None
+        self._workloads: dict[str, list[PodFacts]] = {}
+        self._evicted: dict[tuple[str, str], list[datetime]] | None = None
+        self._active: dict[str, list[JobFacts]] = {}
+        for job in self.jobs:
+            if job.active:
+                self._active.setdefault(job.pod_key, []).append(job)
 
     def pod(self, key: str) -> PodFacts | None:
         """Return the facts of a pod by `namespace/name`."""
-        if key not in self._pods:
-            self._pods[key] = self.fold.pod_facts(key)
-        return self._pods[key]
+        return self.fold.pod_facts(key)
 
     def workload_pods(self, workload: str) -> list[PodFacts]:
         """Return the pods of a workload that have not ended."""
-        if self._workloads is None:
-            self._workloads = {}
-            for key, known in sorted(self.fold.pods.items()):
-                if any(owner.controller for owner in known.value.pod.metadata.owner_references):
-                    pod = self.pod(key)
-                    if pod is not None and not pod.ended:
-                        self._workloads.setdefault(pod.workload, []).append(pod)
-        return self._workloads.get(workload, []) if workload else []
+        if workload not in self._workloads:
+            self._workloads[workload] = self.fold.workload_pods(workload)
+        return self._workloads[workload]
 
     def active_job(self, pod: PodFacts) -> JobFacts | None:
         """Return the unfinished job of a pod."""
-        for job in self.jobs:
-            if job.active and (job.uid == pod.uid if job.uid and pod.uid else job.pod_key == pod.key):
+        for job in self._active.get(pod.key, ()):
+            if not (job.uid and pod.uid) or job.uid == pod.uid:
                 return job
         return None
 
@@ -106,19 +103,21 @@ class JobFilters:
             reason = budgets.expected_replicas(pod, len(self.workload_pods(pod.workload)), self.policy.budgets)
         return reason
 
-    def why_exhausted(self, pod: PodFacts, jobs: Sequence[JobFacts], *, arbitrating: bool) -> str | None:
+    def index(self, *, arbitrating: bool) -> JobIndex:
+        """Return the jobs that take from the budgets."""
+        return JobIndex(self.jobs, self.pod, arbitrating=arbitrating)
+
+    def why_exhausted(self, pod: PodFacts, index: JobIndex) -> str | None:
         """Return why the pod may not be moved while these jobs are what they are."""
         if forced(pod.pod):
             return None
         limits = self.policy.budgets
-        counting = budgets.counting(jobs, pod, arbitrating=arbitrating)
-        pods = {job.pod_key: found for job in counting if (found := self.pod(job.pod_key)) is not None}
         workload = self.workload_pods(pod.workload)
         return (
-            budgets.globally(counting, limits)
-            or budgets.per_node(pod, counting, pods, limits)
-            or budgets.per_namespace(pod, counting, limits)
-            or budgets.per_workload(pod, counting, pods, len(workload), workload, limits)
+            (budgets.globally(index.everywhere(pod), limits) if limits.max_migrating_globally else None)
+            or budgets.per_node(pod, index.of_node(pod), index.pods, limits)
+            or (budgets.per_namespace(pod, index.of_namespace(pod), limits) if limits.max_migrating_per_namespace else None)
+            or budgets.per_workload(pod, index.of_workload(pod), index.pods, len(workload), workload, limits)
         )
 
     def why_limited(self, pod: PodFacts, now: datetime) -> str | None:
@@ -130,18 +129,23 @@ class JobFilters:
                 replicas = len(self.workload_pods(pod.workload))
                 allowed = limiter.max_migrating or self.policy.budgets.max_migrating_per_workload
                 maximum = max_away(replicas, allowed)
-                times = self._evictions(lambda job, uid=pod.workload: job.workload == uid)
+                times = self._evictions(kind, pod.workload)
             else:
                 maximum = scaled(limiter.max_migrating, 0) if limiter.max_migrating is not None else 0
-                times = self._evictions(lambda job, name=pod.namespace: job.namespace == name)
+                times = self._evictions(kind, pod.namespace)
             if limited(times, duration=limiter.duration, max_migrating=maximum, burst=limiter.burst, now=now):
                 return f"its {kind} has lost {len(times)} pods lately; {maximum} per {limiter.duration} may go"
         return None
 
-    def _evictions(self, concerns: object) -> list[datetime]:
-        assert callable(concerns)
-        return sorted(
-            known.value.evicted_at
-            for known in self.fold.jobs.values()
-            if known.value.evicted_at is not None and concerns(known.value)
-        )
+    def _evictions(self, kind: str, name: str) -> list[datetime]:
+        """Return when pods of a workload or namespace were evicted, ascending."""
+        if self._evicted is None:
+            self._evicted = {}
+            for known in self.fold.jobs.values():
+                job = known.value
+                if job.evicted_at is not None:
+                    self._evicted.setdefault(("workload", job.workload), []).append(job.evicted_at)
+                    self._evicted.setdefault(("namespace", job.namespace), []).append(job.evicted_at)
+            for times in self._evicted.values():
+                times.sort()
+        return self._evicted.get((kind, name), [])

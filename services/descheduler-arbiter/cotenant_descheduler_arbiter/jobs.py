@@ -56,6 +56,7 @@ class JobDecisions:
         self.policy = policy
         self.filters = filters
         self.now = now
+        self._moves: dict[str, Migration] | None = None
 
     def decide(self) -> Iterator[Event]:
         """Yield the events, jobs in the order of their names, arbitration first."""
@@ -138,21 +139,20 @@ class JobDecisions:
         waiting = [known for known in waiting if not self._current(known.value).paused and not self._blocked(known.value)]
         if not waiting:
             return
+        by_name = {known.value.job: known for known in waiting}
+        facts = [job_facts(known.value) for known in waiting]
         everything = self.filters.jobs
         found = {job.pod_key: self.filters.pod(job.pod_key) for job in everything}
         pods = {key: pod for key, pod in found.items() if pod is not None}
-        rank = {pod.key: index for index, pod in enumerate(sort_pods(list(pods.values())))}
-        by_name = {known.value.job: known for known in waiting}
-        order = arbitration_order([job_facts(known.value) for known in waiting], everything, pods, rank)
+        moving = sort_pods([pods[key] for key in sorted({job.pod_key for job in facts})])
+        order = arbitration_order(facts, everything, pods, {pod.key: index for index, pod in enumerate(moving)})
+        index = self.filters.index(arbitrating=True)
         decisions = run_round(
             order,
             lambda job: job.pod_key in pods,
             lambda job: self.filters.why_forbidden(pods[job.pod_key]),
-            lambda job, passed: self.filters.why_exhausted(
-                pods[job.pod_key],
-                [msgspec.structs.replace(each, passed=each.passed or each.name in passed) for each in everything],
-                arbitrating=True,
-            ),
+            lambda job: self.filters.why_exhausted(pods[job.pod_key], index),
+            index.add,
         )
         for decision in decisions:
             known = by_name[decision.job]
@@ -200,8 +200,9 @@ class JobDecisions:
     def _counted(self, job: Migration) -> Migration:
         """Return the job with its place in the workload's row of moves."""
         base, maximum = self.policy.back_off_base, self.policy.back_off_maximum
-        moves = latest_moves(known.value for known in self.fold.jobs.values())
-        number = next_in_row(moves.get(workload_key(job.workload, job.namespace, job.pod)), base, maximum, self.now)
+        if self._moves is None:
+            self._moves = latest_moves(known.value for known in self.fold.jobs.values())
+        number = next_in_row(self._moves.get(workload_key(job.workload, job.namespace, job.pod)), base, maximum, self.now)
         return msgspec.structs.replace(
             job, workload_moves=number, workload_retry_at=self.now + pause(number, base, maximum)
         )

@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
-from cotenant.events.migrations import AnomalyStreak, DetectorState
+from cotenant.events.migrations import AnomalyStreak, DetectorState, NodeLoadJudged
 
 from cotenant_descheduler_arbiter.anomaly import AnomalyCondition, mark, reset
 from cotenant_descheduler_arbiter.balance import Balance, Kept, Move, WhyNot
@@ -31,7 +31,8 @@ from cotenant_descheduler_arbiter.pools import JudgedPool, MeasuredNode, Pool, f
 from cotenant_descheduler_arbiter.sorting import sort_nodes
 
 _LOW = (LoadClass.LOW, LoadClass.BOTH_LOW)
-_SOURCES = (LoadClass.HIGH, LoadClass.PROD_HIGH)
+SOURCES = (LoadClass.HIGH, LoadClass.PROD_HIGH)
+"""The classes of hot nodes."""
 
 
 class Streaks(msgspec.Struct, frozen=True):
@@ -47,6 +48,11 @@ class Streaks(msgspec.Struct, frozen=True):
         return all(
             each.state is DetectorState.OK and each.abnormal_streak == 0 for each in (self.node, self.prod)
         )
+
+
+def streaks_of(judged: NodeLoadJudged) -> Streaks:
+    """Return the streaks that a stored judgement carries."""
+    return Streaks(node=judged.node_streak, prod=judged.prod_streak, abnormal_at=judged.abnormal_at)
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -139,9 +145,9 @@ def _run_pool(
         for name in (*hot, *prod_hot):
             marked[name] = _relieved(pool, marked[name], balance, judged.loads[name], name in prod_hot, now)
     abnormal = {*hot, *prod_hot}
-    processed.update(name for name, each in classes.items() if each in _SOURCES)
+    processed.update(name for name, each in classes.items() if each in SOURCES)
     for name in fresh:
-        if classes[name] in _SOURCES or marked[name] != streaks.get(name, Streaks()):
+        if classes[name] in SOURCES or marked[name] != streaks.get(name, Streaks()):
             result.judgements.append(
                 Judgement(name, pool.name, classes[name], judged.loads[name], marked[name], abnormal=name in abnormal)
             )
@@ -191,7 +197,7 @@ def _marked(
     if before.abnormal_at is not None and now - before.abnormal_at > args.detector_cache_timeout:
         before = Streaks()
     condition = pool.anomaly_condition
-    source = load_class in _SOURCES
+    source = load_class in SOURCES
     if condition is None or condition.immediate:
         return Streaks(abnormal_at=now) if source else Streaks()
     if not source and before.idle:

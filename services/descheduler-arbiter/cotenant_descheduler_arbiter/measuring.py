@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.names import CPU, MEMORY, PODS
-from cotenant.qos import PriorityClass, priority_default
 
 from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.pools import MeasuredNode, MeasuredPod
@@ -58,7 +57,7 @@ def measure(
         MeasuredPod(
             facts=facts,
             usage=dict(pod_usage[facts.key]) if facts.key in pod_usage else None,
-            prod=priority_default(facts.pod) is PriorityClass.PROD,
+            prod=facts.prod,
         )
         for facts in pods
     )

@@ -10,6 +10,7 @@ from cotenant.events.migrations import AnomalyStreak, DetectorState, JobConditio
 from cotenant.objects.metadata import LabelSelector
 from cotenant.objects.node import Node
 from cotenant.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.qos import PriorityClass, priority_default
 from cotenant.quantities import resource_amount
 from cotenant_descheduler_arbiter.anomaly import AnomalyCondition, mark, reset
 from cotenant_descheduler_arbiter.arbitration import REASON_FORBIDDEN, Verdict, decide, run_round
@@ -65,7 +66,14 @@ def _pod(document: dict) -> PodFacts:
     pod: Pod = decode_pod(msgspec.json.encode(document))
     status = msgspec.convert(document.get("status", {}), _PodStatus)
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.conditions)
-    return PodFacts(pod=pod, node=pod.spec.node_name, phase=status.phase, ready=ready, requests=pod_requests(pod))
+    return PodFacts(
+        pod=pod,
+        node=pod.spec.node_name,
+        phase=status.phase,
+        ready=ready,
+        requests=pod_requests(pod),
+        prod=priority_default(pod) is PriorityClass.PROD,
+    )
 
 
 def _node(document: dict, pods: list[PodFacts]) -> NodeFacts:
@@ -354,7 +362,8 @@ def arbitrator_round(given: dict, *, name: str) -> object:
         order,
         lambda job: True,
         lambda job: "forbidden" if job.name in given["nonRetryableFails"] else None,
-        lambda job, passed: "exhausted" if job.name in given["retryableFails"] else None,
+        lambda job: "exhausted" if job.name in given["retryableFails"] else None,
+        lambda job: None,
     )
     verdicts = {decision.job: decision.verdict for decision in decisions}
     return {
