@@ -5,12 +5,21 @@ In: a driver, what was probed, a folder for the runtime's state. Out: observatio
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, Knob, WriteReport
+from cotenant_node_executor.kernel.convert import milli_to_shares, shares_to_weight
+from cotenant_node_executor.kernel.interface import (
+    ROOT_GROUP,
+    Capabilities,
+    CgroupDriver,
+    CgroupVersion,
+    Knob,
+    WriteReport,
+)
 from cotenant_node_executor.kernel.writer import Writer
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.runtime.interface import Collect, Order, Stop
@@ -18,6 +27,8 @@ from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE
+
+logger = logging.getLogger(__name__)
 
 WATCHED = ((BESTEFFORT, Knob.CPU_QUOTA), (BESTEFFORT, Knob.CPUSET_CPUS))
 """Files whose present value a strategy starts from."""
@@ -28,15 +39,29 @@ IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
 class KernelMachine:
     """One subtree of this host's control groups and the processes in it."""
 
-    def __init__(self, driver: CgroupDriver, capabilities: Capabilities, state: Path) -> None:
+    def __init__(self, driver: CgroupDriver, capabilities: Capabilities, state: Path, capacity_milli: int) -> None:
         self._driver = driver
         self._capabilities = capabilities
         for group in (BURSTABLE, BESTEFFORT):
             driver.create(group)
+        self._raise_family(capacity_milli)
         self.runtime = ProcessRuntime(driver, state)
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
         self._writer = Writer(driver, capabilities)
         self._snapshot: Snapshot | None = None
+
+    def _raise_family(self, capacity_milli: int) -> None:
+        """Give the group around all nodes' subtrees the machine's weight: its default counts as much as one process, and
+        services would wait behind everything that runs outside of it. Nobody else writes this group."""
+        own = self._driver.path(ROOT_GROUP, Knob.CPU_SHARES)
+        if own is None or self._capabilities.sandbox:
+            return
+        shares = milli_to_shares(capacity_milli)
+        text = str(shares if self._capabilities.version is CgroupVersion.V1 else shares_to_weight(shares))
+        try:
+            (own.parent.parent / own.name).write_text(text, encoding="ascii")
+        except OSError as error:
+            logger.warning("%s keeps its weight: %s", own.parent.parent, error)
 
     def living(self) -> tuple[str, ...]:
         """Uids of pods whose groups were there before this executor: what it will adopt."""

@@ -7,6 +7,7 @@ move the quantity: it is two CPUs less what the services use.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import time
@@ -71,7 +72,7 @@ async def test_a_spike_of_a_service_shrinks_the_quota_of_batch_and_it_grows_back
     wide = int(quota.read_text())
     go.touch()
     began = time.monotonic()
-    while int(quota.read_text()) > wide - NODE_US // 10 and time.monotonic() - began < 10:
+    while int(quota.read_text()) > wide - NODE_US // 10 and time.monotonic() - began < 10:  # noqa: ASYNC110 - a kernel file
         await asyncio.sleep(0.01)
     reaction = time.monotonic() - began
     assert reaction <= 2.5, f"the quota shrank after {reaction:.2f} s"
@@ -89,7 +90,7 @@ async def test_a_spike_of_a_service_shrinks_the_quota_of_batch_and_it_grows_back
     while values[-1] < wide - NODE_US // 50 and time.monotonic() - began < 30:
         await asyncio.sleep(0.02)
         values.append(int(quota.read_text()))
-    steps = [later - earlier for earlier, later in zip(values, values[1:], strict=False) if later > earlier]
+    steps = [later - earlier for earlier, later in itertools.pairwise(values) if later > earlier]
     assert steps, "the quota did not grow back"
     assert max(steps) <= NODE_US // 10
 

@@ -10,6 +10,17 @@ from cotenant.events.runs import RunPhase
 
 from tests.integration.node_executor.executor_harness import Harness, pod_manifest
 
+
+def alive(pid: int) -> bool:
+    """Whether there is a process of this number."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def proc(pid: int, name: str) -> bytes:
+    """One file of a process."""
+    return Path(f"/proc/{pid}/{name}").read_bytes()
+
+
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a real control group subtree")
 
 SLEEP = "import time; time.sleep(600)"
@@ -43,13 +54,13 @@ async def test_a_process_runs_as_nobody_without_new_privileges_in_its_own_group(
     harness.start()
     uid = await harness.place(pod_manifest("plain", SLEEP, container={"env": [{"name": "A", "value": "x$(B)"}]}))
     container = await harness.running("plain")
-    status = Path(f"/proc/{container.pid}/status").read_text()
+    status = proc(container.pid, "status").decode()
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert fields["Uid"].split() == ["65534"] * 4
     assert fields["Groups"].strip() == ""
     assert fields["NoNewPrivs"] == "1"
-    assert f"/besteffort/pod{uid}/main" in Path(f"/proc/{container.pid}/cgroup").read_text()
-    environment = Path(f"/proc/{container.pid}/environ").read_bytes().split(b"\0")
+    assert f"/besteffort/pod{uid}/main" in proc(container.pid, "cgroup").decode()
+    environment = proc(container.pid, "environ").split(b"\0")
     assert b"A=x$(B)" in environment
     assert not [entry for entry in environment if entry.startswith(b"COTENANT")]
 
@@ -80,7 +91,7 @@ async def test_a_program_that_ignores_sigterm_is_killed_after_its_grace_period(h
     await harness.end("stubborn")
     run = await harness.ended("stubborn")
     assert (run.phase, run.containers[0].exit_code) == (RunPhase.STOPPED, 137)
-    assert not Path(f"/proc/{container.pid}").exists()
+    assert not alive(container.pid)
 
 
 async def test_a_crashing_container_restarts_at_once_and_then_waits(harness: Harness) -> None:
@@ -113,7 +124,7 @@ async def test_a_killed_executor_leaves_its_pods_alone_and_adopts_them_again(har
     assert (run.phase, run.containers[0].exit_code) == (RunPhase.FAILED, 143)
     after = await harness.running("stays")
     assert after == before
-    assert Path(f"/proc/{before.pid}").exists()
+    assert alive(before.pid)
     adopted = [event.data for event in harness.facts if event.subject.endswith(".executor")][-1]
     assert uid in adopted.adopted  # type: ignore[union-attr]
 
@@ -126,7 +137,7 @@ async def test_a_pod_whose_placement_went_while_the_executor_was_down_is_ended(h
     await harness.forget("orphan")
     harness.start()
     await harness.wait("its report is gone", lambda: "orphan" not in harness.runs)
-    await harness.wait("its process is gone", lambda: not Path(f"/proc/{container.pid}").exists())
+    await harness.wait("its process is gone", lambda: not alive(container.pid))
 
 
 async def test_a_clean_stop_with_remove_on_exit_leaves_nothing_behind(harness: Harness) -> None:
@@ -136,7 +147,7 @@ async def test_a_clean_stop_with_remove_on_exit_leaves_nothing_behind(harness: H
     group = harness.group_file("cpu", "", "")
     assert group.is_dir()
     assert harness.stop() == 0
-    assert not Path(f"/proc/{container.pid}").exists()
+    assert not alive(container.pid)
     assert not group.is_dir()
 
 

@@ -1,0 +1,91 @@
+"""Resident memory and CPU of a node's executor with 50 pods, without the pods' own processes.
+
+A real executor on a real server and real control groups; each pod is one `sleep`. Memory is read after 50 cycles.
+Needs root. Run it alone: `python -m tests.bench.bench_executor_memory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from tests.integration.node_executor.executor_harness import Harness
+from tests.nats_server import NatsServer
+
+PODS = 50
+SETTLE_SECONDS = 30.0
+GOAL_MIB = 61
+
+
+def sleeping_pod(number: int) -> dict[str, object]:
+    """A batch pod that does nothing."""
+    batch = {"kubernetes.io/batch-cpu": "100", "kubernetes.io/batch-memory": "32Mi"}
+    return {
+        "metadata": {
+            "name": f"pod-{number}",
+            "namespace": "default",
+            "labels": {"koordinator.sh/qosClass": "BE"},
+        },
+        "spec": {
+            "runtimeClassName": "process",
+            "restartPolicy": "Never",
+            "containers": [
+                {"name": "main", "command": ["/bin/sleep", "600"], "resources": {"requests": batch, "limits": batch}}
+            ],
+        },
+    }
+
+
+def resident_mib(pid: int) -> float:
+    """What the process holds in memory now."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"process {pid} has ended")
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of the process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure(url: str) -> None:
+    """Place the pods, wait, read."""
+    harness = Harness(url)
+    await harness.open()
+    try:
+        harness.start("--report-period", "15")
+        await harness.node_slo(enable=True, cpu_suppress_policy="cfsQuota", cpu_suppress_threshold_percent=65)
+        for number in range(PODS):
+            await harness.place(sleeping_pod(number))
+
+        def all_running() -> bool:
+            return len(harness.runs) == PODS and all(run.phase.value == "running" for run in harness.runs.values())
+
+        await harness.wait("all pods run", all_running, 90)
+        before = cpu_seconds(harness.pid)
+        await asyncio.sleep(SETTLE_SECONDS)
+        used = cpu_seconds(harness.pid) - before
+        print(f"executor.memory.50-pods {resident_mib(harness.pid):.1f} MiB (goal below {GOAL_MIB})")
+        print(f"executor.cpu.50-pods {100 * used / SETTLE_SECONDS:.1f} %-of-one-core")
+    finally:
+        await harness.close()
+
+
+def main() -> None:
+    """Run it on a server of its own."""
+    if os.geteuid() != 0:
+        print("executor.memory.50-pods skipped: needs root")
+        return
+    server = NatsServer()
+    server.start()
+    try:
+        asyncio.run(measure(server.url))
+    finally:
+        server.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""From a service's spike to the changed kernel file: p50 and worst of 20.
+
+A real executor on real control groups; a service that burns all CPUs on a signal, a batch pod beside it. The clock
+starts when the service may burn and ends when the best-effort group's quota in the kernel's file is smaller by 5 % of the
+node. The spikes fall differently into the executor's second. Needs root and cgroup v1's file; run it alone:
+`python -m tests.bench.bench_suppression`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from pathlib import Path
+
+from tests.integration.node_executor.executor_harness import Harness
+from tests.integration.node_executor.test_enforcement import CPUS, NODE_US, batch_pod, service_pod
+from tests.nats_server import NatsServer
+
+SPIKES = 20
+GROWN_US = NODE_US * 95 // 100
+POLL_SECONDS = 0.005
+LIMIT_SECONDS = 15.0
+
+
+def read_us(path: Path) -> int:
+    """The quota in the kernel's file now."""
+    return int(path.read_text())
+
+
+async def reach(path: Path, low: int, high: int) -> float:
+    """Wait until the file's value lies between the two; returns the seconds that took."""
+    began = time.monotonic()
+    while not low <= read_us(path) <= high:
+        if time.monotonic() - began > LIMIT_SECONDS:
+            raise RuntimeError(f"{path} holds {read_us(path)}, not {low}..{high}, after {LIMIT_SECONDS} s")
+        await asyncio.sleep(POLL_SECONDS)
+    return time.monotonic() - began
+
+
+async def measure(url: str) -> None:
+    """Run the spikes."""
+    harness = Harness(url)
+    harness.folder.chmod(0o755)
+    await harness.open()
+    try:
+        harness.start()
+        await harness.node_slo(
+            enable=True,
+            cpu_suppress_policy="cfsQuota",
+            cpu_suppress_threshold_percent=200,
+            reserved_cpu_milli=CPUS * 1000,
+        )
+        go = harness.folder / "go"
+        await harness.place(batch_pod("burner"))
+        await harness.place(service_pod("service", go))
+        await harness.running("burner")
+        await harness.running("service")
+        quota = harness.group_file("cpu", "besteffort", "cpu.cfs_quota_us")
+        taken: list[float] = []
+        for spike in range(SPIKES):
+            await reach(quota, GROWN_US, NODE_US * 10)
+            await asyncio.sleep(spike * 0.137 % 1.0)
+            before = read_us(quota)
+            go.touch()
+            taken.append(await reach(quota, 0, before - NODE_US // 20))
+            go.unlink()
+        print(f"suppression.reaction.p50 {1000 * statistics.median(taken):.0f} ms")
+        print(f"suppression.reaction.worst-of-{SPIKES} {1000 * max(taken):.0f} ms (goal below 2000)")
+    finally:
+        await harness.close()
+
+
+def main() -> None:
+    """Run it on a server of its own."""
+    if os.geteuid() != 0 or not Path("/sys/fs/cgroup/cpu/cgroup.procs").exists():
+        print("suppression.reaction skipped: needs root and cgroup v1")
+        return
+    server = NatsServer()
+    server.start()
+    try:
+        asyncio.run(measure(server.url))
+    finally:
+        server.close()
+
+
+if __name__ == "__main__":
+    main()

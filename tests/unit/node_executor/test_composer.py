@@ -1,0 +1,100 @@
+"""One value for one file."""
+
+from __future__ import annotations
+
+import pytest
+from cotenant.events.resources import CpuIdentity
+from cotenant_node_executor.composer import PRECEDENCE, CompositionError, compose, wishes_of
+from cotenant_node_executor.executions import TOPICS
+from cotenant_node_executor.kernel.interface import Knob
+from cotenant_node_executor.strategies.situation import Situation, Wish
+from cotenant_node_executor.strategies.suppress import suppress
+
+from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
+
+IDENTITY = {
+    "ls_identity": CpuIdentity(enable=True, group_identity=2),
+    "be_identity": CpuIdentity(enable=True, group_identity=-1),
+}
+
+
+def composed(seen: Situation) -> dict[tuple[str, str], str]:
+    return {(group, knob.value): wish.value for (group, knob), wish in compose(wishes_of(seen, suppress(seen))).items()}
+
+
+def test_plain_pods_get_kubelets_values() -> None:
+    found = composed(situation([pod("app", requests={"cpu": "250m"}, limits={"cpu": "500m", "memory": "1Gi"})]))
+    for group in ("burstable/poduid-app", "burstable/poduid-app/main"):
+        assert found[(group, "cpu.shares")] == "256"
+        assert found[(group, "cpu.cfs_quota_us")] == "50000"
+        assert found[(group, "memory.limit_in_bytes")] == str(1 << 30)
+    assert found[("burstable", "cpu.shares")] == "256"
+    assert found[("besteffort", "cpu.shares")] == "2"
+    assert found[("", "cpu.shares")] == "8192"
+
+
+def test_batch_pods_get_batch_values_which_suppression_by_quota_lifts() -> None:
+    by_set = composed(situation([batch("job", 1500)], node_slo=slo(cpu_suppress_policy="cpuset"), reading=snapshot(0)))
+    assert by_set[("besteffort/poduid-job", "cpu.shares")] == "1536"
+    assert by_set[("besteffort/poduid-job", "cpu.cfs_quota_us")] == "150000"
+    by_quota = composed(situation([batch("job", 1500)], node_slo=slo(), reading=snapshot(0)))
+    assert by_quota[("besteffort/poduid-job", "cpu.cfs_quota_us")] == "-1"
+    assert by_quota[("besteffort", "cpu.cfs_quota_us")] == "520000"
+
+
+def test_on_a_mainline_kernel_batch_pods_are_idle_without_shares_and_services_are_raised_by_one_factor() -> None:
+    found = composed(situation([service("web", "1"), service("api", "2"), batch("job")], node_slo=slo(**IDENTITY)))
+    assert found[("besteffort/poduid-job", "cpu.idle")] == "1"
+    assert ("besteffort/poduid-job", "cpu.shares") not in found
+    assert ("besteffort", "cpu.idle") not in found
+    assert found[("burstable/poduid-web", "cpu.idle")] == "0"
+    assert int(found[("burstable/poduid-api", "cpu.shares")]) == 2 * int(found[("burstable/poduid-web", "cpu.shares")])
+    assert int(found[("burstable/poduid-api", "cpu.shares")]) == 262144
+    assert not [key for key in found if key[1] == "cpu.bvt_warp_ns"]
+
+
+def test_a_kernel_with_group_identity_gets_identities_and_no_idle_groups() -> None:
+    kernel = capabilities(also=[Knob.CPU_BVT])
+    guaranteed = pod("web", "LS", requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "1", "memory": "1Gi"})
+    found = composed(situation([guaranteed, batch("job")], node_slo=slo(**IDENTITY), kernel=kernel))
+    assert found[("", "cpu.bvt_warp_ns")] == "0"
+    assert found[("besteffort", "cpu.bvt_warp_ns")] == "-1"
+    assert found[("besteffort/poduid-job/main", "cpu.bvt_warp_ns")] == "-1"
+    assert found[("poduid-web", "cpu.bvt_warp_ns")] == "2"
+    assert not [key for key in found if key[1] == "cpu.idle"]
+
+
+def test_rule_and_sysctl_both_off_write_no_identity() -> None:
+    kernel = capabilities(also=[Knob.CPU_BVT])
+    assert not [key for key in composed(situation([batch("job")], node_slo=slo(), kernel=kernel, sysctl=0)) if "bvt" in key[1]]
+    on = composed(situation([batch("job")], node_slo=slo(), kernel=kernel, sysctl=1))
+    assert on[("besteffort", "cpu.bvt_warp_ns")] == "0"
+
+
+def test_an_ls_pods_annotation_goes_before_the_rule() -> None:
+    own = service("web", annotations={"koordinator.sh/cpuQOS": '{"enable": true, "groupIdentity": -1}'})
+    found = composed(situation([own], node_slo=slo(**IDENTITY)))
+    assert found[("burstable/poduid-web", "cpu.idle")] == "1"
+
+
+def test_a_strategy_without_stated_precedence_for_a_file_is_refused() -> None:
+    with pytest.raises(CompositionError, match=r"cpu\.idle"):
+        compose([Wish("besteffort", Knob.CPU_IDLE, "1", "suppress")])
+
+
+def test_one_strategy_cannot_want_two_values_for_one_file() -> None:
+    wishes = [Wish("a", Knob.CPU_QUOTA, "1000", "suppress"), Wish("a", Knob.CPU_QUOTA, "2000", "suppress")]
+    with pytest.raises(CompositionError, match="1000"):
+        compose(wishes)
+    assert len(compose([wishes[0], wishes[0]])) == 1
+
+
+def test_every_strategy_with_a_precedence_has_a_topic() -> None:
+    assert {strategy for order in PRECEDENCE.values() for strategy in order} == set(TOPICS)
+
+
+def test_a_pods_unreadable_annotation_counts_as_absent_and_is_named() -> None:
+    broken = batch("job", annotations={"scheduling.koordinator.sh/resource-status": "{"})
+    seen = situation([broken])
+    assert seen.pods[0].bound_cpus == frozenset()
+    assert "resource-status" in seen.pods[0].problem
