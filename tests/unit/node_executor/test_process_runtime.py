@@ -51,7 +51,8 @@ def test_variables_see_those_before_them_and_command_and_args_see_all() -> None:
 def test_programs_run_as_nobody_unless_the_container_or_else_the_pod_says_otherwise() -> None:
     plain = pod("a")
     assert user_and_group(plain, plain.spec.containers[0]) == (65534, 65534)
-    both = pod("b", securityContext={"runAsUser": 10, "runAsGroup": 20}, containers=[container(securityContext={"runAsUser": 0})])
+    own = container(securityContext={"runAsUser": 0})
+    both = pod("b", securityContext={"runAsUser": 10, "runAsGroup": 20}, containers=[own])
     assert user_and_group(both, both.spec.containers[0]) == (0, 20)
 
 
