@@ -253,7 +253,7 @@ class SchedulerCore:
         if facts is not None and facts.shape is not None and self._endings.wants_node(record):
             membership = self.ledger.associate(facts.namespace, facts.labels)
             self.queue.put(record, facts, membership, is_preemptible(facts.labels))
-            if record.waiting is not None and isinstance(record.group, Group):
+            if isinstance(record.group, Group):
                 record.group.said = None
         else:
             self.queue.take(record)
@@ -400,7 +400,7 @@ class SchedulerCore:
     def _verdict(self, group: Group, waiting: Waiting, causes: tuple[str, ...]) -> Verdict:
         """Return the verdict; the group's own object where nothing changed, so that it is known again."""
         known = group.verdict
-        if known is not None and known.waiting == waiting:
+        if known is not None and known.waiting == waiting and known.causes == causes:
             return known
         return Verdict(waiting, causes)
 

@@ -109,6 +109,8 @@ class Story:
         self.sequence = 0
         self.last: dict[str, Event] = {}
         """The last message of each subject."""
+        self.checked = False
+        """Whether a test compares every decision with a reference."""
 
     # -- facts ---------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,26 @@ steps = st.one_of(
 )
 
 
+quota_steps = st.one_of(
+    steps,
+    st.tuples(st.just("quota"), st.sampled_from(["red", "blue"]), st.integers(0, 6000)),
+    st.tuples(
+        st.just("pod"),
+        st.builds(
+            lambda i, quota, gated: pod(
+                f"q{i}",
+                labels={"quota.scheduling.koordinator.sh/name": quota},
+                schedulingGates=[{"name": "wait"}] if gated else [],
+            ),
+            numbers,
+            st.sampled_from(["red", "blue", "none"]),
+            st.booleans(),
+        ),
+    ),
+)
+"""Steps that the reference does not know."""
+
+
 def perform(story: Story, step: tuple[object, ...], known: set[str]) -> None:
     match step:
         case ("node", dict() as document):
@@ -109,10 +129,14 @@ def perform(story: Story, step: tuple[object, ...], known: set[str]) -> None:
             pod_name, _ = placed[index % len(placed)]
             story.pod_deleted(pod_name)
             story.settle()
+        case ("quota", str() as name, int() as cpu):
+            story.quota(name, max={"cpu": 6000}, runtime={"cpu": cpu}, parent="koordinator-root-quota")
         case ("later", int() as seconds):
             story.later(seconds)
-        case ("decide",):
+        case ("decide",) if story.checked:
             check(story)
+        case ("decide",):
+            story.decide()
 
 
 def check(story: Story) -> None:
@@ -129,6 +153,7 @@ def check(story: Story) -> None:
 @given(st.lists(steps, min_size=5, max_size=60))
 def test_the_core_places_as_the_reference_does(script: list[tuple[object, ...]]) -> None:
     story = Story()
+    story.checked = True
     known: set[str] = set()
     story.nodes(*(node(name, labels={"zone": "ab"[i % 2]}) for i, name in enumerate(NODES[:3])))
     for step in script:
@@ -137,7 +162,7 @@ def test_the_core_places_as_the_reference_does(script: list[tuple[object, ...]])
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(steps, min_size=5, max_size=50), st.integers(0, 1 << 30))
+@given(st.lists(quota_steps, min_size=5, max_size=50), st.integers(0, 1 << 30))
 def test_a_fresh_core_that_folds_the_last_messages_in_any_order_decides_the_same(
     script: list[tuple[object, ...]], seed: int
 ) -> None:
@@ -155,7 +180,7 @@ def test_a_fresh_core_that_folds_the_last_messages_in_any_order_decides_the_same
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(steps, min_size=5, max_size=40))
+@given(st.lists(quota_steps, min_size=5, max_size=40))
 def test_repeated_deliveries_and_repeated_decisions_change_nothing(script: list[tuple[object, ...]]) -> None:
     story = Story()
     known: set[str] = set()
