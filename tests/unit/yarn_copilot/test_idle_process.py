@@ -1,0 +1,44 @@
+"""The process where there is no YARN: it runs, is ready, and says that it idles."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import msgspec
+import nats
+
+from tests.nats_server import NatsServer
+
+
+async def test_without_a_resource_manager_the_process_idles_and_says_so(nats_server: NatsServer) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "COTENANT_YARN_RESOURCE_MANAGER"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "cotenant_yarn_copilot", "--nats", nats_server.url, "--http-port", "-1", env=environment
+    )
+    client = await nats.connect(nats_server.url)
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    answer = await client.request("cotenant.yarn-copilot.status", b"", timeout=1)
+                except nats.errors.NoRespondersError:
+                    await asyncio.sleep(0.1)
+                    continue
+                break
+        assert msgspec.json.decode(answer.data)["detail"].startswith("idle: no ResourceManager is configured")
+    finally:
+        await client.close()
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def test_an_address_that_is_no_url_ends_the_process_with_a_message(nats_server: NatsServer) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cotenant_yarn_copilot", "--nats", nats_server.url, "--resource-manager", "rm:8088"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode != 0
+    assert b"expected a URL such as http://host:8088" in said
