@@ -69,7 +69,7 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
     driver = open_driver(arguments.cgroup_base, arguments.node, sandbox_dir=folder / "sandbox")
     capabilities = probe(driver)
     facts = host_facts(arguments.node)
-    machine = KernelMachine(driver, capabilities, folder / "pods", facts.capacity_milli)
+    machine = KernelMachine(driver, capabilities, folder / "pods")
     boot = uuid4().hex[:12]
     core = ExecutorCore(facts, capabilities, boot, plain_processes=True)
     if capabilities.sandbox:

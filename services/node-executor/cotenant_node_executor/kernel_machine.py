@@ -6,6 +6,7 @@ In: a driver, what was probed, a folder for the runtime's state. Out: observatio
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -39,24 +40,24 @@ IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
 class KernelMachine:
     """One subtree of this host's control groups and the processes in it."""
 
-    def __init__(self, driver: CgroupDriver, capabilities: Capabilities, state: Path, capacity_milli: int) -> None:
+    def __init__(self, driver: CgroupDriver, capabilities: Capabilities, state: Path) -> None:
         self._driver = driver
         self._capabilities = capabilities
         for group in (BURSTABLE, BESTEFFORT):
             driver.create(group)
-        self._raise_family(capacity_milli)
+        self._raise_family()
         self.runtime = ProcessRuntime(driver, state)
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
         self._writer = Writer(driver, capabilities)
         self._snapshot: Snapshot | None = None
 
-    def _raise_family(self, capacity_milli: int) -> None:
+    def _raise_family(self) -> None:
         """Give the group around all nodes' subtrees the machine's weight: its default counts as much as one process, and
         services would wait behind everything that runs outside of it. Nobody else writes this group."""
         own = self._driver.path(ROOT_GROUP, Knob.CPU_SHARES)
         if own is None or self._capabilities.sandbox:
             return
-        shares = milli_to_shares(capacity_milli)
+        shares = milli_to_shares(1000 * len(os.sched_getaffinity(0)))
         text = str(shares if self._capabilities.version is CgroupVersion.V1 else shares_to_weight(shares))
         try:
             (own.parent.parent / own.name).write_text(text, encoding="ascii")
