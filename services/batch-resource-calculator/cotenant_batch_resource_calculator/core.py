@@ -246,9 +246,7 @@ class BatchResourceCalculator:
 
 
 def _read_configuration(event: Event, stored: ObjectStored | None) -> Configuration:
-    """Return the configuration of the ConfigMap's last version; one that is no ConfigMap at all rejects every
-    section.
-    """
+    """Return the configuration of the ConfigMap's last version; one that is no ConfigMap at all rejects every section."""
     if stored is None:
         return load_configuration(None)
     try:
@@ -258,9 +256,7 @@ def _read_configuration(event: Event, stored: ObjectStored | None) -> Configurat
 
 
 def _read_node(stored: ObjectStored | None, name: str) -> tuple[Node | None, str]:
-    """Return the node object, and what is wrong with it where it cannot be read (then nothing but its name is
-    known).
-    """
+    """Return the node object, and what is wrong with it where it cannot be read (then nothing but its name is known)."""
     if stored is None:
         return None, ""
     try:

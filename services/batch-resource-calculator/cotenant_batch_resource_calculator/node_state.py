@@ -126,9 +126,7 @@ class NodeState:
         return parse_reservation(self.annotations)
 
     def figures(self) -> NodeFigures:
-        """Return capacity and allocatable: what the executor reports, else what the object declares. Raises
-        QuantityError.
-        """
+        """Return capacity and allocatable: what the executor reports, else what the object declares. Raises QuantityError."""
         capacity: dict[str, int] = {}
         allocatable: dict[str, int] = {}
         if self.node is not None:
@@ -200,9 +198,7 @@ def zones_of(pod: Pod) -> Iterable[int]:
 
 
 def placed_pod(placement: Placement, ref: str) -> PlacedPod:
-    """Return the placed pod. A manifest that cannot be read counts as a prod pod with the requests that it was placed
-    on.
-    """
+    """Return the placed pod. A manifest that cannot be read counts as a prod pod with the requests that it was placed on."""
     key = f"{placement.namespace}/{placement.name}"
     try:
         need = need_of(decode_pod(placement.pod), key)

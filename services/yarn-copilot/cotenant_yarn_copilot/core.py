@@ -299,9 +299,7 @@ class YarnCopilot:
         return Event(subject=yarn_subject(match.node), data=data, causes=causes)
 
     def _used(self, manager: RmNode | None, last: YarnNode | None, now: datetime) -> Usage:
-        """Return YARN's use; a lost or unlisted NodeManager's last one counts for HOLD_LOST, as its containers outlive
-        it.
-        """
+        """Return YARN's use; a lost or unlisted NodeManager's last one counts for HOLD_LOST, as its containers outlive it."""
         if manager is not None and manager.state != LOST:
             return _usage(manager.used)
         recent = last is not None and last.update_time is not None and now - last.update_time <= HOLD_LOST
@@ -326,9 +324,7 @@ class YarnCopilot:
         return event.data if event is not None and isinstance(event.data, YarnNode) else None
 
     def _is_new(self, event: Event) -> bool:
-        """Everything but the time of the last sighting counts; that is told again once it has moved by half of
-        HOLD_LOST.
-        """
+        """Everything but the time of the last sighting counts; that is told again once it has moved by half of HOLD_LOST."""
         new = event.data
         assert isinstance(new, YarnNode)
         last = self._last(new.node or new.node_id)

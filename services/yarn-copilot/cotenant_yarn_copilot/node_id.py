@@ -70,9 +70,7 @@ def choose_nm_pod(node: str, pods: Sequence[PodLabels]) -> PodLabels | None:
 
 
 def yarn_node_of(node: str, pods: Sequence[PodLabels]) -> YarnNodeId | None:
-    """Return the id that the node's NodeManager pod names. Raises NodeIdError where it names none or a malformed
-    one.
-    """
+    """Return the id that the node's NodeManager pod names. Raises NodeIdError where it names none or a malformed one."""
     pod = choose_nm_pod(node, pods)
     if pod is None:
         return None

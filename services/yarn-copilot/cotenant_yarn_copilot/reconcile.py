@@ -91,9 +91,7 @@ def outcome_of(plan: Plan, *, update_failed: bool, used: YarnResource) -> Outcom
 
 
 def used_of(node_id: YarnNodeId | None, reports: Mapping[str, Mapping[str, YarnResource]]) -> YarnResource:
-    """Return the use that the node's cluster reports for it (by cluster, then by `host:port`); zero where it is
-    unknown.
-    """
+    """Return the use that the node's cluster reports for it (by cluster, then by `host:port`); zero where it is unknown."""
     if node_id is None:
         return YarnResource()
     return reports.get(node_id.cluster, {}).get(node_id.text, YarnResource())

@@ -85,9 +85,7 @@ class ResourceManagerClient:
         await self._ask(f"/ws/v1/cluster/nodes/{quote(node_id, safe=':')}/resource", body)
 
     async def confirm(self, node_id: str, total: YarnResource) -> RmNode:
-        """Return the node once it reports the total. Raises NotConfirmedError if it does not within READ_BACK_TRIES
-        readings.
-        """
+        """Return the node once it reports the total. Raises NotConfirmedError after READ_BACK_TRIES readings."""
         node = await self.node(node_id)
         for _ in range(READ_BACK_TRIES - 1):
             if node.total == total:

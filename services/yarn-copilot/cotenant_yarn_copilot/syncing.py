@@ -230,9 +230,7 @@ class Syncing:
         return True
 
     async def _store(self, events: Sequence[Event], now: datetime) -> int:
-        """Store each event as a single write on its own subject's last sequence; a refused one waits for the next
-        pass.
-        """
+        """Store each event as a single write on its own subject's last sequence; a refused one waits for the next pass."""
         stored = 0
         for event in events:
             expected = self.copilot.head_of(event.subject)

@@ -183,9 +183,7 @@ def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> Coloca
 
 
 def select(config: ColocationConfig, labels: Mapping[str, str]) -> JsonObject:
-    """Return the strategy for a node before what the node itself says: the first entry that selects it, else the
-    cluster's.
-    """
+    """Return the strategy for a node before what the node itself says: the first entry that selects it, else the cluster's."""
     for selector, strategy in config.entries:
         if selects(selector, labels):
             return overlay(config.cluster, strategy)

@@ -146,9 +146,7 @@ _PERCENT_SECTIONS = frozenset({THRESHOLD.key})
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A section in force: the cluster's strategy and the node entries in their order, each already laid over the
-    cluster's.
-    """
+    """A section in force: the cluster's strategy and the node entries in their order, each already laid over the cluster's."""
 
     cluster: JsonObject
     entries: tuple[tuple[LabelSelector | None, JsonObject], ...] = ()

@@ -37,7 +37,5 @@ def is_stale(update_time: datetime | None, now: datetime, degrade_minutes: int) 
 
 
 def settle(old: int | None, new: int, threshold: float) -> int:
-    """Return the figure to publish where each figure has its own dead band: the old one as long as it is close
-    enough.
-    """
+    """Return the figure to publish where each figure has its own dead band: the old one as long as it is close enough."""
     return new if old is None or differs(old, new, threshold) else old
