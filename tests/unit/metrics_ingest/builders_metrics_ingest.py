@@ -1,0 +1,124 @@
+"""Usage messages and nodes for the metrics-ingest core, and the two streams that give them sequences."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from cotenant.events.envelope import Event, decode_event, encode_event
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.usage import HostApplicationUsage, PodUsage, Series, UsageSample
+from cotenant.log import USAGE
+from cotenant.subjects import metrics_subject, node_subject, usage_subject
+from cotenant_metrics_ingest.core import MetricsConfig, MetricsIngestCore
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def series(cpu: Sequence[int], memory: Sequence[int] | None = None) -> Series:
+    return Series(cpu_milli=tuple(cpu), memory_bytes=tuple(memory if memory is not None else [1000] * len(cpu)))
+
+
+def pod(name: str, cpu: Sequence[int], memory: Sequence[int] | None = None, *, qos: str = "LS") -> PodUsage:
+    return PodUsage(
+        namespace="default", name=name, uid=f"uid-{name}", qos=qos, priority="koord-prod", series=series(cpu, memory)
+    )
+
+
+def host(name: str, cpu: Sequence[int]) -> HostApplicationUsage:
+    return HostApplicationUsage(name=name, qos="LS", series=series(cpu))
+
+
+class MetricsLog:
+    """LOG and USAGE with one metrics-ingest core reading both; what it decides is stored, as bytes, and folded."""
+
+    def __init__(self, config: MetricsConfig | None = None) -> None:
+        self.core = MetricsIngestCore(config or MetricsConfig())
+        self.now = START
+        self.log: list[Event] = []
+        self.usage: list[Event] = []
+        self.counter = 0
+
+    def _store(self, event: Event) -> Event:
+        """Through the wire's form: what a reader gets is what was encoded."""
+        stream = self.usage if event.stream == USAGE else self.log
+        sealed = msgspec.structs.replace(event, id="test", source="/cell/test", time=event.time or self.now)
+        stored = decode_event(
+            encode_event(sealed),
+            subject=event.subject,
+            stream=event.stream,
+            sequence=len(stream) + 1,
+            tombstone=event.tombstone,
+        )
+        stream.append(stored)
+        self.core.apply(stored)
+        return stored
+
+    def node(self, name: str = "n1") -> str:
+        document = msgspec.Raw(msgspec.json.encode({"metadata": {"name": name}}))
+        return self._store(Event(subject=node_subject(name), data=ObjectStored(object=document))).ref
+
+    def delete_node(self, name: str = "n1") -> str:
+        return self._store(Event(subject=node_subject(name), data=ObjectDeleted(), tombstone=True)).ref
+
+    def sample(
+        self,
+        cpu: Sequence[int],
+        memory: Sequence[int] | None = None,
+        *,
+        node: str = "n1",
+        system: Sequence[int] | None = None,
+        pods: Sequence[PodUsage] = (),
+        hosts: Sequence[HostApplicationUsage] = (),
+        period_ms: int = 1000,
+        at: datetime | None = None,
+        boot: str = "b1",
+        counter: int | None = None,
+        offsets_ms: Sequence[int] | None = None,
+    ) -> str:
+        """One message; its newest sample is of `at` (now)."""
+        self.counter += 1
+        offsets = offsets_ms if offsets_ms is not None else range(-period_ms * (len(cpu) - 1), 1, period_ms)
+        data = UsageSample(
+            node=node,
+            boot=boot,
+            counter=self.counter if counter is None else counter,
+            period_ms=period_ms,
+            offsets_ms=tuple(offsets),
+            node_usage=series(cpu, memory),
+            system_usage=series(system) if system is not None else Series(),
+            pods=tuple(pods),
+            host_applications=tuple(hosts),
+        )
+        return self._store(Event(subject=usage_subject(node), data=data, time=at or self.now, stream=USAGE)).ref
+
+    def decide(self, after: float = 0) -> list[Event]:
+        """Let seconds pass, then decide until nothing more follows."""
+        self.now += timedelta(seconds=after)
+        decided: list[Event] = []
+        while events := self.core.decide(self.now):
+            decided += [self._store(msgspec.structs.replace(event, time=self.now)) for event in events]
+        return decided
+
+    def run(self, values: Sequence[int], *, each: int = 15, node: str = "n1", **wanted: object) -> None:
+        """One sample a second, a message every `each` seconds, deciding after each message."""
+        for start in range(0, len(values), each):
+            part = values[start : start + each]
+            self.now += timedelta(seconds=len(part))
+            self.sample(part, node=node, **wanted)  # type: ignore[arg-type]
+            self.decide()
+
+    def metric(self, node: str = "n1") -> NodeMetricComputed:
+        """The last metrics event of the node."""
+        last = next(event for event in reversed(self.log) if event.subject == metrics_subject(node))
+        assert isinstance(last.data, NodeMetricComputed)
+        return last.data
+
+    def reloaded(self) -> MetricsIngestCore:
+        """A fresh core that read only the last message of each subject, usage first."""
+        core = MetricsIngestCore(self.core.config)
+        for stream in (self.usage, self.log):
+            last = {event.subject: event for event in stream}
+            for event in sorted(last.values(), key=lambda event: event.sequence):
+                core.apply(event)
+        return core
