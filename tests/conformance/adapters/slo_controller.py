@@ -31,6 +31,8 @@ from cotenant_batch_resource_calculator.formulas.synchronise import any_differs,
 from cotenant_batch_resource_calculator.node_state import need_of, zones_of
 from cotenant_batch_resource_calculator.topology import zone_capacities
 
+from tests.conformance.mended import mended
+
 Json = dict[str, Any]
 
 
@@ -242,6 +244,9 @@ def _update_node(given: Json) -> object:
     node = _node(given["node"])
     strategy, _ = _node_strategy(given["colocationConfig"], node)
     old = {name: str(quantity) for name, quantity in node.status.allocatable.items()}
+    status = given["node"].get("status") or {}
+    if status.get("allocatable") is None or status.get("capacity") is None:
+        return {"allocatable": old}
     _, new, _, _ = _place(node, given["result"])
     changed = _needs_sync(given, strategy, [BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY], old, new)
     return {"allocatable": new if changed else old}
@@ -259,9 +264,16 @@ def _nrt_update(given: Json) -> object:
     ratio = normalization_ratio(result.get("annotations") or {})
     changed = False
     zones = []
+    forgotten = False
+    by_zone = result.get("zoneResources") or {}
     for zone in (given["nrt"] or {}).get("zones") or []:
         resources = {resource["name"]: dict(resource) for resource in zone.get("resources") or []}
-        for name, quantity in ((result.get("zoneResources") or {}).get(zone["name"]) or {}).items():
+        wanted_here = by_zone.get(zone["name"])
+        if wanted_here is None and by_zone:
+            # A zone without a result lends nothing: its old figures do not stay.
+            wanted_here = {name: "0" for name in (BATCH_CPU, BATCH_MEMORY) if name in resources}
+            forgotten = forgotten or bool(wanted_here)
+        for name, quantity in (wanted_here or {}).items():
             wanted = parse_milli(quantity)
             if name == BATCH_CPU:
                 wanted = amplified(wanted // 1000, ratio) * 1000
@@ -274,7 +286,8 @@ def _nrt_update(given: Json) -> object:
                 new[part] = _thousandths(after)
             resources[name] = new
         zones.append({**zone, "resources": sorted(resources.values(), key=lambda resource: str(resource["name"]))})
-    return {"needUpdate": changed, "zones": zones}
+    found = {"needUpdate": changed, "zones": zones}
+    return mended(found, trap="zones without a result keep stale values") if forgotten else found
 
 
 def _as_quantities(found: Amounts, names: Mapping[str, Any], *, zone_level: bool) -> Json:

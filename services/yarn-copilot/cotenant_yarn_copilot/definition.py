@@ -1,0 +1,23 @@
+"""What yarn-copilot folds, for those who list services: it measures, so it is not recomputed."""
+
+from __future__ import annotations
+
+from cotenant.definition import Definition
+
+from cotenant_yarn_copilot.config import CopilotConfig
+from cotenant_yarn_copilot.core import FILTERS, YarnCopilot
+
+
+def _make_core(config: CopilotConfig) -> YarnCopilot:
+    return YarnCopilot(config.rounding)
+
+
+DEFINITION = Definition(
+    name="yarn-copilot",
+    core_version="1",
+    filters=FILTERS,
+    config_type=CopilotConfig,
+    make_core=_make_core,
+    recomputed=False,
+    summary="gives YARN the capacity that nodes lend, and brings YARN's use back",
+)
