@@ -1,7 +1,7 @@
 """What the whole stack uses when nothing happens: `cotenant up` without the demonstration, all its processes summed.
 
-Prints CPU as percent of one core over SECONDS, and memory as the sum of the proportional set sizes (shared pages counted once) and
-as the plain sum of resident sizes.
+Prints CPU as percent of one core over SECONDS, and memory as the sum of the proportional set sizes (shared pages counted once)
+and as the plain sum of resident sizes.
 """
 
 from __future__ import annotations
