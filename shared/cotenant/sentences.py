@@ -154,14 +154,9 @@ def _load(data: NodeLoadJudged, _: Event) -> str:
 
 
 def _execution(data: Execution, _: Event) -> str:
-    changed = [change for change in data.changes if change.old != change.new or change.error]
-    if not changed:
-        return f"{data.node}: {data.summary}"
-    first = changed[0]
-    refused = f" (refused: {first.error})" if first.error else ""
-    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    file = first.target.rsplit("/", 1)[-1]
-    return f"{data.node}: {file} {first.old or '-'} -> {first.new}{refused}{more}: {data.summary}"
+    """The summary says from what to what and why; what the kernel refused stands in the changes."""
+    errors = [change.error for change in data.changes if change.error and change.error not in data.summary]
+    return f"{data.node}: {data.summary}" + (f" (refused: {errors[0]})" if errors else "")
 
 
 def _commit(data: Commit, event: Event) -> str:

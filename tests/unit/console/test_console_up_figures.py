@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.execution import Change, Execution
-from cotenant.events.placements import Placement, Waiting
-from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from cotenant.events.placements import Placement
 from cotenant_console.api.endpoint import Endpoint
 from cotenant_console.demo.curve import is_loaded, is_quiet, rate_at
 from cotenant_console.demo.interpreter import open_to_all
 from cotenant_console.demo.jobs import plan_jobs
-from cotenant_console.telling import tell
 from cotenant_console.up.figures import cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.journal import Journal, shrinks
 from cotenant_console.up.nats_server import configuration
@@ -30,7 +28,10 @@ def stored(data: Payload, seconds: float = 1, sequence: int = 1) -> Event:
 
 def suppressed(old: str, new: str) -> Execution:
     return Execution(
-        node="n", topic="suppress", summary="less room", changes=(Change(target="/cg/cpu.cfs_quota_us", old=old, new=new),)
+        node="n",
+        topic="suppress",
+        summary="besteffort quota: less room",
+        changes=(Change(target="/cg/cpu.cfs_quota_us", old=old, new=new),),
     )
 
 
@@ -103,25 +104,11 @@ def test_the_journal_counts_only_what_happened_since_it_began() -> None:
     journal.add(stored(placement))
     journal.add(stored(suppressed("100000", "80000")))
     assert (journal.placed, journal.suppressions) == (1, 1)
-    assert journal.suppression_now == "n: cpu.cfs_quota_us 100000 -> 80000: less room"
+    assert journal.suppression_now == "n: besteffort quota: less room"
     assert [line.words for line in journal.lines] == [
-        "pod d/p placed on n",
-        "n: cpu.cfs_quota_us 100000 -> 80000: less room",
+        "pod d/p placed on n, counted as nothing",
+        "n: besteffort quota: less room",
     ]
-
-
-def test_events_are_told_in_words() -> None:
-    run = RunStatus(
-        node="n",
-        namespace="d",
-        name="p",
-        uid="u",
-        phase=RunPhase.FAILED,
-        containers=(ContainerRun(name="main", exit_code=3),),
-    )
-    assert tell(stored(run)) == "pod d/p failed, exit status 3"
-    waiting = Waiting(namespace="d", name="p", uid="u", message="0/4 nodes: 3 batch-cpu short by 1500m")
-    assert tell(stored(waiting)) == "pod d/p waits: 0/4 nodes: 3 batch-cpu short by 1500m"
 
 
 def test_jobs_are_submitted_one_at_a_time_up_to_the_bound_and_old_finished_ones_are_cleared() -> None:

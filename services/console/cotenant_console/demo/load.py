@@ -22,6 +22,7 @@ from cotenant_console.demo.curve import is_loaded, is_quiet, rate_at
 from cotenant_console.demo.service import nearest_rank
 
 MAX_UNDER_WAY = 256
+MAX_IDLE = 32
 MAX_SAMPLES = 50_000
 REQUEST_TIMEOUT_SECONDS = 10.0
 RECENT_SECONDS = 10.0
@@ -119,7 +120,10 @@ class Load:
         except BaseException:
             writer.close()
             raise
-        self._idle.append((reader, writer))
+        if len(self._idle) < MAX_IDLE:
+            self._idle.append((reader, writer))
+        else:
+            writer.close()
 
     def report(self) -> dict[str, float | int | None]:
         """What is known now, for the screen and the summary. Times in milliseconds, rates in requests a second."""

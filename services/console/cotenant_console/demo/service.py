@@ -20,7 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 WINDOW_SECONDS = 10.0
 MAX_SAMPLES = 20_000
-MAX_CONNECTIONS = 128
+MAX_CONNECTIONS = 512
+IDLE_SECONDS = 30
 
 
 class Latencies:
@@ -84,6 +85,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
     server: Server
     disable_nagle_algorithm = True
 

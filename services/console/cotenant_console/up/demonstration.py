@@ -32,6 +32,7 @@ JOB_CPU_SECONDS = 6.0
 JOB_BATCH_CPU_MILLI = 300
 JOBS_OPEN = 5
 END_SECONDS = 8.0
+USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Readings:
 class Demonstration:
     """Runs the demonstration on a stack. Its methods block; call them from a thread."""
 
-    def __init__(self, api_url: str, folder: Path, shape: Shape) -> None:
+    def __init__(self, api_url: str, folder: Path, node: str, shape: Shape) -> None:
+        self._node = node
         self.interpreter = choose_interpreter(SERVICE_SCRIPT)
         self.service_port = free_port()
         self.control_port = free_port()
@@ -71,11 +73,20 @@ class Demonstration:
         """Create the objects. Pods that an `up` which was killed has left behind go first: their ports are of yesterday."""
         for document in shared_objects():
             create_if_absent(self._client, document)
+        self._open_node()
         self.remove_pods()
         create_if_absent(self._client, service_pod(self.interpreter, self.service_port, WORK_ROUNDS))
         (self._folder / DEMO_FILE).write_text(
             json.dumps({"service": f"{LOOPBACK}:{self.service_port}", "control": f"{LOOPBACK}:{self.control_port}"}) + "\n"
         )
+
+    def _open_node(self) -> None:
+        """Let batch work fill this node up: its CPU usage is to be high here, and what bounds batch work is the loan."""
+        nodes = find_by_type("v1", "Node")
+        assert nodes is not None
+        thresholds = json.dumps({"usageThresholds": {"cpu": 0, "memory": 95}})
+        patch: Document = {"metadata": {"annotations": {USAGE_THRESHOLDS: thresholds}}}
+        self._client.merge_patch(nodes.path("", self._node), patch)
 
     def load_process(self) -> ProcessSpec:
         """The load generator."""

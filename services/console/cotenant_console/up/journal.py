@@ -11,17 +11,35 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cotenant.events.commits import CommitRefused
+from cotenant.events.commits import CommitRefused, ServiceStarted
+from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
-from cotenant.events.placements import Placement, PlacementPhase
-
-from cotenant_console.telling import tell
+from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.sentences import sentence
 
 LINES_KEPT = 200
 PODS_KEPT = 10_000
 SUPPRESS_TOPIC = "suppress"
+NEWS = (
+    CommitRefused,
+    DeadLetter,
+    EvictionOutcome,
+    Execution,
+    ExecutorStatus,
+    Migration,
+    NodeCondition,
+    NodeResources,
+    Placement,
+    RunStatus,
+    ServiceStarted,
+    Waiting,
+)
+"""What a reader of the screen wants to hear of; samples, metrics and commit records are too many."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +68,7 @@ class Journal:
         """Take one event in."""
         data = event.data
         if isinstance(data, Execution) and data.topic == SUPPRESS_TOPIC:
-            self.suppression_now = tell(event) or ""
+            self.suppression_now = sentence(event)
         if event.time is None or event.time < self.began:
             return
         if isinstance(data, Placement) and data.phase is PlacementPhase.BOUND and data.uid not in self._placed_uids:
@@ -62,14 +80,13 @@ class Journal:
             self.refusals += 1
         elif isinstance(data, DeadLetter):
             self.deadletters += 1
-        words = tell(event)
-        if words is not None and not (self.lines and self.lines[-1].words == words):
-            self.lines.append(Line(event.time, event.ref, words))
+        if isinstance(data, NEWS) and not event.tombstone:
+            self.note(event.time, sentence(event), event.ref)
 
-    def note(self, at: datetime, words: str) -> None:
-        """Add a line of the supervisor's own, unless it was the last one."""
+    def note(self, at: datetime, words: str, ref: str = "-") -> None:
+        """Add a line, unless it says what the last one said."""
         if not (self.lines and self.lines[-1].words == words):
-            self.lines.append(Line(at, "-", words))
+            self.lines.append(Line(at, ref, words))
 
 
 def shrinks(execution: Execution) -> bool:

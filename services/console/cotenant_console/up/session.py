@@ -22,6 +22,7 @@ from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.folder_lock import FolderLock
 from cotenant_console.up.journal import Journal
+from cotenant_console.up.node_name import NodeName, host_node_name
 from cotenant_console.up.reading import keep_journal
 from cotenant_console.up.screen import Screen
 from cotenant_console.up.stack import NotReadyError, Plan, Stack
@@ -63,6 +64,7 @@ class Session:
         self._not_ready: list[str] = []
         self._cpu: CpuReading = cpu_reading(PROC_STAT.read_text())
         self._percent = 0.0
+        self._elapsed = 0.0
         self._notes: list[str] = []
 
     async def run(self) -> int:
@@ -70,7 +72,8 @@ class Session:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.stopping.set)
-        with FolderLock(self.wish.plan.folder), Screen() as screen:
+        with FolderLock(self.wish.plan.folder), NodeName(host_node_name()) as node, Screen() as screen:
+            self.wish = replace(self.wish, plan=replace(self.wish.plan, node=node))
             screen.say(f"cotenant: data folder {self.wish.plan.folder}")
             began = time.monotonic()
             stack = Stack(self.wish.plan)
@@ -88,7 +91,7 @@ class Session:
                     await self._show(stack, demonstration, screen)
             except (NotReadyError, ApiError, UnreachableError, ExceptionGroup) as error:
                 failure = str(error)
-            final = self._view(stack, demonstration, time.monotonic() - began)
+            final = self._view(stack, demonstration, self._elapsed)
             crashes = stack.supervisor.crash_count
             screen.say("ending: pods, services, nats-server")
             await self._end(stack, demonstration)
@@ -99,7 +102,7 @@ class Session:
     def _demonstration(self, stack: Stack) -> Demonstration:
         seconds = self.wish.for_seconds
         shape = Shape() if seconds is None else Shape(day_seconds=max(30.0, min(120.0, seconds * 0.8)))
-        demonstration = Demonstration(stack.endpoint.api_url, self.wish.plan.folder, shape)
+        demonstration = Demonstration(stack.endpoint.api_url, self.wish.plan.folder, self.wish.plan.node, shape)
         demonstration.declare()
         if demonstration.interpreter.note:
             self._notes.append(demonstration.interpreter.note)
@@ -127,9 +130,9 @@ class Session:
             with Client(stack.endpoint.api_url, timeout_seconds=3) as client:
                 while not self.stopping.is_set():
                     await asyncio.to_thread(self._look, stack, demonstration, client, turn)
-                    elapsed = time.monotonic() - began
-                    screen.show(self._view(stack, demonstration, elapsed))
-                    if self.wish.for_seconds is not None and elapsed >= self.wish.for_seconds:
+                    self._elapsed = time.monotonic() - began
+                    screen.show(self._view(stack, demonstration, self._elapsed))
+                    if self.wish.for_seconds is not None and self._elapsed >= self.wish.for_seconds:
                         return
                     if reading.done():
                         reading.result()

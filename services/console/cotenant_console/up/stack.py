@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +36,8 @@ class Plan:
     """What to start, and where."""
 
     folder: Path
-    node: str
     simulated_nodes: int
+    node: str = ""
     api_port: int = 0
     nats_port: int = 0
 
@@ -117,9 +116,3 @@ def is_ready(port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def host_node_name() -> str:
-    """This host's name as a node name: lower case, within DNS rules."""
-    kept = "".join(char if char.isascii() and (char.isalnum() or char in "-.") else "-" for char in socket.gethostname())
-    return kept.lower().strip("-.")[:63] or "localhost"
