@@ -185,7 +185,7 @@ def _degraded(given: Json) -> object:
 
 
 def _place(node: Node, result: Json) -> tuple[dict[str, str], dict[str, str], dict[str, str], bool]:
-    """Return capacity, allocatable and origin after the result was put on the node, and whether the annotation is unreadable."""
+    """Return capacity, allocatable and origin once the result is on the node, and whether its annotation is unreadable."""
     resources, resets = result.get("resources") or {}, result.get("resets") or {}
     ratio = normalization_ratio(result.get("annotations") or {})
     found = {
