@@ -149,8 +149,17 @@ def _run_pool(
     for name in fresh:
         if classes[name] in SOURCES or marked[name] != streaks.get(name, Streaks()):
             result.judgements.append(
-                Judgement(name, pool.name, classes[name], judged.loads[name], marked[name], abnormal=name in abnormal)
+                Judgement(
+                    name, pool.name, _told(pool, classes[name]), judged.loads[name], marked[name], abnormal=name in abnormal
+                )
             )
+
+
+def _told(pool: Pool, load_class: LoadClass) -> LoadClass:
+    """Return the class as users are told it: without prod thresholds, every node is low for prod."""
+    if pool.prod_low_thresholds or pool.prod_high_thresholds:
+        return load_class
+    return {LoadClass.BOTH_LOW: LoadClass.LOW, LoadClass.PROD_LOW: LoadClass.NORMAL}.get(load_class, load_class)
 
 
 def _balance(

@@ -25,7 +25,7 @@ def test_a_cycle_in_which_the_node_is_not_hot_breaks_the_streak() -> None:
     cluster.cycle(4)
     cluster.usage["hot"] = dict.fromkeys(cluster.usage["hot"], 600)
     cluster.cycle()
-    assert cluster.judged("hot").load_class == "prodLow"
+    assert cluster.judged("hot").load_class == "normal"
     cluster.usage["hot"] = dict.fromkeys(cluster.usage["hot"], 1000)
     cluster.cycle(5)
     assert cluster.migrations() == []

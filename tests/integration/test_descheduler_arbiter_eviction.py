@@ -1,0 +1,214 @@
+"""A hot node is relieved by the real processes: descheduler-arbiter asks, the gateway judges the budget, the scheduler ends
+the placement.
+
+The test plays the executors: it reports runs and metrics, and the end of a pod that shall end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+from cotenant.bus import NatsLog, NatsReader, connect
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
+from cotenant.events.migrations import Migration
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
+from cotenant.log import LOG, Stored, Write
+from cotenant.subjects import executor_subject, metrics_subject, run_subject
+
+from tests.nats_server import NatsServer, free_port
+
+WAIT_SECONDS = 30
+PODS = 8
+POLICY = """
+deschedulingInterval: 1s
+profiles:
+- plugins: {balance: {enabled: [{name: LowNodeLoad}]}}
+  pluginConfig:
+  - name: LowNodeLoad
+    args:
+      lowThresholds: {cpu: 40}
+      highThresholds: {cpu: 70}
+      anomalyCondition: {consecutiveAbnormalities: 1}
+  - name: MigrationController
+    args: {maxMigratingPerNode: 1}
+"""
+
+
+class World:
+    """The log as a test sees it, and the API."""
+
+    def __init__(self, log: NatsLog, reader: NatsReader, api: str, http: aiohttp.ClientSession) -> None:
+        self.log = log
+        self.reader = reader
+        self.api = api
+        self.http = http
+        self.last: dict[str, Event] = {}
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Read on until the condition holds, at most WAIT_SECONDS."""
+        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        while not holds():
+            left = deadline - asyncio.get_running_loop().time()
+            assert left > 0, f"waited {WAIT_SECONDS} s for: {what}"
+            for event in await self.reader.pull(500, min(left, 1.0)):
+                if event.tombstone:
+                    self.last.pop(event.subject, None)
+                else:
+                    self.last[event.subject] = event
+
+    async def report(self, subject: str, data: Payload) -> None:
+        """Store a fact as an executor or metrics-ingest would."""
+        now = datetime.now(UTC)
+        event = Event(subject=subject, data=data, id=f"test/{subject}/{now.timestamp()}", source="/test", time=now)
+        assert isinstance(await self.log.append([Write(event=event)]), Stored)
+
+    async def create(self, path: str, document: object) -> None:
+        async with self.http.post(f"{self.api}{path}", json=document) as response:
+            assert response.status in (200, 201), await response.text()
+
+    async def delete(self, path: str) -> None:
+        async with self.http.delete(f"{self.api}{path}") as response:
+            assert response.status in (200, 202), await response.text()
+
+    def placements(self) -> list[Placement]:
+        return [event.data for event in self.last.values() if isinstance(event.data, Placement)]
+
+    def migrations(self) -> list[Migration]:
+        return [event.data for event in self.last.values() if isinstance(event.data, Migration)]
+
+    async def run(self, placement: Placement, phase: RunPhase) -> None:
+        await self.report(
+            run_subject(placement.node, placement.namespace, placement.name),
+            RunStatus(
+                node=placement.node,
+                namespace=placement.namespace,
+                name=placement.name,
+                uid=placement.uid,
+                phase=phase,
+                containers=(ContainerRun(name="main", state="running", ready=phase is RunPhase.RUNNING),),
+            ),
+        )
+
+    async def add_node(self, name: str) -> None:
+        await self.create("/api/v1/nodes", _node(name))
+        allocatable = {"cpu": 10_000, "memory": 64 << 30, "pods": 50}
+        await self.report(
+            executor_subject(name), ExecutorStatus(node=name, boot="1", capacity=allocatable, allocatable=allocatable)
+        )
+
+    async def measure(self, node: str, pod_milli: int) -> None:
+        pods = tuple(
+            PodMetric(namespace=each.namespace, name=each.name, uid=each.uid, usage=Usage(cpu_milli=pod_milli))
+            for each in self.placements()
+            if each.node == node
+        )
+        metric = NodeMetricComputed(node=node, update_time=datetime.now(UTC) + timedelta(seconds=1), pods=pods)
+        await self.report(metrics_subject(node), metric)
+
+
+def _node(name: str) -> dict[str, object]:
+    allocatable = {"cpu": "10", "memory": "64Gi", "pods": "50"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"allocatable": allocatable, "capacity": allocatable},
+    }
+
+
+def _pod(name: str) -> dict[str, object]:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}, "ownerReferences": [owner]},
+        "spec": {"containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": "100m"}}}]},
+    }
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    server = NatsServer()
+    server.start()
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    port = free_port()
+    commands = {
+        "gateway": ["--http-port", str(port)],
+        "scheduler": [],
+        "descheduler-arbiter": ["--config", str(policy)],
+    }
+    log = await connect(server.url, "test")
+    await log.declare()
+    processes = []
+    try:
+        for name, arguments in commands.items():
+            program = Path(sys.executable).parent / f"cotenant-{name}"
+            with (tmp_path / f"{name}.log").open("wb") as output:
+                line = [str(program), "--nats", server.url, "--replica", "0", *arguments]
+                processes.append(await asyncio.create_subprocess_exec(*line, stdout=output, stderr=output))
+        reader = await log.follow(LOG, [">"])
+        async with aiohttp.ClientSession() as http:
+            made = World(log, reader, f"http://127.0.0.1:{port}", http)
+            started = {f"services.{name}.0" for name in commands}
+            await made.until(lambda: started <= made.last.keys(), "all services to have loaded")
+            yield made
+        await reader.close()
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            await asyncio.wait_for(process.wait(), 10)
+        await log.close()
+        server.close()
+
+
+@pytest.mark.timeout(180)
+async def test_a_hot_node_is_relieved_as_soon_as_the_budget_allows(world: World) -> None:
+    await world.add_node("hot")
+    for index in range(PODS):
+        await world.create("/api/v1/namespaces/default/pods", _pod(f"web-{index}"))
+    await world.until(lambda: len(world.placements()) == PODS, "the pods to be placed")
+    for placement in world.placements():
+        await world.run(placement, RunPhase.RUNNING)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": PODS, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    await world.create(budgets, budget)
+    await world.add_node("cold")
+    await world.until(lambda: "node.cold.executor" in world.last, "the second node")
+
+    await world.measure("cold", 0)
+    await world.measure("hot", 1000)
+    await world.until(lambda: any(job.reason == "EvictionRefused" for job in world.migrations()), "the budget's refusal")
+    (job,) = world.migrations()
+    assert (job.trigger, job.node, job.target, job.phase) == ("LowNodeLoad", "hot", "cold", "Running")
+    assert "web" in job.message
+    assert job.evict_reason == "node is overutilized, node cpu usage(80.00%)>threshold(70.00%)"
+
+    await world.delete(f"{budgets}/web")
+    await world.until(lambda: any(each.phase is PlacementPhase.TERMINATING for each in world.placements()), "the ending")
+    ending = next(each for each in world.placements() if each.phase is PlacementPhase.TERMINATING)
+    assert ending.name == job.pod
+    await world.run(ending, RunPhase.STOPPED)
+    await world.until(lambda: all(each.phase == "Succeeded" for each in world.migrations()), "the job's success")
+    assert f"objects.core.pods.default.{job.pod}" not in world.last
+    assert len(world.migrations()) == 1
+
+    async with world.http.get(f"{world.api}/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs") as response:
+        (shown,) = json.loads(await response.text())["items"]
+    assert shown["status"]["phase"] == "Succeeded"
+    assert shown["spec"]["podRef"]["name"] == job.pod
