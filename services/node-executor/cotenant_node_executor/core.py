@@ -34,6 +34,9 @@ from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Pod
 from cotenant_node_executor.strategies.situation import NodeFacts, PodView, Situation, Wish, pod_view
 from cotenant_node_executor.strategies.suppress import Suppression, suppress
 
+MAX_PODS = 110
+"""Pods on one node, as kubelet's default."""
+
 ORPHAN_GRACE_SECONDS = 30
 REASON_UNSUPPORTED = "UnsupportedPod"
 

@@ -13,13 +13,11 @@ from pathlib import Path
 from cotenant.events.runs import ExecutorStatus
 from cotenant.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
 
+from cotenant_node_executor.core import MAX_PODS
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupVersion
 from cotenant_node_executor.sampling.proc import parse_node_meminfo
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.suppress_cpuset import Processor
-
-MAX_PODS = 110
-"""Pods on one node, as kubelet's default."""
 
 
 def host_facts(node: str, *, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> NodeFacts:

@@ -16,8 +16,7 @@ from cotenant.qos import KubeQoS, QoSClass
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant_node_executor.core import ExecutorCore
-from cotenant_node_executor.host_facts import MAX_PODS
+from cotenant_node_executor.core import MAX_PODS, ExecutorCore
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import (
     UNLIMITED,

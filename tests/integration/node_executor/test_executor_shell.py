@@ -1,0 +1,160 @@
+"""The shell against a log that misbehaves: lost answers, foreign writes, a server that says nothing for a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import msgspec
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.placements import Placement
+from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.log import LOG, NoAnswer, Refused, Stored, Write
+from cotenant.memory_log import MemoryLog
+from cotenant.subjects import placement_subject, run_subject
+from cotenant_node_executor.node import ExecutorNode, Periods
+from cotenant_node_executor.shell import ExecutorShell
+from cotenant_node_executor.simulated import NodeSize, simulated_node
+
+NODE = "sim-1"
+PERIOD = 0.05
+
+
+class SilentLog(MemoryLog):
+    """Says nothing while `answering` is off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answering = asyncio.Event()
+        self.answering.set()
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        await self.answering.wait()
+        return await super().append(writes)
+
+    async def publish(self, event: Event) -> int | None:
+        await self.answering.wait()
+        return await super().publish(event)
+
+
+def new_node(boot: str = "boot") -> ExecutorNode:
+    return simulated_node(NODE, NodeSize(), boot=boot, periods=Periods(sample_seconds=PERIOD, report_seconds=PERIOD))
+
+
+@asynccontextmanager
+async def living(log: MemoryLog, node: ExecutorNode | None = None) -> AsyncIterator[ExecutorShell]:
+    """A shell that has loaded."""
+    stopping, ready = asyncio.Event(), asyncio.Event()
+    shell = ExecutorShell(
+        log, node or new_node(), cell="cell", period_seconds=PERIOD, stopping=stopping, on_ready=ready.set
+    )
+    running = asyncio.ensure_future(shell.run())
+    await asyncio.wait_for(ready.wait(), 5)
+    try:
+        yield shell
+    finally:
+        stopping.set()
+        await asyncio.wait_for(running, 5)
+
+
+def has_ended(node: ExecutorNode, uid: str) -> bool:
+    """Whether every container of a pod has exited on its machine."""
+    states = node.machine.runtime.poll(datetime.now(UTC)).get(uid, {})
+    return bool(states) and all(state.exited for state in states.values())
+
+
+async def store(log: MemoryLog, subject: str, data: Payload) -> None:
+    event = Event(subject=subject, data=data, time=datetime.now(UTC), id=f"test/{subject}", source="/test")
+    assert isinstance(log.log.append([Write(event=event)]), Stored)
+    await log._tell()
+
+
+async def place(log: MemoryLog, name: str, duration: str = "1h") -> None:
+    document = {
+        "metadata": {"name": name, "annotations": {"cotenant.io/simulated-duration": duration}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]},
+    }
+    placement = Placement(
+        node=NODE, namespace="default", name=name, uid=f"uid-{name}", pod=msgspec.Raw(msgspec.json.encode(document))
+    )
+    await store(log, placement_subject(NODE, "default", name), placement)
+
+
+async def reported(log: MemoryLog, name: str, phase: RunPhase) -> RunStatus:
+    """Wait until the last report of a pod has this phase, at most 5 s."""
+    reader = await log.follow(LOG, [run_subject(NODE, "default", name)])
+    async with asyncio.timeout(5):
+        while True:
+            for event in await reader.pull(10, 1.0):
+                if isinstance(event.data, RunStatus) and event.data.phase is phase:
+                    return event.data
+
+
+async def test_a_pod_is_reported_from_pending_to_succeeded() -> None:
+    log = MemoryLog()
+    async with living(log):
+        await place(log, "job", "200ms")
+        run = await reported(log, "job", RunPhase.SUCCEEDED)
+        assert run.containers[0].exit_code == 0
+
+
+async def test_reports_whose_answer_was_lost_are_neither_lost_nor_stuck() -> None:
+    log = MemoryLog()
+    async with living(log):
+        log.lose_answers = 2
+        log.lose_batches = 1
+        await place(log, "job", "200ms")
+        await reported(log, "job", RunPhase.SUCCEEDED)
+    assert log.lose_answers == 0
+
+
+async def test_a_foreign_report_on_the_own_subject_is_overwritten_with_what_is_true() -> None:
+    log = MemoryLog()
+    async with living(log):
+        await place(log, "job")
+        await reported(log, "job", RunPhase.RUNNING)
+        wrong = RunStatus(node=NODE, namespace="default", name="job", uid="uid-other", phase=RunPhase.FAILED)
+        await store(log, run_subject(NODE, "default", "job"), wrong)
+        run = await reported(log, "job", RunPhase.RUNNING)
+        assert run.uid == "uid-job"
+
+
+async def test_the_node_goes_on_while_the_server_says_nothing_and_tells_afterwards() -> None:
+    log = SilentLog()
+    async with living(log) as shell:
+        await place(log, "job", "300ms")
+        log.answering.clear()
+
+        async with asyncio.timeout(5):
+            while not has_ended(shell.node, "uid-job"):  # noqa: ASYNC110 - nothing is said meanwhile, that is the point
+                await asyncio.sleep(PERIOD)
+        log.answering.set()
+        await reported(log, "job", RunPhase.SUCCEEDED)
+
+
+async def test_what_waits_for_the_server_is_bounded_and_the_oldest_is_dropped() -> None:
+    log = SilentLog()
+    async with living(log) as shell:
+        log.answering.clear()
+        for number in range(1100):
+            shell._post(Event(subject=f"execution.{NODE}.runtime", data=wrong_status(number), stream="EXECUTION"))
+        assert len(shell._outbox) <= 1000
+        assert shell.dropped >= 99
+        log.answering.set()
+
+
+def wrong_status(number: int) -> RunStatus:
+    return RunStatus(node=NODE, namespace="default", name=f"pod-{number}", uid="u", phase=RunPhase.RUNNING)
+
+
+async def test_a_second_life_takes_over_what_the_first_one_left() -> None:
+    log = MemoryLog()
+    async with living(log):
+        await place(log, "job", "1500ms")
+        before = await reported(log, "job", RunPhase.RUNNING)
+    async with living(log, new_node("second")):
+        run = await reported(log, "job", RunPhase.SUCCEEDED)
+        assert run.started_at == before.started_at
+        assert run.containers[0].restarts == 0

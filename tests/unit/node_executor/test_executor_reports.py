@@ -1,0 +1,143 @@
+"""What a node says of usage and of what it did, and in which order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from cotenant.events.envelope import Event
+from cotenant.events.execution import Execution
+from cotenant.events.usage import UsageSample
+from cotenant.log import EXECUTION, LOG, USAGE
+from cotenant_node_executor.executions import MAX_CHANGES, NEWEST_USAGE, Executions
+from cotenant_node_executor.kernel.interface import Knob, Refused, WriteReport, Written
+from cotenant_node_executor.node import Periods
+from cotenant_node_executor.runtime.interface import Stop
+from cotenant_node_executor.simulated import NodeSize, simulated_node
+from cotenant_node_executor.usage_window import MAX_SAMPLES, UsageWindow
+
+from tests.unit.node_executor.builders_node_executor import START, Bench, batch, pod, service, snapshot
+
+
+def window(report: float = 3.0) -> UsageWindow:
+    return UsageWindow("node-1", "boot", sample_seconds=1.0, report_seconds=report)
+
+
+def second(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def test_a_message_holds_the_samples_of_its_period_oldest_first() -> None:
+    made = window()
+    for number in range(3):
+        assert not made.due(START + second(number) - second(0.1))
+        made.add(snapshot(1000 + number, {"uid-web": 100 + number}), START + second(number))
+    assert made.due(START + second(2))
+    said = made.message({"uid-web": service("web")}, START + second(2))
+    assert said.offsets_ms == (-2000, -1000, 0)
+    assert said.node_usage.cpu_milli == (1000, 1001, 1002)
+    assert said.pods[0].series.cpu_milli == (100, 101, 102)
+    assert (said.pods[0].qos, said.pods[0].priority) == ("LS", "koord-prod")
+    assert not made.due(START + second(10))
+
+
+def test_a_pod_that_came_later_has_a_shorter_series_and_one_that_went_has_none() -> None:
+    made = window()
+    made.add(snapshot(1000, {"uid-old": 5}), START)
+    made.add(snapshot(1000, {"uid-new": None}), START + second(1))
+    made.add(snapshot(1000, {"uid-new": 7}), START + second(2))
+    said = made.message({"uid-old": batch("old"), "uid-new": batch("new")}, START + second(2))
+    assert [(entry.name, entry.series.cpu_milli) for entry in said.pods] == [("new", (7,))]
+
+
+def test_the_first_reading_of_a_life_is_no_sample_and_forgotten_periods_are_bounded() -> None:
+    made = window(1.0)
+    made.add(snapshot(None), START)
+    assert not made.filled
+    for number in range(MAX_SAMPLES + 50):
+        made.add(snapshot(number), START + second(number))
+    said = made.message({}, START + second(MAX_SAMPLES + 50))
+    assert len(said.offsets_ms) == MAX_SAMPLES
+    assert said.node_usage.cpu_milli[-1] == MAX_SAMPLES + 49
+
+
+def test_a_changed_quota_is_told_with_figures_and_the_newest_usage_as_its_cause() -> None:
+    bench = Bench().load()
+    node_slo = bench.slo()
+    bench.reading = snapshot(3000, {"uid-web": 2000})
+    bench.place(service("web"))
+    bench.groups.add("burstable/poduid-web")
+    plan = bench.look().core.plan(bench.now)
+    report = WriteReport(written=(Written("besteffort", Knob.CPU_QUOTA, "cpu.max", "-1", "220000"),))
+    events = Executions("node-1").of_cycle(bench.core, plan, report, (), bench.now)
+    assert [event.subject for event in events] == ["execution.node-1.suppress"]
+    said = events[0]
+    assert isinstance(said.data, Execution)
+    assert said.causes == (NEWEST_USAGE, node_slo.ref)
+    assert said.data.changes[0].old == "-1"
+    assert said.data.figures["best-effort.cpu-milli"] == 8000 * 65 // 100 - 2000 - 1000
+    assert "besteffort cpu.max: -1 -> 220000" in said.data.summary
+
+
+def test_refusals_of_the_kernel_name_file_value_and_message() -> None:
+    bench = Bench().load()
+    placed = bench.place(batch("job"))
+    plan = bench.look().core.plan(bench.now)
+    refused = Refused("besteffort/poduid-job", Knob.CPU_SHARES, "cpu.shares", "1024", 22, "Invalid argument")
+    event = Executions("node-1").of_cycle(bench.core, plan, WriteReport(refused=(refused,)), (), bench.now)[0]
+    assert isinstance(event.data, Execution)
+    assert event.data.topic == "refusals"
+    assert event.causes == (placed.ref,)
+    assert event.data.changes[0].error == "Invalid argument"
+    assert "batch-cpu requests" in event.data.summary
+
+
+def test_a_pod_that_cannot_run_here_and_a_stop_are_told_once() -> None:
+    bench = Bench().load()
+    bench.place(pod("odd", "BE", volumes=[{"name": "v"}]))
+    plan = bench.look().core.plan(bench.now)
+    made = Executions("node-1")
+    topics = [
+        [event.data.topic for event in made.of_cycle(bench.core, plan, WriteReport(), (Stop("uid-odd", 3),), bench.now)]  # type: ignore[attr-defined]
+        for _ in range(3)
+    ]
+    assert topics == [["runtime", "refusals"], [], []]
+
+
+def test_many_changes_are_counted_in_one_bounded_event() -> None:
+    bench = Bench().load()
+    for number in range(60):
+        bench.place(batch(f"job-{number}"))
+    plan = bench.look().core.plan(bench.now)
+    written = tuple(
+        Written(group, knob, knob.value, "1024", wish.value)
+        for (group, knob), wish in plan.values.items()
+        if knob is Knob.CPU_SHARES
+    )
+    event = Executions("node-1").of_cycle(bench.core, plan, WriteReport(written=written), (), bench.now)[0]
+    assert isinstance(event.data, Execution)
+    assert len(event.data.changes) == MAX_CHANGES
+    assert f"and {len(written) - 1} more" in event.data.summary
+
+
+def test_usage_goes_before_what_names_it_as_its_cause() -> None:
+    node = simulated_node("sim", NodeSize(), periods=Periods(report_seconds=2))
+    marker = node.start_marker(START)
+    node.apply(Event(subject=marker.subject, data=marker.data, sequence=1))
+    streams = [event.stream for number in range(8) for event in node.step(START + second(number))]
+    assert USAGE in streams
+    assert LOG not in streams
+    said = Event(subject="execution.sim.suppress", data=Execution(node="sim", topic="suppress", summary=""), stream=EXECUTION)
+    named = Event(subject=said.subject, data=said.data, stream=EXECUTION, causes=(NEWEST_USAGE, "LOG:5"))
+    assert node.refer(said) is said
+    assert node.refer(named).causes == ("LOG:5",)
+    node.usage_stored("USAGE:9")
+    assert node.refer(named).causes == ("USAGE:9", "LOG:5")
+
+
+def test_samples_of_a_simulated_node_are_numbered_within_its_life() -> None:
+    node = simulated_node("sim", NodeSize(), boot="life", periods=Periods(report_seconds=2))
+    marker = node.start_marker(START)
+    node.apply(Event(subject=marker.subject, data=marker.data, sequence=1))
+    said = [event.data for number in range(9) for event in node.step(START + second(number)) if event.stream == USAGE]
+    assert [sample.counter for sample in said if isinstance(sample, UsageSample)] == list(range(1, len(said) + 1))
+    assert {sample.boot for sample in said if isinstance(sample, UsageSample)} == {"life"}
