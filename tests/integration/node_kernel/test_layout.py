@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,3 +64,33 @@ def test_a_given_base_works_beside_systemd_and_is_put_back(kernel_driver: Cgroup
     assert other.close()
     assert not (mount / "cotenant-base").exists()
     assert (mount / "cgroup.subtree_control").read_text() == before
+
+
+CONTAINER_SCRIPT = """
+from pathlib import Path
+from cotenant_node_executor.kernel.driver import open_driver
+from cotenant_node_executor.kernel.interface import Knob
+driver = open_driver(None, "node-4")
+driver.create("besteffort/poda")
+driver.write("besteffort", Knob.CPU_QUOTA, "20000")
+print(sorted(driver.controllers), driver.read("besteffort", Knob.CPU_QUOTA), driver.refused_controllers)
+print(Path("/proc/self/cgroup").read_text().strip(), driver.close())
+"""
+
+
+@pytest.mark.skipif(LAYOUT != "plain", reason="under systemd the unit's own group is the container")
+def test_in_a_container_the_top_of_the_mount_is_cleared_first(kernel_driver: CgroupDriver) -> None:
+    box = Path("/sys/fs/cgroup/box")
+    box.mkdir()
+    inside = 'umount -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$@"'
+    enter = f"echo $$ > {box}/cgroup.procs && exec unshare -C -m sh -c '{inside}' sh \"$@\""
+    try:
+        ran = subprocess.run(
+            ["sh", "-c", enter, "sh", sys.executable, "-c", CONTAINER_SCRIPT], capture_output=True, text=True, check=False
+        )
+    finally:
+        for directory in (box / AGENT_LEAF, box):
+            if directory.is_dir():
+                directory.rmdir()
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == ["['cpu', 'cpuset', 'io', 'memory', 'pids'] 20000 {}", f"0::/{AGENT_LEAF} True"]

@@ -11,17 +11,22 @@ from cotenant_node_executor.kernel.interface import CgroupVersion
 from cotenant_node_executor.kernel.tree import parents
 
 V1_MOUNTS = r"""
+24 20 0:24 /docker/abc /run/bind\040mount rw - cgroup cgroup rw,memory
 25 20 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
 26 25 0:23 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct
 27 25 0:24 / /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory
 28 25 0:25 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
 29 25 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate
-30 25 0:24 /docker/abc /run/bind\040mount rw - cgroup cgroup rw,memory
 """.strip()
 V2_MOUNTS = "35 24 0:30 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate"
 
 
-def test_controllers_mounted_together_share_a_directory_and_parts_of_a_tree_are_left_out() -> None:
+def test_a_container_sees_parts_of_trees_and_they_are_taken_where_there_is_nothing_else() -> None:
+    v1, _ = parse_mountinfo("30 25 0:24 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory")
+    assert v1 == {"memory": Path("/sys/fs/cgroup/memory")}
+
+
+def test_controllers_mounted_together_share_a_directory_and_a_whole_tree_goes_before_a_part() -> None:
     v1, v2 = parse_mountinfo(V1_MOUNTS)
     assert v1 == {
         "cpu": Path("/sys/fs/cgroup/cpu,cpuacct"),

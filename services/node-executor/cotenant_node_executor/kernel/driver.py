@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .hierarchy import delegated_group, read_hierarchies
+from .hierarchy import delegated_group, is_namespace_root, read_hierarchies
 from .interface import CgroupDriver, CgroupVersion
 from .sandbox import SandboxDriver
 from .tree import check_group
 from .v1 import V1Driver
-from .v2 import V2Driver
+from .v2 import V2Driver, move_aside
 
 FAMILY = "cotenant"
 
@@ -42,5 +42,8 @@ def _open_kernel(base: str | None, own: str) -> CgroupDriver:
         return V1Driver(hierarchies, base or "", own)
     if hierarchies.version is None or hierarchies.v2 is None:
         raise FileNotFoundError("no mounted cgroup hierarchy has the cpu controller")
-    delegated = delegated_group(hierarchies.v2, hierarchies.own.get("", "")) if base is None else None
-    return V2Driver(hierarchies.v2, base or delegated or "", own, delegated=delegated is not None)
+    mount = hierarchies.v2
+    delegated = delegated_group(mount, hierarchies.own.get("", "")) if base is None else None
+    if delegated is None and is_namespace_root(mount):
+        move_aside(mount)  # in a container the mount's top is a group like any other, and the container's processes sit in it
+    return V2Driver(mount, base or delegated or "", own, delegated=delegated is not None)

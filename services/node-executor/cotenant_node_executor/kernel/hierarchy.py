@@ -16,6 +16,7 @@ from .interface import CgroupVersion
 
 V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "freezer")
 V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
+_V2 = "cgroup2"
 _DELEGATION_ATTRIBUTES = ("trusted.delegate", "user.delegate")  # set by systemd on a unit with Delegate=
 
 
@@ -38,22 +39,20 @@ def _unescape(path: str) -> str:
 
 
 def parse_mountinfo(content: str) -> tuple[dict[str, Path], Path | None]:
-    """The first mount of each controller's root, and of cgroup2. A bind mount of a part of a tree is left out."""
-    v1: dict[str, Path] = {}
-    v2: Path | None = None
+    """The first mount of each controller, and of cgroup2. A mount of a whole tree goes before one of a part of it."""
+    whole: dict[str, Path] = {}
+    part: dict[str, Path] = {}
     for line in content.splitlines():
         before, separator, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
-        if not separator or len(fields) < 5 or len(kind) < 3 or fields[3] != "/":
+        if not separator or len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
             continue
-        mount = Path(_unescape(fields[4]))
-        if kind[0] == "cgroup2":
-            v2 = v2 or mount
-        elif kind[0] == "cgroup":
-            for option in kind[2].split(","):
-                if option in V1_CONTROLLERS:
-                    v1.setdefault(option, mount)
-    return v1, v2
+        names = [_V2] if kind[0] == "cgroup2" else [name for name in kind[2].split(",") if name in V1_CONTROLLERS]
+        for name in names:
+            (whole if fields[3] == "/" else part).setdefault(name, Path(_unescape(fields[4])))
+    found = part | whole
+    v2 = found.pop(_V2, None)
+    return {name: found[name] for name in V1_CONTROLLERS if name in found}, v2
 
 
 def parse_own_groups(content: str) -> dict[str, str]:
@@ -81,6 +80,11 @@ def delegated_group(mount: Path, own: str) -> str | None:
             return path
         path = path.rpartition("/")[0]
     return None
+
+
+def is_namespace_root(mount: Path) -> bool:
+    """Whether what is mounted is a part of the machine's v2 tree, as in a container: the true root has no type."""
+    return (mount / "cgroup.type").exists()
 
 
 def _marked(directory: Path) -> bool:

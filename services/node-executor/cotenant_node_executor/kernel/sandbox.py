@@ -48,7 +48,7 @@ class SandboxDriver(GroupTree):
         self._last_sum: dict[str, int] = {}
         self._root.mkdir(parents=True, exist_ok=True)
         self._fill(self._root)
-        self.rescan()
+        self._adopt()
 
     def roots(self) -> list[Path]:
         return [self._root]

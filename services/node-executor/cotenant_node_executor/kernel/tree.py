@@ -19,6 +19,7 @@ from .parse import parse_pids
 
 KILL_ROUNDS = 20  # a process that forks faster than it is killed loses before this, frozen or not
 READ_BYTES = 1 << 16
+WHOLE_BELOW = 1 << 11  # a list comes in pieces of nearly a page: what is shorter than half of one is all there is
 
 
 def read_file(path: Path | str) -> str | None:
@@ -26,7 +27,11 @@ def read_file(path: Path | str) -> str | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return os.read(descriptor, READ_BYTES).decode()
+            content = piece = os.read(descriptor, READ_BYTES)
+            while len(piece) >= WHOLE_BELOW:
+                piece = os.read(descriptor, READ_BYTES)
+                content += piece
+            return content.decode()
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -104,6 +109,11 @@ class GroupTree(ABC):
 
     def exists(self, group: str) -> bool:
         return (self.roots()[0] / check_group(group)).is_dir()
+
+    def _adopt(self) -> None:
+        """What an earlier life left, made whole: it may have ended halfway through making a group."""
+        for group in self.rescan():
+            self._make(group)
 
     def groups(self) -> list[str]:
         return sorted(self._groups)
@@ -197,15 +207,18 @@ class GroupTree(ABC):
         return
 
     def _remove_root(self) -> bool:
-        """Own root bottom-up; False where processes are left."""
+        """Own root bottom-up; False where processes are left, and then nothing is touched."""
+        if self.pids(""):
+            return False
         try:
             for root in self.roots():
                 for name in reversed(directories_below(root)):
                     self._rmdir(root / name)
                 self._rmdir(root)
         except OSError as error:
-            if error.errno == errno.EBUSY:
-                return False
-            raise
+            if error.errno != errno.EBUSY:
+                raise
+            self.rescan()  # a process that was just ending, or just entering
+            return False
         self._groups.clear()
         return True

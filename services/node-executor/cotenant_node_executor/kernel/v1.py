@@ -34,7 +34,7 @@ class V1Driver(GroupTree):
         for tree in self._trees:
             self._make_own_root(tree, base)
         self._bare_v2 = self._open_bare_v2(hierarchies.v2, base)
-        self.rescan()
+        self._adopt()
 
     def _open_bare_v2(self, mount: Path | None, base: str) -> Path | None:
         """None where there is no such tree, or it may not be written: everything but pressure works without."""

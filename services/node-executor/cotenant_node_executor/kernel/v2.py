@@ -5,8 +5,8 @@ a new group's parent is switched on before the group is made, each controller by
 EINVAL) does not take the others along. The base's subtree_control is the one file above the own root that is
 written: added to, never taken from, and put back at the end.
 
-In a group that its manager handed over (systemd's Delegate=) the processes of the unit sit where the tree shall grow; they
-are moved aside into a leaf first, or no controller could be switched on.
+In a group that its manager handed over (systemd's Delegate=, a container's own) the processes of the unit sit where the
+tree shall grow; they are moved aside into a leaf first, or no controller could be switched on.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class V2Driver(GroupTree):
         self._switched_on: dict[Path, tuple[str, ...]] = {}  # above the own root: to be put back
         self._created: list[Path] = []
         if delegated:
-            _move_aside(mount / base)
+            move_aside(mount / base)
         self._make_own_root(base)
         self.controllers = tuple(_words(self._root / "cgroup.controllers"))
-        self.rescan()
+        self._adopt()
 
     def _make_own_root(self, base: str) -> None:
         above = self._mount
@@ -113,7 +113,7 @@ def _words(path: Path) -> list[str]:
     return (read_file(path) or "").split()
 
 
-def _move_aside(base: Path) -> None:
+def move_aside(base: Path) -> None:
     """The unit's processes into a leaf; a kernel thread or one that went meanwhile stays out of it."""
     leaf = base / AGENT_LEAF
     for _ in range(MOVE_ROUNDS):
