@@ -7,6 +7,7 @@ lies on disk under the data folder and is synced before each acknowledgement; on
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 import socket
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 from cotenant_console.up.supervisor import ProcessSpec
 
 LOOPBACK = "127.0.0.1"
+SERVICE_PORTS = range(15_000, 32_000)
+PORT_TRIES = 100
 MIB = 1024 * 1024
 MAX_PAYLOAD_BYTES = MIB
 MEMORY_STORE_BYTES = 128 * MIB
@@ -39,15 +42,19 @@ def nats_binary() -> str:
 
 
 def free_port(preferred: int = 0) -> int:
-    """A free loopback port: the preferred one if nobody has it, else any."""
-    for port in dict.fromkeys((preferred, 0)):
+    """A free loopback port: the preferred one if nobody has it, else one below the range of outgoing connections.
+
+    The kernel hands out ports of that range at any moment, so one that was free there need not be when the service starts.
+    """
+    candidates = random.sample(SERVICE_PORTS, PORT_TRIES)
+    for port in (preferred, *candidates) if preferred else candidates:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((LOOPBACK, port))
             except OSError:
                 continue
-            return int(probe.getsockname()[1])
+            return port
     raise OSError(f"no free port on {LOOPBACK}")
 
 
