@@ -52,6 +52,8 @@ def calculate_zones(
 ) -> list[Amounts]:
     """Return the zones' batch amounts. All inputs are node-level units; `system_used` includes HP host applications."""
     count = len(capacities)
+    if not count:
+        return []
     request = [ZERO] * count
     used = [ZERO] * count
     max_used_request = [ZERO] * count
