@@ -15,8 +15,11 @@ from cotenant_batch_resource_calculator.formulas.batch import (
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones, zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import offer
 from cotenant_batch_resource_calculator.formulas.synchronise import differs, settle
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
+UNHURRIED = settings(deadline=None)
+"""A busy machine is no counter-example."""
 
 MILLI = st.integers(0, 256_000)
 BYTES = st.integers(0, 1 << 42)
@@ -56,6 +59,7 @@ def calculate(load: dict[str, object]) -> BatchTerms:
     return calculate_batch(**load)  # type: ignore[arg-type]
 
 
+@UNHURRIED
 @given(loads())
 def test_batch_is_never_negative_and_never_above_capacity_less_the_margin(load: dict[str, object]) -> None:
     terms = calculate(load)
@@ -64,6 +68,7 @@ def test_batch_is_never_negative_and_never_above_capacity_less_the_margin(load: 
     assert 0 <= terms.batch.memory <= max(usable.memory, 0)
 
 
+@UNHURRIED
 @given(loads(), AMOUNTS)
 def test_more_use_by_services_never_leaves_more_batch(load: dict[str, object], more: Amounts) -> None:
     before = calculate(load).batch
@@ -75,6 +80,7 @@ def test_more_use_by_services_never_leaves_more_batch(load: dict[str, object], m
     assert after.memory <= before.memory
 
 
+@UNHURRIED
 @given(loads(), AMOUNTS)
 def test_more_system_use_never_leaves_more_batch(load: dict[str, object], more: Amounts) -> None:
     system = load["system_usage"]
@@ -84,6 +90,7 @@ def test_more_system_use_never_leaves_more_batch(load: dict[str, object], more: 
     assert after.memory <= before.memory
 
 
+@UNHURRIED
 @given(loads())
 def test_the_policy_that_takes_the_larger_of_use_and_request_lends_least(load: dict[str, object]) -> None:
     strategy = load["strategy"]
@@ -98,6 +105,7 @@ def test_the_policy_that_takes_the_larger_of_use_and_request_lends_least(load: d
     assert largest.memory <= lent(CalculatePolicy.USAGE).memory
 
 
+@UNHURRIED
 @given(AMOUNTS, st.lists(st.integers(-1, 5), max_size=4), st.integers(1, 4))
 def test_zone_shares_never_sum_to_less_than_the_whole(amounts: Amounts, zones: list[int], count: int) -> None:
     shares = zone_shares(to_zone_level(amounts), sorted(set(zones)), count)
@@ -107,6 +115,7 @@ def test_zone_shares_never_sum_to_less_than_the_whole(amounts: Amounts, zones: l
     assert total(shares).memory >= whole.memory * (1 - 1e-12)
 
 
+@UNHURRIED
 @given(loads(), st.integers(1, 4))
 def test_zones_never_lend_more_than_their_capacity_less_the_margin(load: dict[str, object], count: int) -> None:
     strategy = load["strategy"]
@@ -126,6 +135,7 @@ def test_zones_never_lend_more_than_their_capacity_less_the_margin(load: dict[st
         assert 0 <= lent.memory <= usable.memory
 
 
+@UNHURRIED
 @given(AMOUNTS, AMOUNTS, st.floats(0.5, 3.0))
 def test_what_is_offered_and_the_foreign_share_never_exceed_the_origin(batch: Amounts, foreign: Amounts, ratio: float) -> None:
     found = offer(batch, ratio, {"kubernetes.io/batch-cpu": foreign.cpu, "kubernetes.io/batch-memory": foreign.memory})
@@ -135,6 +145,7 @@ def test_what_is_offered_and_the_foreign_share_never_exceed_the_origin(batch: Am
     assert found.origin.cpu >= batch.cpu
 
 
+@UNHURRIED
 @given(MILLI, st.floats(0.01, 1.0))
 def test_the_dead_band_is_quiet_about_equal_figures_and_loud_about_presence(figure: int, band: float) -> None:
     assert not differs(figure, figure, band)
@@ -144,6 +155,7 @@ def test_the_dead_band_is_quiet_about_equal_figures_and_loud_about_presence(figu
     assert differs(0, figure, band) == (figure > 0)
 
 
+@UNHURRIED
 @given(st.lists(MILLI, min_size=1), st.floats(0.01, 1.0))
 def test_a_settled_figure_stays_within_the_band_of_the_true_one(figures: list[int], band: float) -> None:
     published: int | None = None

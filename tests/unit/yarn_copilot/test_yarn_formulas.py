@@ -9,12 +9,16 @@ from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.node_id import NodeIdError, parse_node_id
 from cotenant_yarn_copilot.rm_messages import NEVER_KILL_MS, AnswerError, read_info, read_node, read_nodes, update_body
 from cotenant_yarn_copilot.update_call import Step, update_steps
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
+UNHURRIED = settings(deadline=None)
+"""A busy machine is no counter-example."""
 
 AMOUNTS = st.builds(BatchAmounts, st.integers(0, 10**6), st.integers(0, 1 << 45))
 
 
+@UNHURRIED
 @given(AMOUNTS)
 def test_yarn_is_never_given_more_than_is_lent(batch: BatchAmounts) -> None:
     given_back = of_yarn(to_yarn(batch))
@@ -22,6 +26,7 @@ def test_yarn_is_never_given_more_than_is_lent(batch: BatchAmounts) -> None:
     assert batch.memory_bytes - MIB < given_back.memory_bytes <= batch.memory_bytes
 
 
+@UNHURRIED
 @given(AMOUNTS)
 def test_the_compatible_rounding_never_gives_less(batch: BatchAmounts) -> None:
     exact, compatible = to_yarn(batch), to_yarn(batch, Rounding.COMPATIBLE)
