@@ -17,14 +17,17 @@ from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Shared, Sibling, share
 from cotenant_quota_tree.solution import Rules, SolvedQuota, solve_tree
 from cotenant_quota_tree.totals import available, tree_totals
+
 from tests.conformance.mended import mended
 
 
 def quota_runtime(given: dict, *, name: str) -> object:
     whole = parse_amounts(given["total"])
     runtime: dict[str, dict[str, int]] = {quota["name"]: {} for quota in given["quotas"]}
-    mins = {quota["name"]: parse_amounts(quota["min"]) for quota in given["quotas"]}
-    resources = sorted({resource for quota in given["quotas"] for resource in (*quota["request"], *quota["min"])})
+    mins = {quota["name"]: parse_amounts(quota.get("min") or {}) for quota in given["quotas"]}
+    resources = sorted(
+        {resource for quota in given["quotas"] for field in ("request", "min") for resource in quota.get(field) or {}}
+    )
     for resource in resources:
         for quota_name, amount in _share_one(whole.get(resource, 0), resource, given["quotas"]).runtime.items():
             runtime[quota_name][resource] = amount
@@ -42,15 +45,15 @@ def quota_runtime(given: dict, *, name: str) -> object:
 def _share_one(whole: int, resource: str, quotas: list[dict]) -> Shared:
     siblings = []
     for quota in quotas:
-        request = parse_amounts(quota["request"])
-        minimum, guaranteed = parse_amounts(quota["min"]), parse_amounts(quota.get("guaranteed", {}))
+        request = parse_amounts(quota.get("request") or {})
+        minimum, guaranteed = parse_amounts(quota.get("min") or {}), parse_amounts(quota.get("guaranteed") or {})
         siblings.append(
             Sibling(
                 name=quota["name"],
-                weight=parse_amounts(quota["sharedWeight"]).get(resource, 0),
-                request=limited(request, parse_amounts(quota.get("max", {}))).get(resource, 0),
+                weight=parse_amounts(quota.get("sharedWeight") or quota.get("max") or {}).get(resource, 0),
+                request=limited(request, parse_amounts(quota.get("max") or {})).get(resource, 0),
                 floor=max(minimum.get(resource, 0), guaranteed.get(resource, 0)),
-                lends=quota["allowLentResource"],
+                lends=quota.get("allowLentResource", True),
             )
         )
     return share(whole, siblings)
@@ -61,7 +64,7 @@ def quota_scale_min(given: dict, *, name: str) -> object:
         MinOf(name=sibling["name"], min=parse_amounts(sibling["min"]), scalable=sibling["enableScale"])
         for sibling in given["siblings"]
     ]
-    parent_total = None if given["parentTotal"] is None else parse_amounts(given["parentTotal"])
+    parent_total = None if given.get("parentTotal") is None else parse_amounts(given["parentTotal"])
     scaled = scale_mins(parent_total, siblings).get(given["target"])
     return {"applies": False} if scaled is None else {"applies": True, "min": _shown(scaled)}
 
