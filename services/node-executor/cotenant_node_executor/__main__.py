@@ -22,6 +22,7 @@ from cotenant.settings import parser
 from cotenant_node_executor.core import ExecutorCore
 from cotenant_node_executor.host_facts import executor_status, host_facts
 from cotenant_node_executor.kernel.driver import open_driver
+from cotenant_node_executor.kernel.interface import ROOT_GROUP, CgroupDriver, Knob
 from cotenant_node_executor.kernel.knobs import probe
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.log_endpoint import log_handler
@@ -63,10 +64,26 @@ def lock_folder(folder: Path) -> IO[str]:
     return file
 
 
+def lock_subtree(driver: CgroupDriver, node: str) -> int:
+    """Keep the control groups for this process alone: another executor would end our pods as pods that nobody wants."""
+    own = driver.path(ROOT_GROUP, Knob.CPU_SHARES)
+    assert own is not None, "every driver has shares"
+    descriptor = os.open(own.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise SystemExit(
+            f"cotenant-node-executor: {own.parent} belongs to another running executor: "
+            f"stop it, or choose another name than --node {node}, or another --cgroup-base"
+        ) from error
+    return descriptor
+
+
 def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMachine, ExecutorNode]:
     """This host, with its kernel probed once."""
     folder: Path = arguments.data
     driver = open_driver(arguments.cgroup_base, arguments.node, sandbox_dir=folder / "sandbox")
+    lock_subtree(driver, arguments.node)
     capabilities = probe(driver)
     facts = host_facts(arguments.node)
     machine = KernelMachine(driver, capabilities, folder / "pods")

@@ -112,6 +112,13 @@ class Harness:
                 stderr=output,
             )
 
+    def second_executor(self) -> tuple[int, str]:
+        """Start another one for the same groups with a folder of its own; returns how it ended and what it said."""
+        command = [sys.executable, "-m", "cotenant_node_executor", "--nats", self.url, "--node", NODE]
+        command += ["--data", str(self.folder / "other"), "--cgroup-base", self.base, "--http-port", "-1"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        return ended.returncode, ended.stderr
+
     @property
     def pid(self) -> int:
         assert self._process is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -149,6 +150,16 @@ async def test_a_clean_stop_with_remove_on_exit_leaves_nothing_behind(harness: H
     assert harness.stop() == 0
     assert not alive(container.pid)
     assert not group.is_dir()
+
+
+async def test_a_second_executor_for_the_same_subtree_is_refused_and_does_no_harm(harness: Harness) -> None:
+    harness.start()
+    await harness.place(pod_manifest("stays", SLEEP))
+    container = await harness.running("stays")
+    code, said = await asyncio.to_thread(harness.second_executor)
+    assert code != 0
+    assert "belongs to another running executor" in said
+    assert alive(container.pid)
 
 
 async def wait_for_log(harness: Harness, name: str, text: str) -> None:
