@@ -165,7 +165,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         await reader.close()
     finally:
         for process in processes:
-            process.terminate()
+            if process.returncode is None:
+                process.terminate()
         for process in processes:
             await asyncio.wait_for(process.wait(), 10)
         await log.close()
