@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 from cotenant.events.resources import NodeResources, Term, ZoneResources
-from cotenant.quantities import format_binary, format_milli
+from cotenant.quantities import format_milli
 from cotenant.reservation import kubelet_reserved
 
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
@@ -85,6 +85,11 @@ def _zones(state: NodeState, evaluation: Evaluation, threshold: float) -> tuple[
     return tuple(zones)
 
 
+def _memory(count: int) -> str:
+    """Return bytes for a person; the exact figures are in the terms."""
+    return f"{count / (1 << 30):.2f}Gi" if abs(count) >= 1 << 30 else f"{count / (1 << 20):.1f}Mi"
+
+
 def _in_words(evaluation: Evaluation, offer: Offer, situation: Situation) -> str:
     found = evaluation.terms
     assert found is not None
@@ -106,14 +111,14 @@ def _in_words(evaluation: Evaluation, offer: Offer, situation: Situation) -> str
         f" - pods {format_milli(need(policies.cpu_policy).cpu)} by {policies.cpu_policy.value}"
     )
     memory = (
-        f"batch-memory {format_binary(offer.offered.memory)} = capacity {format_binary(found.capacity.memory)}"
-        f" - margin {format_binary(found.margin.memory)} - system {format_binary(reserve.memory)}"
-        f" - pods {format_binary(need(policies.memory_policy).memory)} by {policies.memory_policy.value}"
+        f"batch-memory {_memory(offer.offered.memory)} = capacity {_memory(found.capacity.memory)}"
+        f" - margin {_memory(found.margin.memory)} - system {_memory(reserve.memory)}"
+        f" - pods {_memory(need(policies.memory_policy).memory)} by {policies.memory_policy.value}"
     )
     if situation.foreign.cpu:
         cpu += f" - foreign {format_milli(situation.foreign.cpu)}"
     if situation.foreign.memory:
-        memory += f" - foreign {format_binary(situation.foreign.memory)}"
+        memory += f" - foreign {_memory(situation.foreign.memory)}"
     return f"{cpu} (not below 0); {memory} (not below 0)"
 
 
