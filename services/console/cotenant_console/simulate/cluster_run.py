@@ -30,7 +30,7 @@ from cotenant_console.up.journal import SUPPRESS_TOPIC, shrinks
 
 SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 SETTLE = timedelta(seconds=2)
-"""Built-in objects, the file's objects and the nodes come first; then the workloads."""
+"""Built-in objects and the file's objects come first, the nodes after half of it, then the workloads."""
 SLICES = 100
 
 
@@ -67,6 +67,7 @@ def run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Call
     _declare(cluster, gateway)
     for service in SERVICES:
         world.add(participant(service, gateway))
+    world.run_until(START + SETTLE / 2)
     for shape in cluster.nodes:
         size = NodeSize(shape.cpu_milli, shape.memory_bytes)
         for name in node_names(shape):
