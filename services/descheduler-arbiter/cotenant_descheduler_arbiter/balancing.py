@@ -19,6 +19,7 @@ from hashlib import blake2b
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import KeptPod, Migration, NodeLoadJudged
 from cotenant.events.placements import Figure
+from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.names import PODS
 from cotenant.subjects import descheduling_subject, migration_subject
 
@@ -63,6 +64,19 @@ def judged_in_slot(fold: ClusterFold, policy: Policy, now: datetime) -> frozense
         for name, known in fold.judged.items()
         if known.value.judged_at is not None and slot_of(known.value.judged_at, policy.interval) >= slot
     )
+
+
+def forget_gone_nodes(fold: ClusterFold) -> Iterator[Event]:
+    """Yield the end of what is known of nodes that are no more."""
+    for name, known in sorted(fold.judged.items()):
+        if name not in fold.nodes and name not in fold.executors:
+            yield Event(
+                subject=descheduling_subject(name),
+                data=known.value,
+                causes=(known.ref,),
+                tombstone=True,
+                ttl_seconds=TOMBSTONE_TTL_SECONDS,
+            )
 
 
 class Balancing:

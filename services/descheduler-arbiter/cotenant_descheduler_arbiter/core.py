@@ -27,7 +27,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration, NodeLoadJudged
 from cotenant.subjects import migration_subject
 
-from cotenant_descheduler_arbiter.balancing import Balancing, judged_in_slot, slot_of
+from cotenant_descheduler_arbiter.balancing import Balancing, forget_gone_nodes, judged_in_slot, slot_of
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.job_filters import JobFilters
@@ -83,6 +83,7 @@ class DeschedulerArbiterCore:
             for pod, tolerated in overdue_pods(self.fold, self.policy.default_toleration, now):
                 if filters.active_job(pod) is None and not filters.evicted(pod):
                     yield [self._taint_eviction(pod, tolerated, now)]
+        yield from ([event] for event in forget_gone_nodes(self.fold))
         args = self.policy.low_node_load
         if args is not None and self._may_be_hot(args, now):
             yield from _grouped(Balancing(self.fold, self.policy, filters, now).decide(args))

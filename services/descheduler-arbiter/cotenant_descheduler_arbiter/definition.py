@@ -10,6 +10,13 @@ from cotenant_descheduler_arbiter.fold import FILTERS
 from cotenant_descheduler_arbiter.policy import resolve
 
 
+class CheckedConfiguration(DeschedulerConfiguration, frozen=True, kw_only=True):
+    """The document, checked when it is read: what cannot be meant ends the process at its start with the field's name."""
+
+    def __post_init__(self) -> None:
+        resolve(self)
+
+
 def make_core(config: DeschedulerConfiguration) -> DeschedulerArbiterCore:
     """Return a fresh core. Raises PolicyError where the configuration cannot be used."""
     return DeschedulerArbiterCore(resolve(config))
@@ -19,7 +26,7 @@ DEFINITION = Definition(
     name="descheduler-arbiter",
     core_version=CORE_VERSION,
     filters=FILTERS,
-    config_type=DeschedulerConfiguration,
+    config_type=CheckedConfiguration,
     make_core=make_core,
     summary="decides what to move and which moves may run now, and taints nodes that fell silent",
 )

@@ -1,5 +1,7 @@
 """The state is a function of the last message of each subject, in whatever order they come."""
 
+import msgspec
+import pytest
 from cotenant.subjects import matches
 from cotenant_descheduler_arbiter.definition import DEFINITION
 from cotenant_descheduler_arbiter.fold import FILTERS
@@ -62,8 +64,21 @@ def test_an_object_that_cannot_be_read_is_left_out_and_named() -> None:
 
 
 def test_the_configuration_survives_the_start_markers_text() -> None:
-    config = configuration(maxNoOfPodsToEvictTotal=3)
-    assert DEFINITION.config_from(DEFINITION.config_text(config)) == config
+    text = DEFINITION.config_text(configuration(maxNoOfPodsToEvictTotal=3))
+    assert DEFINITION.config_text(DEFINITION.config_from(text)) == text
+    assert "3" in text
+
+
+def test_a_configuration_that_cannot_be_meant_is_refused_when_it_is_read() -> None:
+    with pytest.raises(msgspec.ValidationError, match="deschedulingInterval: 'often' is not a duration"):
+        DEFINITION.config_from('{"deschedulingInterval": "often"}')
+
+
+def test_a_deleted_nodes_judgement_ends_with_it() -> None:
+    cluster = busy()
+    cluster.say("objects.core.nodes._.hot", cluster.last["objects.core.nodes._.hot"].data, tombstone=True)
+    cluster.decide()
+    assert cluster.last["descheduling.hot"].tombstone
 
 
 def test_an_empty_configuration_is_the_default() -> None:
