@@ -125,10 +125,11 @@ def _usage(data: UsageSample, _: Event) -> str:
 
 
 def _slo(data: NodeSLORendered, _: Event) -> str:
+    reason = f" ({data.reason})" if data.reason else ""
     if not data.enable:
-        return f"node {data.node}: batch work is not suppressed"
+        return f"node {data.node}: batch work is not suppressed{reason}"
     policy = data.cpu_suppress_policy
-    return f"node {data.node}: batch work is suppressed by {policy} above {data.cpu_suppress_threshold_percent}% CPU"
+    return f"node {data.node}: batch work is suppressed by {policy} above {data.cpu_suppress_threshold_percent}% CPU{reason}"
 
 
 def _quota(data: QuotaRuntime, event: Event) -> str:
@@ -178,7 +179,8 @@ def _dead(data: DeadLetter, _: Event) -> str:
 
 def _yarn(data: YarnNode, _: Event) -> str:
     given = f"{cores(data.given.cpu_milli)}, {mebibytes(data.given.memory_bytes)}"
-    return f"YARN was given {given} on {data.node} and uses {cores(data.used.cpu_milli)}"
+    reason = f" ({data.reason})" if data.reason else ""
+    return f"YARN was given {given} on {data.node or data.node_id} and uses {cores(data.used.cpu_milli)}{reason}"
 
 
 # Each function takes the payload type that it stands beside.
