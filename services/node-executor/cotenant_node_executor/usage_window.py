@@ -39,12 +39,12 @@ class UsageWindow:
         self._due: datetime | None = None
 
     def add(self, snapshot: Snapshot, now: datetime) -> None:
-        """Take a snapshot; the first of a life has no rates and is no sample."""
+        """Take a snapshot; the first of a life has no rates and is no sample. The first sample is said at once."""
         if snapshot.node.cpu_milli is None or snapshot.system.cpu_milli is None:
             return
         self._taken.append(_Taken(now, snapshot))
         if self._due is None:
-            self._due = now + self._period - timedelta(milliseconds=self._sample_ms)
+            self._due = now
 
     @property
     def filled(self) -> bool:
@@ -52,8 +52,9 @@ class UsageWindow:
         return bool(self._taken)
 
     def due(self, now: datetime) -> bool:
-        """Whether the period is over and there is something to say."""
-        return bool(self._taken) and self._due is not None and now >= self._due
+        """Whether the period is over and there is something to say; half a sample early is no reason to wait for another."""
+        early = timedelta(milliseconds=self._sample_ms // 2)
+        return bool(self._taken) and self._due is not None and now + early >= self._due
 
     def message(self, pods: Mapping[str, Pod], now: datetime) -> UsageSample:
         """The message of the period that ends now; the next period begins."""
@@ -63,7 +64,8 @@ class UsageWindow:
         self._counter += 1
         # Periods stay on their grid; after a pause the grid starts anew.
         due = (self._due or now) + self._period
-        self._due = due if due > now else now + self._period
+        early = timedelta(milliseconds=self._sample_ms // 2)
+        self._due = due if due > now + early else now + self._period
         return UsageSample(
             node=self._node,
             boot=self._boot,

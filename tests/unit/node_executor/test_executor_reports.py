@@ -28,8 +28,11 @@ def second(number: float) -> timedelta:
 
 def test_a_message_holds_the_samples_of_its_period_oldest_first() -> None:
     made = window()
+    made.add(snapshot(900), START - second(1))
+    assert made.due(START - second(1))
+    assert made.message({}, START - second(1)).node_usage.cpu_milli == (900,)
     for number in range(3):
-        assert not made.due(START + second(number) - second(0.1))
+        assert not made.due(START + second(number) - second(0.6))
         made.add(snapshot(1000 + number, {"uid-web": 100 + number}), START + second(number))
     assert made.due(START + second(2))
     said = made.message({"uid-web": service("web")}, START + second(2))
@@ -38,6 +41,18 @@ def test_a_message_holds_the_samples_of_its_period_oldest_first() -> None:
     assert said.pods[0].series.cpu_milli == (100, 101, 102)
     assert (said.pods[0].qos, said.pods[0].priority) == ("LS", "koord-prod")
     assert not made.due(START + second(10))
+
+
+def test_samples_that_come_a_little_early_or_late_do_not_stretch_the_period() -> None:
+    made = UsageWindow("node-1", "boot", sample_seconds=5.0, report_seconds=15.0)
+    said: list[float] = []
+    for number in range(60):
+        at = 5 * number + (0.03, -0.04, 0.01)[number % 3]
+        made.add(snapshot(1000), START + second(at))
+        if made.due(START + second(at)):
+            made.message({}, START + second(at))
+            said.append(at)
+    assert [round(later - earlier) for earlier, later in zip(said, said[1:], strict=False)] == [15] * 19
 
 
 def test_a_pod_that_came_later_has_a_shorter_series_and_one_that_went_has_none() -> None:
