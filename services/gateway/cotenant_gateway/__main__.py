@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 
 import msgspec
 from cotenant.cycle import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
-from cotenant.host import VERSION, Host, RequestError, run_program, serve_http, status_routes
+from cotenant.host import VERSION, Host, RequestError, run_program, status_routes
 from cotenant.settings import parser
 from nats.errors import NoRespondersError
 
 from cotenant_gateway.core import PODS
 from cotenant_gateway.gateway import Gateway
-from cotenant_gateway.http.app import application, refuse_other_addresses
+from cotenant_gateway.http.app import refuse_other_addresses, request_handler
+from cotenant_gateway.http.app import serve as serve_http
 from cotenant_gateway.http.facts import FactHandlers
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources import ResourceHandlers
@@ -61,8 +63,8 @@ async def serve(host: Host, _: argparse.Namespace) -> None:
     stopped = asyncio.ensure_future(host.stopping.wait())
     resources = ResourceHandlers(gateway, LogReader(ask, is_live, host.stopping), host.stopping)
     facts = FactHandlers(gateway, host.log, host.stopping)
-    app = application(resources, facts, status_routes(host), telemetry.observe)
-    runner, host.http_url = await serve_http(app, settings.http_host, max(settings.http_port, 0))
+    handler = request_handler(resources, facts, status_routes(host), telemetry.observe)
+    runner, host.http_url = await serve_http(handler, settings.http_host, max(settings.http_port, 0))
     try:
         await asyncio.wait({running, loaded, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if loaded.done():
@@ -80,6 +82,8 @@ async def serve(host: Host, _: argparse.Namespace) -> None:
 
 def main() -> None:
     """Entry point of `cotenant-gateway`."""
+    # The read model is large, long-lived and free of cycles: looking through all of it often only costs time.
+    gc.set_threshold(50_000, 50, 100)
     run_program(NAME, parser(NAME, SUMMARY), serve, own_http=True)
 
 

@@ -51,7 +51,7 @@ class Snapshot:
     `version` is the resourceVersion: the highest sequence among document and parts.
     """
 
-    __slots__ = ("_composer", "_document", "_fields", "_overlay", "_pod", "address", "parts", "stored", "version")
+    __slots__ = ("_composer", "_document", "_fields", "_overlay", "_pod", "_view", "address", "parts", "stored", "version")
 
     def __init__(
         self, address: Address, stored: Stored | None, parts: Mapping[str, Event], version: int, composer: Composer | None
@@ -65,6 +65,7 @@ class Snapshot:
         self._document: bytes | None = None
         self._fields: Mapping[str, str] | None = None
         self._pod: Pod | None = None
+        self._view: msgspec.Struct | None = None
 
     @property
     def overlay(self) -> Overlay:
@@ -120,6 +121,13 @@ class Snapshot:
             assert self.stored is not None
             self._pod = decode_pod(self.stored.raw)
         return self._pod
+
+    def view(self, decode: Callable[[msgspec.Raw], msgspec.Struct]) -> msgspec.Struct:
+        """The typed view of the document, decoded once; a kind has one `decode`."""
+        if self._view is None:
+            assert self.stored is not None
+            self._view = decode(self.stored.raw)
+        return self._view
 
 
 FIELD_LABELS: Mapping[str, frozenset[str]] = {

@@ -12,6 +12,7 @@ from cotenant.objects.pod import Pod
 from cotenant.objects.policies import PriorityClassObject
 
 from cotenant_gateway.admission.review import ObjectSource, Review, decode_view
+from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import member_object, members, raw
 
 PRIORITY_CLASSES = BY_RESOURCE["scheduling.k8s.io", "priorityclasses"]
@@ -19,17 +20,21 @@ PRIORITY_CLASSES = BY_RESOURCE["scheduling.k8s.io", "priorityclasses"]
 
 def find_priority_class(objects: ObjectSource, name: str) -> PriorityClassObject | None:
     """Return a PriorityClass by name."""
-    found = objects.get(PRIORITY_CLASSES, "", name)
+    return _view(objects.get(PRIORITY_CLASSES, "", name))
+
+
+def _view(found: Snapshot | None) -> PriorityClassObject | None:
+    """Every creation asks for the classes: a snapshot is decoded once."""
     if found is None or found.stored is None:
         return None
-    view = decode_view(PRIORITY_CLASSES, found.stored.raw)
+    view = found.view(lambda raw: decode_view(PRIORITY_CLASSES, raw))
     assert isinstance(view, PriorityClassObject)
     return view
 
 
 def _global_default(objects: ObjectSource) -> PriorityClassObject | None:
     for snapshot in objects.objects(PRIORITY_CLASSES):
-        found = find_priority_class(objects, snapshot.address.name)
+        found = _view(snapshot)
         if found is not None and found.global_default:
             return found
     return None

@@ -18,7 +18,7 @@ def find_runtime_class(objects: ObjectSource, name: str) -> RuntimeClass | None:
     found = objects.get(RUNTIME_CLASSES, "", name)
     if found is None or found.stored is None:
         return None
-    view = decode_view(RUNTIME_CLASSES, found.stored.raw)
+    view = found.view(lambda raw: decode_view(RUNTIME_CLASSES, raw))
     assert isinstance(view, RuntimeClass)
     return view
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from uuid import UUID
 
 
 def rfc3339(time: datetime) -> str:
     """Return the time as Kubernetes writes it: whole seconds, UTC, `Z`."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _of_second(int(time.timestamp()))
+
+
+@lru_cache(maxsize=4096)
+def _of_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_rfc3339(text: str | None) -> datetime | None:

@@ -6,13 +6,17 @@ loopback address is served (`refuse_other_addresses`).
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
-from aiohttp import web
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+from aiohttp.web_protocol import RequestHandler
 from cotenant.host import VERSION
 
 from cotenant_gateway.http.discovery import (
@@ -31,6 +35,7 @@ from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_p
 
 logger = logging.getLogger(__name__)
 
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Observe = Callable[[str, int, float], None]
 """Told of every answer: verb, status, seconds."""
 
@@ -71,12 +76,13 @@ def discovery_document(path: str) -> dict[str, object] | dict[str, str] | None:
     return document
 
 
-def application(
+def request_handler(
     resources: ResourceHandlers, facts: FactHandlers | None, routes: Sequence[web.RouteDef], observe: Observe | None = None
-) -> web.Application:
-    """Return the application. `routes` are those that every service serves (/metrics, /healthz, /readyz)."""
+) -> Handler:
+    """Return the handler of all requests. `routes` are those that every service serves (/metrics, /healthz, /readyz)."""
+    plain = {route.path: route.handler for route in routes}
 
-    async def dispatch(request: web.Request) -> web.StreamResponse:
+    async def dispatch(request: web.BaseRequest) -> web.StreamResponse:
         path = request.rel_url.raw_path
         target = target_of(path)
         if target is not None:
@@ -84,26 +90,48 @@ def application(
         if facts is not None and path.startswith(PREFIX + "/"):
             return await facts.answer(request, path[len(PREFIX) :])
         document = discovery_document(path)
+        if path in plain and request.method == "GET":
+            answer: web.StreamResponse = await plain[path](request)  # type: ignore[arg-type]
+            return answer
         if document is None or request.method not in ("GET", "HEAD"):
             raise no_such_path()
         return json_response(msgspec.json.encode(document))
 
-    async def answered(request: web.Request) -> web.StreamResponse:
+    async def answered(request: web.BaseRequest) -> web.StreamResponse:
         started = time.perf_counter()
         response = await answer_errors(request, dispatch)
         if observe is not None:
             observe(request.method, response.status, time.perf_counter() - started)
         return response
 
-    app = web.Application(client_max_size=MAX_BODY_BYTES)
-    app.add_routes(routes)
-    app.router.add_route("*", "/{path:.*}", answered)
-    return app
+    return answered
 
 
-async def answer_errors(
-    request: web.Request, dispatch: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
+async def serve(handler: Handler, address: str, port: int) -> tuple[web.ServerRunner, str]:
+    """Serve a handler; returns its runner and its URL. Port 0 picks a free one.
+
+    aiohttp's server without its application: routing is one function here, and a creation must not pay for two.
+    """
+    loop = asyncio.get_running_loop()
+
+    def new_request(
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
+
+    runner = web.ServerRunner(web.Server(handler, request_factory=new_request, access_log=None))
+    await runner.setup()
+    site = web.TCPSite(runner, address, port)
+    await site.start()
+    bound = runner.addresses[0][1]
+    return runner, f"http://{address}:{bound}"
+
+
+async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.StreamResponse:
     """Turn whatever goes wrong into a Status; what is not foreseen is logged with its trace and answered with 500."""
     try:
         return await dispatch(request)

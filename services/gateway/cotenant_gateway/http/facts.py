@@ -48,7 +48,7 @@ class FactHandlers:
         self._log = log
         self._stopping = stopping
 
-    async def answer(self, request: web.Request, path: str) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """Dispatch on what follows the prefix."""
         parts = path.strip("/").split("/")
         if request.method != "GET":
@@ -129,7 +129,7 @@ class FactHandlers:
 
     # -- events --------------------------------------------------------------------------------------------------
 
-    async def _events(self, request: web.Request) -> web.StreamResponse:
+    async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
         query = request.query
         since = query.get("since", "")
         if since and not (since.isascii() and since.isdigit() and len(since) < 20):

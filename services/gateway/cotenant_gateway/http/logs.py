@@ -47,7 +47,7 @@ class LogReader:
         self._is_live = is_live
         self._stopping = stopping
 
-    async def answer(self, request: web.Request, pod: Snapshot) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, pod: Snapshot) -> web.StreamResponse:
         """Return the log as text, or as a stream that goes on."""
         query = request.query
         node = pod.fields.get("spec.nodeName", "")
@@ -79,7 +79,7 @@ class LogReader:
             raise ApiError(400 if code < 500 else 500, "BadRequest" if code < 500 else "InternalError", refusal)
         return text
 
-    async def _follow(self, request: web.Request, node: str, wish: LogsRequest, text: bytes) -> web.StreamResponse:
+    async def _follow(self, request: web.BaseRequest, node: str, wish: LogsRequest, text: bytes) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-cache"})
         response.enable_chunked_encoding()
         await response.prepare(request)

@@ -74,13 +74,13 @@ def json_response(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type=_JSON)
 
 
-def actor_of(request: web.Request) -> str:
+def actor_of(request: web.BaseRequest) -> str:
     """Return who writes: the field manager, or the client program. There is no authentication on the loopback."""
     manager = request.query.get("fieldManager", "") if request.query_string else ""
     return (manager or request.headers.get("User-Agent", "").split("/", 1)[0] or "unknown")[:MAX_ACTOR]
 
 
-async def read_body(request: web.Request) -> bytes:
+async def read_body(request: web.BaseRequest) -> bytes:
     """Return the body. Raises ApiError (413, 415)."""
     if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
         raise too_large(MAX_BODY_BYTES)
@@ -90,13 +90,13 @@ async def read_body(request: web.Request) -> bytes:
         raise too_large(MAX_BODY_BYTES) from error
 
 
-def _json_only(request: web.Request) -> None:
+def _json_only(request: web.BaseRequest) -> None:
     given = request.content_type
     if given not in (_JSON, "application/octet-stream", ""):
         raise unsupported_media(given, (_JSON,))
 
 
-def _dry_run(request: web.Request) -> bool:
+def _dry_run(request: web.BaseRequest) -> bool:
     return bool(request.query_string) and request.query.get("dryRun") == "All"
 
 
@@ -109,7 +109,7 @@ class ResourceHandlers:
         self._stopping = stopping
         self._watches = 0
 
-    async def answer(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Dispatch on verb and subresource."""
         if not self._gateway.follower.ready.is_set():
             raise unavailable("the read model is still loading")
@@ -137,10 +137,10 @@ class ResourceHandlers:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def _table_format(self, request: web.Request, include: str) -> TableFormat | None:
+    def _table_format(self, request: web.BaseRequest, include: str) -> TableFormat | None:
         return TableFormat(include) if wants_table(request.headers.get("Accept", "")) else None
 
-    async def _get(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query = read_query(target, request.query) if request.query_string else Query()
         if query.watch:
             by_name = f"metadata.name={target.name}"
@@ -153,7 +153,7 @@ class ResourceHandlers:
         metadata = {"resourceVersion": str(snapshot.version)}
         return json_response(table(target.kind, [snapshot], metadata, self._gateway.clock(), form))
 
-    async def _list_or_watch(self, request: web.Request, target: Target, query: Query) -> web.StreamResponse:
+    async def _list_or_watch(self, request: web.BaseRequest, target: Target, query: Query) -> web.StreamResponse:
         if query.version > self._gateway.core.folded:
             await self._wait_for(query.version)
         if query.watch:
@@ -181,7 +181,7 @@ class ResourceHandlers:
             current = self._gateway.core.folded
             raise timeout(f"Too large resource version: {version}, current: {current}") from None
 
-    async def _watch(self, request: web.Request, target: Target, query: Query) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, target: Target, query: Query) -> web.StreamResponse:
         if self._watches >= MAX_WATCHES:
             raise ApiError(429, "TooManyRequests", f"{MAX_WATCHES} watches are open already; try again later")
         self._watches += 1
@@ -193,7 +193,7 @@ class ResourceHandlers:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    async def _create(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if target.kind.namespaced and not target.namespace:
             raise bad_request(f"{target.kind.kind} lives in a namespace: create it below /namespaces/<namespace>/")
         _json_only(request)
@@ -201,7 +201,7 @@ class ResourceHandlers:
         document = await self._gateway.create(target.kind, target.namespace, body, actor_of(request), dry_run=_dry_run(request))
         return json_response(document, 201)
 
-    async def _replace(self, request: web.Request, target: Target, *, status_only: bool) -> web.StreamResponse:
+    async def _replace(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
         _json_only(request)
         body = await read_body(request)
         document = await self._gateway.replace(
@@ -215,7 +215,7 @@ class ResourceHandlers:
         )
         return json_response(document)
 
-    async def _patch(self, request: web.Request, target: Target, *, status_only: bool) -> web.StreamResponse:
+    async def _patch(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
         if request.content_type not in PATCH_TYPES:
             raise unsupported_media(request.content_type, PATCH_TYPES)
         body = await read_body(request)
@@ -231,7 +231,7 @@ class ResourceHandlers:
         )
         return json_response(document)
 
-    async def _delete(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         wish, dry_run = await self._deletion_wish(request)
         snapshot = existing(self._gateway.core, target.kind, target.namespace, target.name)
         document, ended = await self._gateway.delete(
@@ -242,7 +242,7 @@ class ResourceHandlers:
         details = StatusDetails(name=target.name, group=target.kind.group, kind=target.kind.plural, uid=snapshot.uid)
         return json_response(msgspec.json.encode(status_object(200, "", "", details, status="Success")))
 
-    async def _deletion_wish(self, request: web.Request) -> tuple[DeletionWish, bool]:
+    async def _deletion_wish(self, request: web.BaseRequest) -> tuple[DeletionWish, bool]:
         body = await read_body(request)
         options = _DeleteOptions()
         if body.strip():
@@ -262,7 +262,7 @@ class ResourceHandlers:
         wish = DeletionWish(grace, conditions.uid or "", conditions.resource_version or "")
         return wish, _dry_run(request) or "All" in (options.dry_run or [])
 
-    async def _delete_collection(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query = read_query(target, request.query)
         wish, dry_run = await self._deletion_wish(request)
         if target.kind.namespaced and not target.namespace:
@@ -286,7 +286,7 @@ class ResourceHandlers:
 
     # -- subresources --------------------------------------------------------------------------------------------
 
-    async def _subresource(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _subresource(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         kind, method = target.kind, request.method
         if target.subresource == "status":
             if method in ("GET", "HEAD"):
@@ -306,7 +306,7 @@ class ResourceHandlers:
             raise no_such_path()
         raise method_not_allowed(f"the server does not allow {method} on {kind.resource}/{target.subresource}")
 
-    async def _evict(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _evict(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         body = await read_body(request)
         try:
             eviction = _EVICTION.decode(body or b"{}")

@@ -81,7 +81,7 @@ def seen_change(change: Change, kind: Kind, selected: Callable[[Snapshot], bool]
 
 
 async def watch(
-    request: web.Request,
+    request: web.BaseRequest,
     follower: Follower,
     target: Target,
     query: Query,
