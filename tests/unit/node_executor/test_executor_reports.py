@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 
 from cotenant.events.envelope import Event
@@ -52,7 +53,7 @@ def test_samples_that_come_a_little_early_or_late_do_not_stretch_the_period() ->
         if made.due(START + second(at)):
             made.message({}, START + second(at))
             said.append(at)
-    assert [round(later - earlier) for earlier, later in zip(said, said[1:], strict=False)] == [15] * 19
+    assert [round(later - earlier) for earlier, later in itertools.pairwise(said)] == [15] * 19
 
 
 def test_a_pod_that_came_later_has_a_shorter_series_and_one_that_went_has_none() -> None:
