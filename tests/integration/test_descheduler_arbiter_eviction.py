@@ -22,7 +22,9 @@ from cotenant.events.migrations import Migration
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.log import LOG, Stored, Write
+from cotenant.replay import verify
 from cotenant.subjects import executor_subject, metrics_subject, run_subject
+from cotenant_descheduler_arbiter.definition import DEFINITION
 
 from tests.nats_server import NatsServer, free_port
 
@@ -51,6 +53,7 @@ class World:
         self.reader = reader
         self.api = api
         self.http = http
+        self.heard: list[Event] = []
         self.last: dict[str, Event] = {}
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
@@ -60,6 +63,7 @@ class World:
             left = deadline - asyncio.get_running_loop().time()
             assert left > 0, f"waited {WAIT_SECONDS} s for: {what}"
             for event in await self.reader.pull(500, min(left, 1.0)):
+                self.heard.append(event)
                 if event.tombstone:
                     self.last.pop(event.subject, None)
                 else:
@@ -149,6 +153,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     }
     log = await connect(server.url, "test")
     await log.declare()
+    reader = await log.follow(LOG, [">"], after=0)
     processes = []
     try:
         for name, arguments in commands.items():
@@ -156,14 +161,13 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             with (tmp_path / f"{name}.log").open("wb") as output:
                 line = [str(program), "--nats", server.url, "--replica", "0", *arguments]
                 processes.append(await asyncio.create_subprocess_exec(*line, stdout=output, stderr=output))
-        reader = await log.follow(LOG, [">"])
         async with aiohttp.ClientSession() as http:
             made = World(log, reader, f"http://127.0.0.1:{port}", http)
             started = {f"services.{name}.0" for name in commands}
             await made.until(lambda: started <= made.last.keys(), "all services to have loaded")
             yield made
-        await reader.close()
     finally:
+        await reader.close()
         for process in processes:
             if process.returncode is None:
                 process.terminate()
@@ -208,6 +212,10 @@ async def test_a_hot_node_is_relieved_as_soon_as_the_budget_allows(world: World)
     await world.until(lambda: all(each.phase == "Succeeded" for each in world.migrations()), "the job's success")
     assert f"objects.core.pods.default.{job.pod}" not in world.last
     assert len(world.migrations()) == 1
+    recomputed = verify(world.heard, {DEFINITION.name: DEFINITION})
+    assert recomputed.holes == 0
+    assert recomputed.first_difference is None
+    assert recomputed.verified >= 6, "judged, let through, ordered, refused, granted, done"
 
     async with world.http.get(f"{world.api}/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs") as response:
         (shown,) = json.loads(await response.text())["items"]
