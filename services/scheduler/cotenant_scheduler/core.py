@@ -225,9 +225,9 @@ class SchedulerCore:
         if description is None:
             self.nodes.withdraw(facts.name)
         else:
-            new = facts.name not in self.nodes.rows
+            unknown = not self.nodes.is_declared(facts.name)
             self.nodes.declare(description)
-            if new:
+            if unknown:
                 self._report(facts)
         self._forget_if_empty(facts)
 

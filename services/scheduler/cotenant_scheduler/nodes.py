@@ -81,6 +81,11 @@ class NodeTable:
         """Every row in use."""
         return slice(0, self.size)
 
+    def is_declared(self, name: str) -> bool:
+        """Tell whether a node was declared; a row alone may only stand for pods."""
+        row = self.rows.get(name)
+        return row is not None and bool(self.declared[row])
+
     def declare(self, node: NodeDescription) -> None:
         """Take over what is declared of a node."""
         row = self._row(node.name)

@@ -194,3 +194,19 @@ def test_many_endings_do_not_starve_and_are_not_starved_by_placements() -> None:
     assert len(batch) == 999
     story.settle()
     assert sum(isinstance(e.data, Placement) and e.data.phase is PlacementPhase.TERMINATING for e in story.last.values()) == 600
+
+
+def test_what_is_told_of_a_node_before_its_object_counts_whatever_the_order() -> None:
+    story = Story()
+    story.nodes(node("a", cpu="10"))
+    story.metric("a", 6_000)
+    story.pods(pod("web", cpu="100m"))
+    story.settle()
+    kinds = {"objects.core.nodes": 2, "metrics": 0, "node": 1, "objects.core.pods": 3}
+    order = sorted(story.last, key=lambda subject: next(n for prefix, n in kinds.items() if subject.startswith(prefix)))
+    assert order[0].startswith("metrics")
+    fresh = story.reloaded(order)
+    hot = story.pod(pod("hot", cpu="2"))
+    fresh.apply(hot)
+    assert list(fresh.decide(story.now)) == list(story.core.decide(story.now))
+    assert next(event.data.TYPE for event in story.settle()) == "cotenant.waiting.v1"

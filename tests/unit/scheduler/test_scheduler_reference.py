@@ -104,6 +104,20 @@ quota_steps = st.one_of(
 """Steps that the reference does not know."""
 
 
+def beginning() -> tuple[Story, set[str]]:
+    """Four nodes of two zones, most of them measured, one with batch capacity; eight pods placed half a minute ago."""
+    story = Story()
+    story.nodes(*(node(name, cpu="6", labels={"zone": "ab"[i % 2]}) for i, name in enumerate(NODES[:4])))
+    for i, name in enumerate(NODES[:3]):
+        story.metric(name, 700 * i, i * GIB)
+    story.batch(NODES[1], 4000)
+    first = [pod(f"p{i}", cpu="1300m" if i % 2 else "300m") for i in range(8)]
+    story.pods(*first)
+    story.settle()
+    story.later(30)
+    return story, {document["metadata"]["name"] for document in first}
+
+
 def perform(story: Story, step: tuple[object, ...], known: set[str]) -> None:
     match step:
         case ("node", dict() as document):
@@ -152,10 +166,8 @@ def check(story: Story) -> None:
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=5, max_size=60))
 def test_the_core_places_as_the_reference_does(script: list[tuple[object, ...]]) -> None:
-    story = Story()
+    story, known = beginning()
     story.checked = True
-    known: set[str] = set()
-    story.nodes(*(node(name, labels={"zone": "ab"[i % 2]}) for i, name in enumerate(NODES[:3])))
     for step in script:
         perform(story, step, known)
     check(story)
@@ -166,14 +178,17 @@ def test_the_core_places_as_the_reference_does(script: list[tuple[object, ...]])
 def test_a_fresh_core_that_folds_the_last_messages_in_any_order_decides_the_same(
     script: list[tuple[object, ...]], seed: int
 ) -> None:
-    story = Story()
-    known: set[str] = set()
-    story.nodes(*(node(name) for name in NODES[:3]))
+    story, known = beginning()
     for step in script:
         perform(story, step, known)
     subjects = sorted(story.last)
     random.Random(seed).shuffle(subjects)
     fresh = story.reloaded(subjects)
+    assert list(fresh.decide(story.now)) == list(story.core.decide(story.now))
+    # What both think of every node shows in where the next pods go, and with which figures.
+    for i in range(12):
+        newcomer = story.pod(batch_pod(f"new{i}") if i % 3 == 0 else pod(f"new{i}", cpu="300m"))
+        fresh.apply(newcomer)
     assert list(fresh.decide(story.now)) == list(story.core.decide(story.now))
     story.later(400)
     assert list(fresh.decide(story.now)) == list(story.core.decide(story.now))
@@ -182,9 +197,7 @@ def test_a_fresh_core_that_folds_the_last_messages_in_any_order_decides_the_same
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(quota_steps, min_size=5, max_size=40))
 def test_repeated_deliveries_and_repeated_decisions_change_nothing(script: list[tuple[object, ...]]) -> None:
-    story = Story()
-    known: set[str] = set()
-    story.nodes(*(node(name) for name in NODES[:3]))
+    story, known = beginning()
     for step in script:
         perform(story, step, known)
     before = list(story.core.decide(story.now))

@@ -60,9 +60,9 @@ class NodeResourcesFit:
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         total = np.zeros(row_count(rows), dtype=np.int64)
         counted = total.copy()
-        for dim, used, _ in _scored(nodes, shape):
+        for dim, amount, column, lane in _scored(nodes, shape):
             allocatable = nodes.allocatable[dim][rows]
-            left = allocatable - used[rows]
+            left = allocatable - column[lane][rows] - amount
             offered = allocatable > 0
             total += np.where(left > 0, left, 0) * MAX_SCORE // np.where(offered, allocatable, 1)
             counted += offered
@@ -71,7 +71,7 @@ class NodeResourcesFit:
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         scored = [
             (nodes.allocatable[dim].item, column[lane].item, amount)
-            for dim, amount, column, lane in _scored_scalars(nodes, shape)
+            for dim, amount, column, lane in _scored(nodes, shape)
         ]
 
         def room(row: int) -> int:
@@ -104,7 +104,7 @@ def _text(name: str, amount: int) -> str:
     return format_milli(amount) if name in (BATCH_CPU, MID_CPU) else format_amount(name, amount)
 
 
-def _scored_scalars(nodes: NodeTable, shape: Shape) -> list[tuple[int, int, IntArray, int]]:
+def _scored(nodes: NodeTable, shape: Shape) -> list[tuple[int, int, IntArray, int]]:
     """Return (dimension, the pod's amount, used column, lane in it) of each resource that counts for this shape."""
     dims = nodes.dims
     scored = [
@@ -116,7 +116,3 @@ def _scored_scalars(nodes: NodeTable, shape: Shape) -> list[tuple[int, int, IntA
         if amount and dim >= 0:
             scored.append((dim, amount, nodes.requested, dim))
     return scored
-
-
-def _scored(nodes: NodeTable, shape: Shape) -> list[tuple[int, IntArray, int]]:
-    return [(dim, column[lane] + amount, lane) for dim, amount, column, lane in _scored_scalars(nodes, shape)]
