@@ -153,7 +153,8 @@ class Balancing:
         metric = self.fold.metrics.get(node)
         if metric is None or metric.value.update_time is None or job.finished_at is None:
             return False
-        return metric.value.update_time < job.finished_at + timedelta(seconds=metric.value.report_interval_seconds)
+        since = (metric.value.update_time - job.finished_at).total_seconds()
+        return since < metric.value.report_interval_seconds
 
     # -- questions of the balance --------------------------------------------------------------------------------
 

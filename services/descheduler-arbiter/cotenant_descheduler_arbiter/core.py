@@ -113,7 +113,7 @@ class DeschedulerArbiterCore:
         expiration = self.policy.metric_expiration
         return any(
             known.value.update_time is not None
-            and timedelta(0) <= known.value.update_time + expiration - now <= self.policy.interval
+            and timedelta(0) <= expiration - (now - known.value.update_time) <= self.policy.interval
             for known in self.fold.metrics.values()
         )
 

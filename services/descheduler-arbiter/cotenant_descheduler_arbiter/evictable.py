@@ -27,6 +27,7 @@ ANNOTATION_EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 MAX_EVICTION_COST = 2**31 - 1
 _MIN_COST = -(2**31)
+_MAX_DIGITS = 10
 
 
 class EvictableRules(msgspec.Struct, frozen=True):
@@ -54,9 +55,16 @@ class _Volume(msgspec.Struct, rename="camel"):
 _VOLUME_DECODER = msgspec.json.Decoder(_Volume)
 
 
+_UNREADABLE = _Volume(host_path=msgspec.Raw(b"{}"))
+"""What cannot be read counts as local storage: the pod stays."""
+
+
 def _volumes(pod: Pod) -> Iterator[_Volume]:
     for raw in pod.spec.volumes:
-        yield _VOLUME_DECODER.decode(raw)
+        try:
+            yield _VOLUME_DECODER.decode(raw)
+        except msgspec.DecodeError:
+            yield _UNREADABLE
 
 
 def _given(raw: msgspec.Raw) -> bool:
@@ -73,7 +81,9 @@ def parse_cost(text: str | None) -> int:
     if text is None:
         return 0
     digits = text[1:] if text.startswith("-") else text
-    if not (digits.isascii() and digits.isdecimal()) or (digits[0] == "0" and text != "0"):
+    if len(digits) > _MAX_DIGITS or not (digits.isascii() and digits.isdecimal()):
+        return 0
+    if digits[0] == "0" and text != "0":
         return 0
     value = int(text)
     return value if _MIN_COST <= value <= MAX_EVICTION_COST else 0

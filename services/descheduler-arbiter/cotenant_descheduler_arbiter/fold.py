@@ -10,6 +10,7 @@ An object that cannot be read is left out and named in `refused`; it never stops
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec
@@ -25,8 +26,7 @@ from cotenant.names import CPU, MEMORY
 from cotenant.objects.node import Node, decode_node
 from cotenant.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.objects.policies import PodMigrationJob, PriorityClassObject
-from cotenant.qos import PriorityClass, priority_default
-from cotenant.quantities import QuantityError
+from cotenant.qos import PriorityClass, kube_qos, priority_default
 from cotenant.subjects import tokens
 
 from cotenant_descheduler_arbiter.facts import PodFacts
@@ -127,7 +127,7 @@ class ClusterFold:
         try:
             fold(event, parts)
             self.refused.pop(event.subject, None)
-        except (msgspec.DecodeError, QuantityError) as error:
+        except (msgspec.DecodeError, ValueError) as error:
             # The gateway refuses such an object; one that came another way must not stop the moves of all others.
             self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
@@ -174,6 +174,8 @@ class ClusterFold:
         if not event.tombstone and isinstance(event.data, ObjectStored):
             pod = decode_pod(event.data.object)
             workload = PodFacts(pod).workload
+            # Read here, so that a malformed limit is refused with its subject instead of surprising a later sort.
+            kube_qos(pod)
             prod = priority_default(pod) is PriorityClass.PROD
             self.pods[key] = _known(StoredPod(pod, pod_requests(pod), prod, workload), event)
             if workload:
@@ -195,6 +197,10 @@ class ClusterFold:
         data, name = event.data, parts[1]
         if parts[0] == "metrics":
             self._usage.pop(name, None)
+            self.metrics.pop(name, None)
+            if isinstance(data, NodeMetricComputed):
+                _check_zone("updateTime", data.update_time)
+                _check_zone("unknownSince", data.unknown_since)
             _keep(self.metrics, name, data if isinstance(data, NodeMetricComputed) else None, event)
         elif parts[2] == "executor":
             _keep(self.executors, name, data if isinstance(data, ExecutorStatus) else None, event)
@@ -291,6 +297,11 @@ class ClusterFold:
             if pod is not None and pod.uid == placed.value.uid and not pod.ended:
                 facts.append(pod)
         return facts
+
+
+def _check_zone(field: str, at: datetime | None) -> None:
+    if at is not None and at.tzinfo is None:
+        raise ValueError(f"{field} {at.isoformat()} has no time zone")
 
 
 def _known(value: T, event: Event) -> Known[T]:

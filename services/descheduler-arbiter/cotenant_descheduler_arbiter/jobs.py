@@ -42,6 +42,7 @@ WAITING = "WaitingForArbitration"
 REPEAT_REASON = timedelta(seconds=30)
 KEPT_AFTER_TTL = timedelta(minutes=5)
 KEPT_WITHOUT_TTL = timedelta(minutes=30)
+LONGEST_TTL = timedelta(days=3650)
 USER = "User"
 ANNOTATION_REASON = "koordinator.sh/evict-reason"
 ANNOTATION_TRIGGER = "koordinator.sh/evict-trigger"
@@ -114,7 +115,9 @@ class JobDecisions:
             ttl = parse_duration(wish.spec.ttl) if wish.spec.ttl else self.policy.default_ttl
         except DurationError as error:
             return fail(job, "InvalidTTL", f"spec.ttl: {error}", self.now)
-        return msgspec.structs.replace(job, ttl_seconds=int(ttl.total_seconds()))
+        if ttl < timedelta(0):
+            return fail(job, "InvalidTTL", f"spec.ttl: {wish.spec.ttl} is below 0", self.now)
+        return msgspec.structs.replace(job, ttl_seconds=int(min(ttl, LONGEST_TTL).total_seconds()))
 
     def _current(self, job: Migration) -> Migration:
         """Return the job with what its object may change."""

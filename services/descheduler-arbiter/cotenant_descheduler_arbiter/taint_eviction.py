@@ -22,6 +22,9 @@ from cotenant_descheduler_arbiter.fit import tolerates
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.node_views import is_ready
 
+_LONGEST = 10**9
+"""Seconds; more would be longer than times can be counted."""
+
 
 def tolerated_for(pod: Pod, condition: NodeCondition, default: timedelta) -> timedelta | None:
     """Return how long the pod may stay on the node; None is for ever."""
@@ -33,7 +36,7 @@ def tolerated_for(pod: Pod, condition: NodeCondition, default: timedelta) -> tim
         seconds = [each.toleration_seconds for each in covering if each.toleration_seconds is not None]
         if covering and not seconds:
             continue
-        allowed = timedelta(seconds=max(min(seconds), 0)) if covering else default
+        allowed = timedelta(seconds=min(max(min(seconds), 0), _LONGEST)) if covering else default
         shortest = allowed if shortest is None else min(shortest, allowed)
     return shortest
 

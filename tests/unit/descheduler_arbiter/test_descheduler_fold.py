@@ -1,5 +1,7 @@
 """The state is a function of the last message of each subject, in whatever order they come."""
 
+from datetime import datetime, timedelta
+
 import msgspec
 import pytest
 from cotenant.subjects import matches
@@ -61,6 +63,29 @@ def test_an_object_that_cannot_be_read_is_left_out_and_named() -> None:
     cluster.cycle()
     cluster.store("objects.core.pods.default.broken", {"metadata": {"name": "broken", "namespace": "default"}})
     assert cluster.core.fold.refused == {}
+
+
+def test_rubbish_in_a_pod_or_metric_never_stops_a_decision() -> None:
+    cluster = hot_and_cold(configuration(load={"anomalyCondition": {"consecutiveAbnormalities": 1}}))
+    known = msgspec.json.decode(cluster.last["objects.core.pods.default.web-3"].data.object)  # type: ignore[attr-defined]
+    known["spec"]["volumes"] = ["not a volume", {"hostPath": 3}]
+    known["metadata"]["annotations"] = {"scheduling.koordinator.sh/eviction-cost": "9" * 5000}
+    known["spec"]["tolerations"] = [{"operator": "Exists", "tolerationSeconds": 10**15}]
+    cluster.store("objects.core.pods.default.web-3", known)
+    cluster.store("objects.core.pods.default.odd", {"spec": {"containers": [{"resources": {"limits": {"cpu": "lots"}}}]}})
+    cluster.cycle()
+    kept = {pod.name: pod.reason for pod in cluster.judged("hot").kept}
+    assert kept.get("web-3") == "it uses local storage"
+    cluster.job("huge", "web-1", ttl="2000000h")
+    cluster.job("negative", "web-2", ttl="-5m")
+    cluster.cycle()
+    assert cluster.migration("negative").reason == "InvalidTTL"
+    cluster.metric("hot", at=datetime(2026, 1, 1))  # noqa: DTZ001 - that it has no zone is the point
+    assert "has no time zone" in cluster.core.fold.refused["metrics.hot"]
+    cluster.decide()
+    cluster.metric("cold", unknown_since=cluster.now)
+    cluster.now += timedelta(hours=1)
+    cluster.decide()
 
 
 def test_the_configuration_survives_the_start_markers_text() -> None:
