@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import aiohttp
 import msgspec
+import nats
+import nats.errors
 import pytest
 from cotenant.bus import NatsLog, connect
 from cotenant.cycle import Identity
@@ -234,3 +237,31 @@ async def test_the_client_says_what_the_resource_manager_refuses(hadoop: HadoopC
         nobody = ResourceManagerClient(session, ["http://127.0.0.1:9"])
         with pytest.raises(ResourceManagerError, match="no ResourceManager is ACTIVE"):
             await nobody.nodes()
+
+
+async def test_the_process_tells_what_its_passes_come_to(hadoop: HadoopCluster, nats_server: NatsServer) -> None:
+    arguments = (
+        "-m",
+        "cotenant_yarn_copilot",
+        "--nats",
+        nats_server.url,
+        "--http-port",
+        "-1",
+        "--resource-manager",
+        hadoop.url,
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
+    client = await nats.connect(nats_server.url)
+    detail = ""
+    try:
+        async with asyncio.timeout(60):
+            while "unmatched" not in detail:
+                with contextlib.suppress(nats.errors.NoRespondersError):
+                    answer = await client.request("cotenant.yarn-copilot.status", b"", timeout=5)
+                    detail = msgspec.json.decode(answer.data)["detail"]
+                await asyncio.sleep(0.2)
+    finally:
+        await client.close()
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert detail == "1 NodeManagers, 0 of them ours, 1 unmatched"
