@@ -78,19 +78,12 @@ print(Path("/proc/self/cgroup").read_text().strip(), driver.close())
 """
 
 
-@pytest.mark.skipif(LAYOUT != "plain", reason="under systemd the unit's own group is the container")
 def test_in_a_container_the_top_of_the_mount_is_cleared_first(kernel_driver: CgroupDriver) -> None:
-    box = Path("/sys/fs/cgroup/box")
-    box.mkdir()
+    kernel_driver.create("box")
     inside = 'umount -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$@"'
-    enter = f"echo $$ > {box}/cgroup.procs && exec unshare -C -m sh -c '{inside}' sh \"$@\""
-    try:
-        ran = subprocess.run(
-            ["sh", "-c", enter, "sh", sys.executable, "-c", CONTAINER_SCRIPT], capture_output=True, text=True, check=False
-        )
-    finally:
-        for directory in (box / AGENT_LEAF, box):
-            if directory.is_dir():
-                directory.rmdir()
+    enter = f"echo $$ > {kernel_driver.procs_paths('box')[0]} && exec unshare -C -m sh -c '{inside}' sh \"$@\""
+    ran = subprocess.run(
+        ["sh", "-c", enter, "sh", sys.executable, "-c", CONTAINER_SCRIPT], capture_output=True, text=True, check=False
+    )
     assert ran.stderr == ""
     assert ran.stdout.splitlines() == ["['cpu', 'cpuset', 'io', 'memory', 'pids'] 20000 {}", f"0::/{AGENT_LEAF} True"]
