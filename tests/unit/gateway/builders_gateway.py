@@ -1,0 +1,134 @@
+"""Builders for the gateway's tests: documents, facts on the log, and a read model that they are folded into."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from cotenant.objects.kinds import BY_RESOURCE, Kind
+from cotenant.subjects import object_subject, placement_subject, run_subject
+from cotenant_gateway.built_in import BUILT_IN
+from cotenant_gateway.core import PODS, GatewayCore
+from cotenant_gateway.plans import Plan
+from cotenant_gateway.requests import Planned, plan_creation
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def kind(plural: str) -> Kind:
+    """The kind with this plural."""
+    return next(found for found in BY_RESOURCE.values() if found.plural == plural)
+
+
+def pod_document(name: str = "web", **spec: object) -> dict[str, object]:
+    """A pod's manifest; keyword arguments replace members of spec."""
+    containers = [{"name": "main", "image": "app:1", "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": containers, **spec},
+    }
+
+
+def as_json(document: object) -> bytes:
+    """The document's bytes."""
+    return json.dumps(document).encode()
+
+
+class World:
+    """A read model and the log in front of it: what is stored is folded at once."""
+
+    def __init__(self, *, built_in: bool = True) -> None:
+        self.core = GatewayCore()
+        self.sequence = 0
+        self.now = NOW
+        self.events: list[Event] = []
+        if built_in:
+            for found, name, document in BUILT_IN:
+                self.put(object_subject(found.group, found.plural, "", name), ObjectStored(object=document))
+        self.core.loaded()
+
+    def put(self, subject: str, data: Payload, *, tombstone: bool = False) -> Event:
+        """Store and fold one fact."""
+        self.sequence += 1
+        event = Event(subject=subject, data=data, time=self.now, sequence=self.sequence, tombstone=tombstone)
+        self.events.append(event)
+        self.core.apply(event)
+        return event
+
+    def store(self, plan: Plan | None) -> None:
+        """Store and fold a plan; its expectations must hold."""
+        assert plan is not None
+        for write in plan.writes:
+            known = self._last(write.subject)
+            assert write.expected in (None, known), f"{write.subject}: expected {write.expected}, is {known}"
+            self.put(write.subject, write.payload, tombstone=write.tombstone)
+
+    def _last(self, subject: str) -> int:
+        return next((event.sequence for event in reversed(self.events) if event.subject == subject), 0)
+
+    def create(self, plural: str, document: object, namespace: str = "default", uid: str = "") -> Planned:
+        """Create an object as a client does."""
+        found = kind(plural)
+        planned = plan_creation(
+            self.core,
+            found,
+            namespace if found.namespaced else "",
+            as_json(document),
+            self.now,
+            uid or f"uid-{self.sequence + 1}",
+            lambda: "abcde",
+        )
+        self.store(planned.plan)
+        return planned
+
+    def show(self, plural: str, name: str, namespace: str = "default") -> dict[str, object]:
+        """The object as the API shows it."""
+        found = kind(plural)
+        snapshot = self.core.get(found, namespace if found.namespaced else "", name)
+        assert snapshot is not None, f"{plural} {name} does not exist"
+        shown: dict[str, object] = json.loads(snapshot.document)
+        return shown
+
+    def uid_of(self, name: str, namespace: str = "default") -> str:
+        """A pod's uid."""
+        snapshot = self.core.get(PODS, namespace, name)
+        assert snapshot is not None
+        return snapshot.uid
+
+    def place(self, name: str, node: str = "n1", phase: PlacementPhase = PlacementPhase.BOUND, uid: str = "") -> Event:
+        """Store a placement of a pod; GONE is its tombstone."""
+        data = Placement(
+            node=node, namespace="default", name=name, uid=uid or self.uid_of(name), phase=phase, bound_at=self.now
+        )
+        return self.put(placement_subject(node, "default", name), data, tombstone=phase is PlacementPhase.GONE)
+
+    def run(self, name: str, phase: RunPhase = RunPhase.RUNNING, node: str = "n1", exit_code: int | None = None) -> Event:
+        """Store a run report of a pod."""
+        state = "running" if phase is RunPhase.RUNNING else "terminated"
+        container = ContainerRun(name="main", state=state, ready=phase is RunPhase.RUNNING, exit_code=exit_code)
+        data = RunStatus(
+            node=node,
+            namespace="default",
+            name=name,
+            uid=self.uid_of(name),
+            phase=phase,
+            started_at=self.now,
+            containers=(container,),
+        )
+        return self.put(run_subject(node, "default", name), data)
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+
+def raw(document: object) -> msgspec.Raw:
+    """The document as Raw."""
+    return msgspec.Raw(as_json(document))

@@ -1,0 +1,256 @@
+"""The read model: objects are folds, versions are sequences, watches see every change once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import pytest
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.placements import PlacementPhase, Waiting
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus, RunPhase
+from cotenant.subjects import condition_subject, executor_subject, metrics_subject, resources_subject, waiting_subject
+from cotenant_gateway.core import NODES, PODS, GatewayCore
+from cotenant_gateway.endings import deletion, endings, registrations
+from cotenant_gateway.http.watching import seen_change
+from cotenant_gateway.ring import ChangeRing, TooOld
+
+from tests.unit.gateway.builders_gateway import World, kind, pod_document
+
+
+def test_a_pod_is_its_document_with_placement_and_run() -> None:
+    world = World()
+    world.create("pods", pod_document())
+    shown: Any = world.show("pods", "web")
+    assert shown["status"]["phase"] == "Pending"
+    assert "nodeName" not in shown["spec"]
+    world.place("web")
+    world.run("web")
+    shown = world.show("pods", "web")
+    assert shown["spec"]["nodeName"] == "n1"
+    assert shown["status"]["phase"] == "Running"
+    assert shown["status"]["containerStatuses"][0]["ready"] is True
+    assert shown["metadata"]["resourceVersion"] == str(world.sequence)
+
+
+def test_a_waiting_pod_says_why() -> None:
+    world = World()
+    world.create("pods", pod_document())
+    waiting = Waiting(namespace="default", name="web", uid=world.uid_of("web"), message="0/2 nodes are available")
+    world.put(waiting_subject("default", "web"), waiting)
+    shown: Any = world.show("pods", "web")
+    condition = shown["status"]["conditions"][0]
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    assert condition["message"] == "0/2 nodes are available"
+
+
+def test_parts_of_another_uid_are_ignored() -> None:
+    world = World()
+    world.create("pods", pod_document())
+    before = world.show("pods", "web")
+    world.place("web", uid="another")
+    assert world.show("pods", "web") == before
+
+
+def test_a_node_shows_executor_resources_and_condition() -> None:
+    world = World()
+    status = ExecutorStatus(
+        node="n1",
+        capacity={"cpu": 4000, "memory": 8 << 30},
+        labels={"zone": "a"},
+        taints=(("cotenant.io/runtime", "process", "NoSchedule"),),
+    )
+    world.put(executor_subject("n1"), status)
+    (plan,) = registrations(world.core)
+    world.store(plan)
+    world.put(resources_subject("n1"), NodeResources(node="n1", batch_cpu_milli=1500, batch_memory_bytes=1 << 30))
+    world.put(
+        condition_subject("n1"),
+        NodeCondition(
+            node="n1", status="Unknown", reason="Silent", taints=(("node.kubernetes.io/unreachable", "", "NoExecute"),)
+        ),
+    )
+    shown: Any = world.show("nodes", "n1")
+    assert shown["metadata"]["labels"]["zone"] == "a"
+    assert shown["status"]["capacity"] == {
+        "cpu": "4",
+        "memory": "8Gi",
+        "kubernetes.io/batch-cpu": "1500",
+        "kubernetes.io/batch-memory": "1Gi",
+    }
+    assert [taint["key"] for taint in shown["spec"]["taints"]] == ["cotenant.io/runtime", "node.kubernetes.io/unreachable"]
+    assert shown["status"]["conditions"][0]["status"] == "Unknown"
+
+
+def test_a_deleted_node_is_not_registered_again_by_its_old_report() -> None:
+    world = World()
+    world.put(executor_subject("n1"), ExecutorStatus(node="n1"))
+    for plan in registrations(world.core):
+        world.store(plan)
+    node = world.core.get(NODES, "", "n1")
+    assert node is not None
+    world.store(deletion(node, world.now, None))
+    assert list(registrations(world.core)) == []
+    world.put(executor_subject("n1"), ExecutorStatus(node="n1", boot="2"))
+    assert len(list(registrations(world.core))) == 1
+
+
+def test_a_node_metric_needs_no_document_and_counts_versions() -> None:
+    world = World()
+    world.put(metrics_subject("n1"), NodeMetricComputed(node="n1", node_usage=Usage(cpu_milli=1500, memory_bytes=1000)))
+    shown: Any = world.show("nodemetrics", "n1")
+    assert shown["status"]["nodeMetric"]["nodeUsage"]["resources"] == {"cpu": "1500m", "memory": "1k"}
+    assert shown["metadata"]["resourceVersion"] == str(world.sequence)
+
+
+def test_a_placed_pod_ends_when_its_placement_is_gone() -> None:
+    world = World()
+    world.create("pods", pod_document())
+    world.place("web")
+    pod = world.core.get(PODS, "default", "web")
+    assert pod is not None
+    world.store(deletion(pod, world.now, 5))
+    assert list(endings(world.core, world.now)) == []
+    world.place("web", phase=PlacementPhase.TERMINATING)
+    assert list(endings(world.core, world.now)) == []
+    world.place("web", phase=PlacementPhase.GONE)
+    (plan,) = endings(world.core, world.now)
+    world.store(plan)
+    assert world.core.get(PODS, "default", "web") is None
+
+
+def test_a_pod_that_was_never_placed_or_is_forced_ends_at_once() -> None:
+    world = World()
+    world.create("pods", pod_document("a"))
+    world.create("pods", pod_document("b"))
+    world.place("b")
+    for name, grace in (("a", None), ("b", 0)):
+        pod = world.core.get(PODS, "default", name)
+        assert pod is not None
+        plan = deletion(pod, world.now, grace)
+        assert plan is not None
+        assert plan.writes[0].tombstone
+
+
+def test_a_finalizer_keeps_an_object_until_it_is_removed() -> None:
+    world = World()
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "finalizers": ["example.com/keep"]}}
+    world.create("configmaps", document)
+    found = world.core.get(kind("configmaps"), "default", "c")
+    assert found is not None
+    plan = deletion(found, world.now, None)
+    assert plan is not None
+    assert not plan.writes[0].tombstone
+    world.store(plan)
+    assert list(endings(world.core, world.now)) == []
+
+
+def test_a_namespace_ends_after_what_is_in_it() -> None:
+    world = World()
+    world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    world.create("configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}, namespace="team")
+    namespace = world.core.get(kind("namespaces"), "", "team")
+    assert namespace is not None
+    world.store(deletion(namespace, world.now, None))
+    (first,) = endings(world.core, world.now)
+    assert first.writes[0].subject == "objects.core.configmaps.team.c"
+    world.store(first)
+    (second,) = endings(world.core, world.now)
+    assert second.writes[0].subject == "objects.core.namespaces._.team"
+
+
+def test_after_deletion_no_part_raises_modified() -> None:
+    world = World()
+    world.create("pods", pod_document())
+    placed = world.place("web")
+    uid = world.uid_of("web")
+    pod = world.core.get(PODS, "default", "web")
+    assert pod is not None
+    world.store(deletion(pod, world.now, 0))
+    deleted_at = world.core.ring.end
+    world.place("web", phase=PlacementPhase.GONE, uid=uid)
+    late = [change for change in world.core.ring.read(deleted_at, 10) if change.address.kind is PODS]
+    assert late == []
+    assert placed.sequence < world.sequence
+
+
+def test_an_object_that_leaves_a_selection_is_deleted_in_it_and_one_that_enters_added() -> None:
+    world = World()
+    start = world.core.ring.end
+    world.create("pods", pod_document())
+    world.place("web")
+    changes = [change for change in world.core.ring.read(start, 10) if change.address.kind is PODS]
+
+    def unplaced(snapshot: object) -> bool:
+        return getattr(snapshot, "fields")["spec.nodeName"] == ""  # noqa: B009
+
+    seen = [seen_change(change, PODS, unplaced) for change in changes]
+    assert [found[0] for found in seen if found is not None] == ["ADDED", "DELETED"]
+
+
+def test_the_ring_refuses_versions_below_what_it_holds() -> None:
+    world = World()
+    world.core.ring = ChangeRing(capacity=3)
+    world.core.ring.restart(world.sequence)
+    for number in range(6):
+        world.create("configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{number}"}})
+    with pytest.raises(TooOld):
+        world.core.ring.position_after(world.sequence - 4)
+    assert len(world.core.ring.read(world.core.ring.position_after(world.sequence - 3), 10)) == 3
+    with pytest.raises(TooOld):
+        world.core.ring.read(0, 1)
+
+
+def lifecycle() -> World:
+    """A world in which most kinds of facts happen."""
+    world = World()
+    world.create("pods", pod_document("a"))
+    world.create("pods", pod_document("b"))
+    waiting = Waiting(namespace="default", name="a", uid=world.uid_of("a"), message="full")
+    world.put(waiting_subject("default", "a"), waiting)
+    world.place("a")
+    world.put(waiting_subject("default", "a"), waiting, tombstone=True)
+    world.run("a")
+    world.put(executor_subject("n1"), ExecutorStatus(node="n1"))
+    for plan in registrations(world.core):
+        world.store(plan)
+    world.place("b", node="n2")
+    world.run("b", RunPhase.FAILED, node="n2", exit_code=3)
+    pod = world.core.get(PODS, "default", "b")
+    assert pod is not None
+    world.store(deletion(pod, world.now, 0))
+    return world
+
+
+def everything(core: GatewayCore) -> list[str]:
+    """All objects but the narrated events, which count repetitions."""
+    return [
+        snapshot.document.decode()
+        for collection in core.collections.values()
+        if collection.kind.plural != "events"
+        for snapshot in core.objects(collection.kind)
+    ]
+
+
+def test_the_last_message_per_subject_gives_the_same_objects_in_any_order() -> None:
+    world = lifecycle()
+    last = {event.subject: event for event in world.events}
+    for seed in range(10):
+        shuffled = list(last.values())
+        random.Random(seed).shuffle(shuffled)
+        core = GatewayCore()
+        for event in itertools.chain(shuffled, shuffled[:5]):
+            core.apply(event)
+        assert everything(core) == everything(world.core)
+        assert core.folded == world.core.folded
+
+
+def test_events_are_told_and_counted() -> None:
+    world = lifecycle()
+    told = [json.loads(snapshot.document) for snapshot in world.core.objects(kind("events"), "default")]
+    reasons = {(event["involvedObject"]["name"], event["reason"]) for event in told}
+    assert {("a", "FailedScheduling"), ("a", "Scheduled"), ("a", "Started"), ("b", "Failed")} <= reasons
