@@ -23,7 +23,7 @@ from cotenant_node_executor.kernel.interface import (
 )
 from cotenant_node_executor.kernel.writer import Writer
 from cotenant_node_executor.observation import Observation
-from cotenant_node_executor.runtime.interface import Collect, Order, Stop
+from cotenant_node_executor.runtime.interface import Collect, Order, Start, Stop
 from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.snapshot import Snapshot
@@ -99,9 +99,16 @@ class KernelMachine:
         return int(text) if text.isdigit() else None
 
     def create(self, groups: Sequence[str]) -> None:
-        """Make groups, parents first; what an earlier group of that name held is forgotten."""
+        """Make groups, parents first; what an earlier group of that name held is forgotten.
+
+        A group that the kernel refuses (a container named like one of its files, say) is left out: its container then
+        fails to start with that reason, and nobody else suffers.
+        """
         for group in groups:
-            self._driver.create(group)
+            try:
+                self._driver.create(group)
+            except (OSError, ValueError) as error:
+                logger.warning("group %s cannot be made: %s", group, error)
             self._writer.forget(group)
 
     def write(self, values: Mapping[tuple[str, Knob], str]) -> WriteReport:
@@ -109,9 +116,12 @@ class KernelMachine:
         return self._writer.apply(values)
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
-        """Hand orders to the runtime."""
+        """Hand orders to the runtime. One that fails for want of disk, say, is tried again in the next cycle."""
         for order in orders:
-            self.runtime.carry_out(order, now)
+            try:
+                self.runtime.carry_out(order, now)
+            except OSError as error:
+                logger.warning("%s: %s", order_text(order), error)
 
     def end_everything(self, now: datetime, grace_seconds: int) -> bool:
         """End all pods and give the subtree back; call again until it says True. Logs and exit codes stay on disk."""
@@ -124,3 +134,10 @@ class KernelMachine:
             else:
                 self.runtime.carry_out(Collect(uid), now)
         return not live and self._driver.close()
+
+
+def order_text(order: Order) -> str:
+    """An order in words, for people."""
+    if isinstance(order, Start):
+        return f"start of container {order.container} of {order.pod.pod.metadata.namespace}/{order.pod.pod.metadata.name}"
+    return f"{type(order).__name__.lower()} of pod {order.uid}"

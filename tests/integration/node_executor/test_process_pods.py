@@ -152,6 +152,16 @@ async def test_a_clean_stop_with_remove_on_exit_leaves_nothing_behind(harness: H
     assert not group.is_dir()
 
 
+async def test_a_container_named_like_a_kernel_file_fails_to_start_and_others_do_not_suffer(harness: Harness) -> None:
+    harness.start()
+    await harness.place(pod_manifest("odd", SLEEP, container={"name": "tasks"}))
+    await harness.place(pod_manifest("plain", "print('fine')"))
+    odd, plain = await harness.ended("odd"), await harness.ended("plain")
+    assert (odd.phase, plain.phase) == (RunPhase.FAILED, RunPhase.SUCCEEDED)
+    assert odd.containers[0].reason == "StartError"
+    assert "control group" in odd.containers[0].message
+
+
 async def test_a_second_executor_for_the_same_subtree_is_refused_and_does_no_harm(harness: Harness) -> None:
     harness.start()
     await harness.place(pod_manifest("stays", SLEEP))

@@ -177,7 +177,7 @@ class ProcessRuntime:
         if path is None:
             return 0
         for name in ("memory.events", "memory.oom_control"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 for line in path.with_name(name).read_text(encoding="ascii").splitlines():
                     key, _, value = line.partition(" ")
                     if key == "oom_kill" and value.isdigit():
