@@ -84,8 +84,11 @@ class MeanSlots:
 
     def _open_table(self) -> Table:
         sums = [self.counts, self.cpu, self.memory]
-        # Only samples that no node can take reach the bound; they must not end the service.
-        return np.array([[min(value, LARGEST_SUM) for value in column] for column in sums], dtype=np.int64)
+        try:
+            return np.array(sums, dtype=np.int64)
+        except OverflowError:
+            # Only samples that no node can take get here; they must not end the service.
+            return np.array([[min(value, LARGEST_SUM) for value in column] for column in sums], dtype=np.int64)
 
     def _free_rows(self) -> None:
         used = np.zeros(len(self.rows), dtype=bool)

@@ -93,6 +93,9 @@ class NodeWindows:
         self.pods: tuple[Member, ...] = ()
         """By namespace and name."""
         self.host_applications: tuple[Member, ...] = ()
+        self._keys: list[str] = []
+        self._rows: list[int] = []
+        self._rows_in: dict[str, int] = {}
         self._named: tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]] = ([], [])
 
     def take(self, sample: UsageSample, end_ms: int, log_ms: int) -> Refused | None:
@@ -134,39 +137,35 @@ class NodeWindows:
 
     def _add_means(self, sample: UsageSample, start: int, stop: int, size: int) -> None:
         means = self.means
-        node, system = sample.node_usage, sample.system_usage
-        for row, series in ((0, node), (1, system)):
+        for row, series in ((0, sample.node_usage), (1, sample.system_usage)):
             if series.cpu_milli:
                 cpu, memory = series.cpu_milli[start:stop], series.memory_bytes[start:stop]
                 means.add(row, len(cpu), sum(cpu), sum(memory))
+        members: list[Series] = [pod.series for pod in sample.pods]
+        members += [host.series for host in sample.host_applications]
+        cpus = [series.cpu_milli for series in members]
+        memories = [series.memory_bytes for series in members]
+        if not {*map(len, cpus), *map(len, memories)} <= {size}:
+            newest = [_newest(*both, start, stop, size) for both in zip(cpus, memories, strict=True)]
+            cpus, memories = [cpu for cpu, _ in newest], [memory for _, memory in newest]
+        elif stop - start != size:
+            cpus, memories = [cpu[start:stop] for cpu in cpus], [memory[start:stop] for memory in memories]
         counts, cpu_sums, memory_sums = means.counts, means.cpu, means.memory
-        whole = stop - start == size
-        rows = means.rows
-        for pod in sample.pods:
-            series = pod.series
-            cpu, memory = series.cpu_milli, series.memory_bytes
-            if len(cpu) != size or len(memory) != size:
-                cpu, memory = _newest(cpu, memory, start, stop, size)
-                if not cpu:
-                    continue
-            elif not whole:
-                cpu, memory = cpu[start:stop], memory[start:stop]
-            cpu_sum, memory_sum = sum(cpu), sum(memory)
-            if not 0 <= cpu_sum <= LARGEST_VALUE or not 0 <= memory_sum <= LARGEST_VALUE * len(memory):
-                continue
-            row = rows.get(pod.uid, -1)
-            if row < 0:
-                row = means.row(pod.uid)
-                if row < 0:
-                    continue
-            counts[row] += len(cpu)
-            cpu_sums[row] += cpu_sum
-            memory_sums[row] += memory_sum
-        for application in sample.host_applications:
-            cpu, memory = _newest(application.series.cpu_milli, application.series.memory_bytes, start, stop, size)
-            row = means.row(HOST + application.name)
-            if cpu and row >= 0 and 0 <= sum(cpu) <= LARGEST_VALUE and 0 <= sum(memory) <= LARGEST_VALUE * len(memory):
-                means.add(row, len(cpu), sum(cpu), sum(memory))
+        figures = zip(self._rows_of(sample), map(len, cpus), map(sum, cpus), map(sum, memories), strict=True)
+        for row, count, cpu_sum, memory_sum in figures:
+            if row >= 0 and 0 <= cpu_sum <= LARGEST_VALUE and 0 <= memory_sum <= LARGEST_VALUE * count:
+                counts[row] += count
+                cpu_sums[row] += cpu_sum
+                memory_sums[row] += memory_sum
+
+    def _rows_of(self, sample: UsageSample) -> list[int]:
+        """The rows of pods and host applications; the same list while the same ones come and rows stay where they are."""
+        keys = [pod.uid or f"{pod.namespace}/{pod.name}" for pod in sample.pods]
+        keys += [HOST + host.name for host in sample.host_applications]
+        if keys != self._keys or self.means.rows is not self._rows_in:
+            self._rows = [self.means.row(key) for key in keys]
+            self._keys, self._rows_in = keys, self.means.rows
+        return self._rows
 
     def _remember(self, sample: UsageSample) -> None:
         named = (
@@ -176,7 +175,10 @@ class NodeWindows:
         if named == self._named:
             return
         self._named = named
-        pods = [Member(pod.uid, pod.namespace, pod.name, pod.priority, pod.qos) for pod in sample.pods[:MAX_ROWS]]
+        pods = [
+            Member(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos)
+            for pod in sample.pods[:MAX_ROWS]
+        ]
         self.pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.key)))
         hosts = [
             Member(HOST + host.name, "", host.name, host.priority, host.qos) for host in sample.host_applications[:MAX_ROWS]

@@ -34,6 +34,10 @@ WEIGHT_BITS = 7
 WEIGHT_MASK = (1 << WEIGHT_BITS) - 1
 """A point is one integer: the sample's value, and below it how many samples it stands for; so points sort by value."""
 
+PLACE_BITS = 7
+PLACE_MASK = (1 << PLACE_BITS) - 1
+"""A slot's place in the ring is below 128 (MAX_SLOTS)."""
+
 COLUMNS = 3 + SERIES
 """Of a slot beside its points: its number, its first and last sample's time, the series' sums."""
 
@@ -122,23 +126,32 @@ class PercentileSlots:
         if self._open_slot >= 0:
             self._keep_open()
         starts = self._slots[:, 0] * self.width_ms
+        latest = end_ms - self.width_ms // 2
+        begun = (starts >= 0) & (starts <= end_ms)
+        used = np.flatnonzero(begun & (starts >= latest - max(durations_ms)))
+        # Below each value stand its weight and its slot's place, so that one sorting serves all windows.
+        tagged = (self._points[used] << PLACE_BITS | used[:, None, None]).transpose(1, 0, 2).reshape(SERIES, -1)
+        tagged.sort(axis=1)
+        places = tagged & PLACE_MASK
+        tagged >>= PLACE_BITS
+        weights = tagged & WEIGHT_MASK
+        tagged >>= WEIGHT_BITS
         for duration in durations_ms:
-            inside = np.flatnonzero((starts >= 0) & (starts + self.width_ms // 2 >= end_ms - duration) & (starts <= end_ms))
-            yield self._window(inside, end_ms, duration)
+            inside = begun & (starts >= latest - duration)
+            yield self._window(inside, tagged, (weights * inside[places]).cumsum(axis=1), end_ms, duration)
 
-    def _window(self, inside: npt.NDArray[np.intp], end_ms: int, duration_ms: int) -> Window:
-        if not len(inside):
+    def _window(
+        self, inside: npt.NDArray[np.bool_], values: Integers, cumulated: Integers, end_ms: int, duration_ms: int
+    ) -> Window:
+        if not inside.any():
             return Window(duration_ms, 0, (0, 0), [[0] * SERIES for _ in range(len(PERCENTILES) + 1)])
-        points = self._points[inside].transpose(1, 0, 2).reshape(SERIES, -1)
-        points.sort(axis=1)
-        cumulated = (points & WEIGHT_MASK).cumsum(axis=1)
         counts: list[int] = cumulated[:, -1].tolist()
         slots = self._slots[inside]
         figures = np.zeros((len(PERCENTILES) + 1, SERIES), dtype=np.int64)
         for number, count in enumerate(counts):
             if count:
                 found = cumulated[number].searchsorted(_ranks(count), side="right")
-                figures[:-1, number] = points[number][found] >> WEIGHT_BITS
+                figures[:-1, number] = values[number][found]
         figures[-1] = slots[:, 3:].sum(axis=0) // np.maximum(counts, 1)
         span = int(slots[:, 2].max()) - max(int(slots[:, 1].min()), end_ms - duration_ms)
         return Window(duration_ms, span, (counts[0], counts[2]), figures.tolist())
