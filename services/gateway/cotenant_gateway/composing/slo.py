@@ -21,9 +21,14 @@ def _resources(usage: Usage) -> dict[str, dict[str, str]]:
     return {"resources": {"cpu": format_milli(usage.cpu_milli), "memory": format_decimal(usage.memory_bytes)}}
 
 
-def _aggregated(windows: tuple[AggregatedUsage, ...]) -> list[dict[str, object]]:
-    return [
-        {
+def _aggregated(windows: tuple[AggregatedUsage, ...], cold: tuple[int, ...]) -> list[dict[str, object]]:
+    """The windows' entries by duration; one that is too young to say anything keeps its entry, without resources."""
+    empty: dict[int, dict[str, object]] = {
+        seconds: {"duration": go_duration(seconds), "usage": {name: {} for name in ("p50", "p90", "p95", "p99", "avg")}}
+        for seconds in cold
+    }
+    entries: dict[int, dict[str, object]] = {
+        window.duration_seconds: {
             "duration": go_duration(window.duration_seconds),
             "usage": {
                 name: _resources(usage)
@@ -37,7 +42,8 @@ def _aggregated(windows: tuple[AggregatedUsage, ...]) -> list[dict[str, object]]
             },
         }
         for window in windows
-    ]
+    }
+    return [entry for _, entry in sorted({**empty, **entries}.items())]
 
 
 def compose_node_metric(snapshot: Snapshot) -> Overlay:
@@ -52,8 +58,8 @@ def _node_metric(snapshot: Snapshot, metric: NodeMetricComputed) -> Overlay:
     node_metric: dict[str, object] = {
         "nodeUsage": _resources(metric.node_usage),
         "systemUsage": _resources(metric.system_usage),
-        "aggregatedNodeUsages": _aggregated(metric.aggregated_node_usages),
-        "aggregatedSystemUsages": _aggregated(metric.aggregated_system_usages),
+        "aggregatedNodeUsages": _aggregated(metric.aggregated_node_usages, metric.cold_windows),
+        "aggregatedSystemUsages": _aggregated(metric.aggregated_system_usages, metric.cold_windows),
     }
     status: dict[str, object] = {"nodeMetric": node_metric}
     if metric.update_time is not None:
