@@ -136,6 +136,9 @@ class PodBook:
         record = self._record((data.namespace, data.name))
         before = record.placements.get(data.node)
         facts = self._facts_of(record, data, before)
+        if record.document is not None and record.document is not data.pod and record.document == data.pod:
+            # One copy of the manifest is enough: the message that carried the other can go.
+            data = msgspec.structs.replace(data, pod=record.document)
         placed = Placed(data, sequence, facts)
         if before is not None:
             placed.counted = before.counted
