@@ -209,8 +209,10 @@ class QuotaTreeCore:
 
     def _causes(self, quota: QuotaRuntime, published: _Published | None) -> tuple[str, ...]:
         own = self._declared.get(quota.quota, {}).get(quota.namespace)
-        candidates = (self._newest_quota, self._newest_node, self._pods.newest(quota.quota), self._newest_pod)
         since = published.sequence if published is not None else 0
+        # Looking through the quota's pods is only worth it where some pod is news.
+        own_pod = self._pods.newest(quota.quota) if self._newest_pod > since else 0
+        candidates = (self._newest_quota, self._newest_node, own_pod, self._newest_pod)
         return _refs((own[1] if own is not None else 0, *(sequence for sequence in candidates if sequence > since)))
 
     def _solve(self) -> dict[str, QuotaRuntime]:
