@@ -212,7 +212,8 @@ class Evaluation:
         codes = self._static.codes[rows]
         for base, plugin in self._filters:
             found = plugin.filter(nodes, shape, rows)
-            codes = np.where((codes == 0) & (found > 0), found + base, codes)
+            if found.any():
+                codes = np.where((codes == 0) & (found > 0), found + base, codes)
         self.codes[rows] = codes
         total = np.zeros(codes.shape[0], dtype=np.int64)
         for i in self._dynamic:

@@ -42,6 +42,9 @@ class LoadColumns:
         self.aggregated = np.zeros(FIRST_CAPACITY, dtype=np.int64)
         """1 where the node thresholds are about a percentile."""
         self.has_prod_threshold = self.aggregated.copy()
+        self.percentiles = False
+        self.prod_thresholds = False
+        """Whether any node ever had thresholds about a percentile, or prod thresholds: else those columns are not read."""
         self.state = self.aggregated.copy()
         self.expires_us = self.aggregated.copy()
         self.expired = self.aggregated.copy()
@@ -80,6 +83,8 @@ class LoadColumns:
             self.prod_threshold[r, row] = thresholds.prod.get(resource, 0)
         self.aggregated[row] = 1 if thresholds.aggregation_type else 0
         self.has_prod_threshold[row] = 1 if any(thresholds.prod.values()) else 0
+        self.percentiles = self.percentiles or bool(thresholds.aggregation_type)
+        self.prod_thresholds = self.prod_thresholds or any(thresholds.prod.values())
 
     def set_report(self, row: int, report: NodeReport | None, unknown: bool = False) -> None:
         """Take over a node's report; `unknown`: nothing is heard from the node, so the report counts as expired."""

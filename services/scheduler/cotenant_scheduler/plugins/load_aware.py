@@ -40,24 +40,33 @@ class LoadAwareScheduling:
         codes = np.zeros(row_count(rows), dtype=np.int32)
         if shape.daemon:
             return codes
-        by_prod = (load.has_prod_threshold[rows] > 0) if shape.prod else np.zeros(codes.shape[0], dtype=np.bool_)
+        by_prod = load.has_prod_threshold[rows] > 0 if shape.prod and load.prod_thresholds else None
+        percentile = load.aggregated[rows] > 0 if load.percentiles else None
+        if percentile is not None and by_prod is not None:
+            percentile &= ~by_prod
         checked = np.zeros(codes.shape[0], dtype=np.bool_)
-        percentile = (load.aggregated[rows] > 0) & ~by_prod
         for r in range(len(load.resources) - 1, -1, -1):
-            threshold = np.where(by_prod, load.prod_threshold[r][rows], load.node_threshold[r][rows])
+            threshold, view = load.node_threshold[r][rows], load.node_view[r][rows]
+            if by_prod is not None:
+                threshold = np.where(by_prod, load.prod_threshold[r][rows], threshold)
+                view = np.where(by_prod, load.prod_view[r][rows], view)
             capacity = load.capacity[r][rows]
-            used = np.where(by_prod, load.prod_view[r][rows], load.node_view[r][rows]) + shape.estimate[r]
-            percent = used / np.where(capacity > 0, capacity, 1) * 100
-            whole = np.floor(percent)
-            over = whole + (percent - whole >= 0.5) > threshold
-            codes = np.where(over & (threshold > 0) & (capacity > 0), _FIRST_RESOURCE + 2 * r + percentile, codes)
-            checked |= threshold > 0
+            # round(p) > t for a whole t is p >= t + 0.5.
+            over = (view + shape.estimate[r]) / np.maximum(capacity, 1) * 100 >= threshold + 0.5
+            wanted = threshold > 0
+            checked |= wanted
+            over &= wanted & (capacity > 0)
+            codes[over] = _FIRST_RESOURCE + 2 * r
+            if percentile is not None:
+                codes[over & percentile] += 1
         state = load.state[rows]
-        codes = np.where(state == REPORTED, codes, 0)
+        codes[state != REPORTED] = 0
         if args.filter_expired_node_metrics:
             expired = load.expired[rows] > 0
-            codes = np.where(expired, 0 if args.enable_schedule_when_node_metrics_expired else EXPIRED, codes)
-        return np.where(checked & (state != NEVER_REPORTED), codes, 0).astype(np.int32)
+            if expired.any():
+                codes[expired] = 0 if args.enable_schedule_when_node_metrics_expired else EXPIRED
+                codes[~checked | (state == NEVER_REPORTED)] = 0
+        return codes
 
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         load, args = nodes.load, nodes.load.args
@@ -92,7 +101,7 @@ class LoadAwareScheduling:
                 threshold, capacity = threshold_of(row), capacity_of(row)
                 if threshold <= 0 or capacity <= 0:
                     continue
-                if round_half_up(float(view_of(row) + estimate) / float(capacity) * 100) > threshold:
+                if float(view_of(row) + estimate) / float(capacity) * 100 >= threshold + 0.5:
                     return code + (1 if not prod and aggregated_of(row) else 0)
             return 0
 
@@ -107,7 +116,7 @@ class LoadAwareScheduling:
         for r, resource in enumerate(load.resources):
             capacity = load.capacity[r][rows]
             left = capacity - view[r][rows] - shape.estimate[r]
-            score = np.where(left > 0, left, 0) * MAX_SCORE // np.where(capacity > 0, capacity, 1)
+            score = np.maximum(left, 0) * MAX_SCORE // np.maximum(capacity, 1)
             weight = args.resource_weights.get(resource, 0)
             total += score * weight
             weights += weight

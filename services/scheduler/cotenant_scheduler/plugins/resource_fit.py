@@ -64,7 +64,7 @@ class NodeResourcesFit:
             allocatable = nodes.allocatable[dim][rows]
             left = allocatable - column[lane][rows] - amount
             offered = allocatable > 0
-            total += np.where(left > 0, left, 0) * MAX_SCORE // np.where(offered, allocatable, 1)
+            total += np.maximum(left, 0) * MAX_SCORE // np.maximum(allocatable, 1)
             counted += offered
         return np.where(counted > 0, total // np.maximum(counted, 1), 0)
 
