@@ -26,6 +26,7 @@ from cotenant.log import EXECUTION, LOG, TOMBSTONE_TTL_SECONDS, USAGE, Stored, W
 from cotenant.requests import LogsRequest, logs_subject
 from cotenant.subjects import placement_subject, slo_subject
 from cotenant_node_executor.kernel.driver import open_driver
+from cotenant_node_executor.kernel.interface import CgroupDriver, Knob
 
 NODE = "host.test"
 NAMESPACE = "default"
@@ -59,6 +60,7 @@ class Harness:
         self._changed = asyncio.Condition()
         self._placed: dict[str, Placement] = {}
         self._counter = 0
+        self._driver: CgroupDriver | None = None
 
     async def open(self) -> None:
         """Connect, declare, follow everything."""
@@ -231,11 +233,19 @@ class Harness:
         """What was done, by topic."""
         return [e for e in self.facts if isinstance(e.data, Execution) and e.data.topic == topic]
 
-    def group_file(self, controller: str, group: str, file: str) -> Path:
-        """A kernel file of a group below the executor's root, on v1 and v2."""
-        mount = Path("/sys/fs/cgroup")
-        root = mount / controller if (mount / controller / "cgroup.procs").exists() else mount
-        return root / self.base / "cotenant" / NODE / group / file
+    def value(self, group: str, knob: Knob) -> str:
+        """What the kernel's file of a group says now, in cgroup v1's terms; empty where there is no such group."""
+        if self._driver is None:
+            self._driver = open_driver(self.base, NODE)
+        return self._driver.read(group, knob) or ""
+
+    def number(self, group: str, knob: Knob) -> int:
+        """The same as a number."""
+        return int(self.value(group, knob))
+
+    def subtree_exists(self) -> bool:
+        """Whether the executor's own root is there, in any hierarchy."""
+        return any(path.is_dir() for path in Path("/sys/fs/cgroup").glob(f"**/{self.base}/cotenant/{NODE}"))
 
     async def close(self) -> None:
         """End the executor with everything that it runs, and leave nothing behind."""
@@ -254,7 +264,7 @@ class Harness:
         for _ in range(200):
             driver.kill("")
             if driver.close():
-                for folder in Path("/sys/fs/cgroup").glob(f"*/{self.base}"):
+                for folder in Path("/sys/fs/cgroup").glob(f"**/{self.base}"):
                     folder.rmdir()
                 return
             time.sleep(0.05)

@@ -145,11 +145,10 @@ async def test_a_clean_stop_with_remove_on_exit_leaves_nothing_behind(harness: H
     harness.start("--remove-on-exit")
     await harness.place(pod_manifest("short", SLEEP))
     container = await harness.running("short")
-    group = harness.group_file("cpu", "", "")
-    assert group.is_dir()
+    assert harness.subtree_exists()
     assert harness.stop() == 0
     assert not alive(container.pid)
-    assert not group.is_dir()
+    assert not harness.subtree_exists()
 
 
 async def test_a_container_named_like_a_kernel_file_fails_to_start_and_others_do_not_suffer(harness: Harness) -> None:
