@@ -12,7 +12,7 @@ could be read).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -23,7 +23,7 @@ from cotenant_gateway.composing.times import parse_rfc3339, rfc3339
 from cotenant_gateway.core import BUDGETS, PODS, GatewayCore
 from cotenant_gateway.metadata import with_status
 from cotenant_gateway.plans import Plan, object_write
-from cotenant_gateway.selectors import from_label_selector
+from cotenant_gateway.selectors import SelectorError, from_label_selector
 from cotenant_gateway.snapshots import Snapshot
 
 DISRUPTED_FOR = timedelta(minutes=2)
@@ -57,6 +57,16 @@ class _Budget(View, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(_Budget)
 
 
+def _view(budget: Snapshot) -> tuple[_Budget, Callable[..., bool]]:
+    """Return the budget and its selector's test. One that cannot be read (stored by another writer) covers no pod."""
+    assert budget.stored is not None
+    try:
+        view = _DECODER.decode(budget.stored.raw)
+        return view, from_label_selector(view.spec.selector)
+    except (msgspec.MsgspecError, SelectorError):
+        return _Budget(), from_label_selector(None)
+
+
 class Figures(msgspec.Struct, frozen=True):
     """A budget's figures now."""
 
@@ -81,12 +91,20 @@ def _share(bound: int | str, expected: int) -> int:
     return -(-int(match.group(1)) * expected // 100) if match else 0
 
 
+def _readable(budget: Snapshot) -> bool:
+    assert budget.stored is not None
+    try:
+        _DECODER.decode(budget.stored.raw)
+    except msgspec.MsgspecError:
+        return False
+    return True
+
+
 def selects(budget: Snapshot, pod: Snapshot) -> bool:
     """Tell whether the budget covers the pod."""
-    assert budget.stored is not None
     if budget.address.namespace != pod.address.namespace:
         return False
-    return from_label_selector(_DECODER.decode(budget.stored.raw).spec.selector)(pod.labels)
+    return _view(budget)[1](pod.labels)
 
 
 def is_healthy(pod: Snapshot) -> bool:
@@ -103,9 +121,7 @@ def has_finished(pod: Snapshot) -> bool:
 
 def figures(core: GatewayCore, budget: Snapshot, now: datetime) -> Figures:
     """Return the budget's figures over the pods that it selects."""
-    assert budget.stored is not None
-    view = _DECODER.decode(budget.stored.raw)
-    matches = from_label_selector(view.spec.selector)
+    view, matches = _view(budget)
     pods = [pod for pod in core.objects(PODS, budget.address.namespace) if matches(pod.labels) and not has_finished(pod)]
     by_name = {pod.address.name: pod for pod in pods}
     disrupted = {
@@ -142,7 +158,7 @@ def judge(core: GatewayCore, pod: Snapshot, now: datetime) -> Verdict:
         if budget.stored is None or not selects(budget, pod):
             continue
         now_figures = figures(core, budget, now)
-        policy = _DECODER.decode(budget.stored.raw).spec.unhealthy_pod_eviction_policy
+        policy = _view(budget)[0].spec.unhealthy_pod_eviction_policy
         if not is_healthy(pod):
             enough = now_figures.healthy >= now_figures.desired > 0
             if policy == "AlwaysAllow" or enough:
@@ -185,10 +201,10 @@ def _with_figures(budget: Snapshot, now_figures: Figures) -> ObjectStored:
 def budget_updates(core: GatewayCore, now: datetime) -> Iterator[Plan]:
     """Yield the statuses that no longer say what is: level-triggered, one plan a budget."""
     for budget in core.objects(BUDGETS):
-        if budget.stored is None:
+        if budget.stored is None or not _readable(budget):
             continue
         now_figures = figures(core, budget, now)
-        status = _DECODER.decode(budget.stored.raw).status
+        status = _view(budget)[0].status
         shown = (
             status.disruptions_allowed,
             status.current_healthy,

@@ -121,6 +121,8 @@ class GatewayCore:
         """Objects with a deletionTimestamp, by resource, namespace and name."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
+        self.unreadable = 0
+        """Documents that were no objects of their kind."""
         self._narrator = Narrator()
         self._live = False
 
@@ -160,10 +162,14 @@ class GatewayCore:
         slot = collection.slot(namespace, decode_token(tokens[4]))
         if event.sequence <= slot.own_sequence:
             return
+        slot.stored = None
         if isinstance(event.data, ObjectStored) and not event.tombstone:
-            slot.stored = stored_document(event.data.object, event.sequence, event.time)
-        else:
-            slot.stored = None
+            try:
+                slot.stored = stored_document(collection.kind, event.data.object, event.sequence, event.time)
+            except (msgspec.MsgspecError, RecursionError):
+                # Stored by someone else than a gateway, and no object of this kind: it is as if there were none.
+                self.unreadable += 1
+        if slot.stored is None:
             slot.ended = event.sequence
         self._refresh(collection, slot, event.sequence)
 

@@ -29,16 +29,20 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The object's own document as the log holds it, with its metadata decoded."""
+    """The object's own document as the log holds it, with its metadata decoded, and for pods the typed view."""
 
     raw: msgspec.Raw
     meta: ObjectMeta
     sequence: int
     time: datetime | None
+    pod: Pod | None = None
 
 
-def stored_document(raw: msgspec.Raw, sequence: int, time: datetime | None) -> Stored:
-    """Return the document with its metadata. Raises msgspec.MsgspecError where it is not an object of the API."""
+def stored_document(kind: Kind, raw: msgspec.Raw, sequence: int, time: datetime | None) -> Stored:
+    """Return the document with its metadata. Raises msgspec.MsgspecError where it is not an object of this kind."""
+    if kind.plural == "pods":
+        pod = decode_pod(raw)
+        return Stored(raw, pod.metadata, sequence, time, pod)
     return Stored(raw, _HEAD.decode(raw).metadata, sequence, time)
 
 
@@ -51,7 +55,7 @@ class Snapshot:
     `version` is the resourceVersion: the highest sequence among document and parts.
     """
 
-    __slots__ = ("_composer", "_document", "_fields", "_overlay", "_pod", "_view", "address", "parts", "stored", "version")
+    __slots__ = ("_composer", "_document", "_fields", "_overlay", "_view", "address", "parts", "stored", "version")
 
     def __init__(
         self, address: Address, stored: Stored | None, parts: Mapping[str, Event], version: int, composer: Composer | None
@@ -64,7 +68,6 @@ class Snapshot:
         self._overlay: Overlay | None = None if composer is not None else NOTHING
         self._document: bytes | None = None
         self._fields: Mapping[str, str] | None = None
-        self._pod: Pod | None = None
         self._view: msgspec.Struct | None = None
 
     @property
@@ -117,10 +120,9 @@ class Snapshot:
     @property
     def pod(self) -> Pod:
         """The typed view of a pod's own document."""
-        if self._pod is None:
-            assert self.stored is not None
-            self._pod = decode_pod(self.stored.raw)
-        return self._pod
+        assert self.stored is not None
+        assert self.stored.pod is not None
+        return self.stored.pod
 
     def view(self, decode: Callable[[msgspec.Raw], msgspec.Struct]) -> msgspec.Struct:
         """The typed view of the document, decoded once; a kind has one `decode`."""

@@ -7,13 +7,16 @@ import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase
 from cotenant.subjects import condition_subject, executor_subject, metrics_subject, resources_subject, waiting_subject
+from cotenant_gateway.budgets import budget_updates
 from cotenant_gateway.core import NODES, PODS, GatewayCore
 from cotenant_gateway.endings import deletion, endings, registrations
 from cotenant_gateway.http.watching import seen_change
@@ -203,6 +206,18 @@ def test_the_ring_refuses_versions_below_what_it_holds() -> None:
     assert len(world.core.ring.read(world.core.ring.position_after(world.sequence - 3), 10)) == 3
     with pytest.raises(TooOld):
         world.core.ring.read(0, 1)
+
+
+@pytest.mark.parametrize("document", [b"3", b'"text"', b'{"metadata":{"labels":7}}', b'{"spec":{"containers":{}}}'])
+def test_a_document_that_is_no_object_counts_as_none_and_stops_nothing(document: bytes) -> None:
+    world = World()
+    world.put("objects.core.pods.default.odd", ObjectStored(object=msgspec.Raw(document)))
+    assert world.core.get(PODS, "default", "odd") is None
+    assert world.core.unreadable == 1
+    world.put("objects.policy.poddisruptionbudgets.default.b", ObjectStored(object=msgspec.Raw(b'{"spec":{"selector":3}}')))
+    assert list(budget_updates(world.core, world.now)) == []
+    world.create("pods", pod_document("odd"))
+    assert world.core.get(PODS, "default", "odd") is not None
 
 
 def lifecycle() -> World:

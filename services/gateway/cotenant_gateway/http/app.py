@@ -35,6 +35,8 @@ from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_p
 
 logger = logging.getLogger(__name__)
 
+SHUTDOWN_SECONDS = 2.0
+
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Observe = Callable[[str, int, float], None]
 """Told of every answer: verb, status, seconds."""
@@ -123,7 +125,8 @@ async def serve(handler: Handler, address: str, port: int) -> tuple[web.ServerRu
     ) -> web.BaseRequest:
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
-    runner = web.ServerRunner(web.Server(handler, request_factory=new_request, access_log=None))
+    server = web.Server(handler, request_factory=new_request, access_log=None)
+    runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     site = web.TCPSite(runner, address, port)
     await site.start()

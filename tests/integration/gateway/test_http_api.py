@@ -1,0 +1,320 @@
+"""The gateway over HTTP, against a real nats-server: what clients send and get, and what a restart leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import nats
+import pytest
+from cotenant.events.migrations import EVICT_ENDPOINT, EvictionOutcome, EvictionRequest
+
+from tests.nats_server import NatsServer, free_port
+
+PROGRAM = Path(sys.executable).parent / "cotenant-gateway"
+PODS = "/api/v1/namespaces/default/pods"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+class GatewayProcess:
+    """A gateway of its own process."""
+
+    def __init__(self, nats_url: str, replica: str = "g1") -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        arguments = ["--nats", nats_url, "--http-port", str(self.port), "--replica", replica, "--log-level", "WARNING"]
+        self.process = subprocess.Popen([PROGRAM, *arguments])
+
+    async def ready(self) -> None:
+        """Wait until /readyz says so, at most 30 s."""
+        async with aiohttp.ClientSession() as session:
+            for _ in range(600):
+                try:
+                    async with session.get(f"{self.url}/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.05)
+        raise AssertionError("the gateway did not become ready")
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def close(self) -> None:
+        """End it."""
+        self.process.terminate()
+        self.process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def gateway_process(shared_nats_server: NatsServer) -> Iterator[GatewayProcess]:
+    gateway = GatewayProcess(shared_nats_server.url)
+    asyncio.run(gateway.ready())
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture
+async def http(gateway_process: GatewayProcess) -> AsyncIterator[aiohttp.ClientSession]:
+    timeout = aiohttp.ClientTimeout(total=30)
+    async with aiohttp.ClientSession(gateway_process.url, timeout=timeout) as session:
+        yield session
+
+
+def pod(name: str, **labels: str) -> dict[str, object]:
+    containers = [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "100m"}}}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": {"containers": containers}}
+
+
+def config_map(name: str, **data: str) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+async def body_of(response: aiohttp.ClientResponse, status: int) -> Any:
+    text = await response.text()
+    assert response.status == status, text
+    return json.loads(text)
+
+
+async def test_a_client_reads_what_it_wrote_and_versions_are_sequences(http: aiohttp.ClientSession) -> None:
+    created = await body_of(await http.post(PODS, json=pod("first")), 201)
+    assert created["metadata"]["uid"]
+    read = await body_of(await http.get(f"{PODS}/first"), 200)
+    assert read == created
+    listed = await body_of(await http.get(PODS), 200)
+    assert int(listed["metadata"]["resourceVersion"]) >= int(created["metadata"]["resourceVersion"])
+
+
+RUBBISH: list[tuple[str, str, bytes, int, str]] = [
+    ("unknown kind", "/apis/example.com/v1/things", b"{}", 404, "NotFound"),
+    ("truncated JSON", PODS, b'{"apiVersion":"v1","kind":"Pod","meta', 400, "BadRequest"),
+    ("wrong type", PODS, json.dumps({**pod("a"), "spec": {"containers": "none"}}).encode(), 400, "BadRequest"),
+    ("name beyond DNS", PODS, json.dumps(pod("Not_A_Name")).encode(), 422, "Invalid"),
+    ("body of 10 MB", PODS, b'{"x":"' + b"y" * 10_000_000 + b'"}', 413, "RequestEntityTooLarge"),
+    ("other kind", PODS, json.dumps(config_map("a")).encode(), 400, "BadRequest"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "code", "reason"), [item[1:] for item in RUBBISH], ids=[item[0] for item in RUBBISH])
+async def test_rubbish_gets_a_status(http: aiohttp.ClientSession, path: str, body: bytes, code: int, reason: str) -> None:
+    answer = await http.post(path, data=body, headers={"Content-Type": "application/json"})
+    status = await body_of(answer, code)
+    assert (status["kind"], status["reason"], status["code"]) == ("Status", reason, code)
+    assert status["message"]
+    assert (await http.get("/healthz")).status == 200
+
+
+async def test_a_negative_quantity_names_field_and_reason(http: aiohttp.ClientSession) -> None:
+    document = pod("negative")
+    document["spec"] = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "-1"}}}]}
+    status = await body_of(await http.post(PODS, json=document), 422)
+    (cause,) = status["details"]["causes"]
+    assert cause["field"] == "spec.containers[0].resources.requests[cpu]"
+    assert cause["reason"] == "FieldValueInvalid"
+
+
+async def test_creations_that_arrive_together_are_each_stored_once(http: aiohttp.ClientSession) -> None:
+    answers = await asyncio.gather(*(http.post(PODS, json=pod(f"many-{number}", set="many")) for number in range(200)))
+    assert {answer.status for answer in answers} == {201}
+    listed = await body_of(await http.get(PODS, params={"labelSelector": "set=many"}), 200)
+    assert len(listed["items"]) == 200
+    versions = {item["metadata"]["resourceVersion"] for item in listed["items"]}
+    assert len(versions) == 200
+
+
+async def test_of_creations_of_one_name_one_wins(http: aiohttp.ClientSession) -> None:
+    answers = await asyncio.gather(*(http.post(CONFIG_MAPS, json=config_map("one")) for _ in range(20)))
+    codes = sorted(answer.status for answer in answers)
+    assert codes == [201] + [409] * 19
+
+
+async def test_patches_without_a_version_all_arrive_and_a_stale_replacement_conflicts(http: aiohttp.ClientSession) -> None:
+    first = await body_of(await http.post(CONFIG_MAPS, json=config_map("patched")), 201)
+    patches = (http.patch(f"{CONFIG_MAPS}/patched", json={"data": {f"k{n}": "v"}}, headers=MERGE) for n in range(4))
+    assert {answer.status for answer in await asyncio.gather(*patches)} == {200}
+    read = await body_of(await http.get(f"{CONFIG_MAPS}/patched"), 200)
+    assert sorted(read["data"]) == ["k0", "k1", "k2", "k3"]
+    status = await body_of(await http.put(f"{CONFIG_MAPS}/patched", json=first), 409)
+    assert status["reason"] == "Conflict"
+    read["data"]["k0"] = "new"
+    assert (await body_of(await http.put(f"{CONFIG_MAPS}/patched", json=read), 200))["data"]["k0"] == "new"
+
+
+async def test_a_version_that_nobody_has_seen_times_out(http: aiohttp.ClientSession) -> None:
+    await body_of(await http.post(CONFIG_MAPS, json=config_map("ahead")), 201)
+    ahead = config_map("ahead")
+    ahead["metadata"] = {"name": "ahead", "resourceVersion": "99999999"}
+    status = await body_of(await http.put(f"{CONFIG_MAPS}/ahead", json=ahead), 504)
+    assert status["reason"] == "Timeout"
+
+
+async def test_lists_page_select_and_print_tables(http: aiohttp.ClientSession) -> None:
+    for number in range(5):
+        await http.post(PODS, json=pod(f"page-{number}", set="page"))
+    names: list[str] = []
+    query = {"labelSelector": "set=page", "limit": "2"}
+    while True:
+        page = await body_of(await http.get(PODS, params=query), 200)
+        names += [item["metadata"]["name"] for item in page["items"]]
+        token = page["metadata"].get("continue")
+        if not token:
+            break
+        query["continue"] = token
+    assert names == [f"page-{number}" for number in range(5)]
+    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+    table = await body_of(await http.get(f"{PODS}/page-0", headers=accept), 200)
+    assert table["kind"] == "Table"
+    assert table["rows"][0]["cells"][:3] == ["page-0", "0/1", "Pending"]
+    await body_of(await http.get(PODS, params={"labelSelector": "a in"}), 400)
+
+
+async def read_events(response: aiohttp.ClientResponse, count: int) -> list[tuple[str, str]]:
+    """The next events of a watch: type and name."""
+    found = []
+    while len(found) < count:
+        line = json.loads(await asyncio.wait_for(response.content.readline(), 10))
+        if line["type"] != "BOOKMARK":
+            found.append((line["type"], line["object"]["metadata"]["name"]))
+    return found
+
+
+async def test_a_watch_shows_every_change_in_order_and_one_from_the_past_is_gone(http: aiohttp.ClientSession) -> None:
+    listed = await body_of(await http.get(CONFIG_MAPS), 200)
+    version = listed["metadata"]["resourceVersion"]
+    async with http.get(CONFIG_MAPS, params={"watch": "1", "resourceVersion": version}) as response:
+        await http.post(CONFIG_MAPS, json=config_map("watched"))
+        await http.patch(f"{CONFIG_MAPS}/watched", json={"data": {"a": "b"}}, headers=MERGE)
+        await http.delete(f"{CONFIG_MAPS}/watched")
+        await http.post(CONFIG_MAPS, json=config_map("watched"))
+        assert await read_events(response, 4) == [
+            ("ADDED", "watched"),
+            ("MODIFIED", "watched"),
+            ("DELETED", "watched"),
+            ("ADDED", "watched"),
+        ]
+    query = {"watch": "1", "resourceVersion": "1", "timeoutSeconds": "1"}
+    again = await http.get("/api/v1/configmaps", params=query)
+    text = await again.text()
+    # Version 1 is the gateway's own start marker: everything since then is still held.
+    assert again.status == 200
+    assert '"ADDED"' in text
+
+
+async def test_a_watch_below_the_load_of_a_restarted_gateway_is_gone(nats_server: NatsServer) -> None:
+    first = GatewayProcess(nats_server.url)
+    await first.ready()
+    async with aiohttp.ClientSession() as session:
+        for number in range(30):
+            await session.post(f"{first.url}{PODS}", json=pod(f"kept-{number}"))
+        await session.delete(f"{first.url}{PODS}/kept-3")
+        before = await body_of(await session.get(f"{first.url}{PODS}"), 200)
+        first.kill()
+        second = GatewayProcess(nats_server.url, "g2")
+        await second.ready()
+        after = await body_of(await session.get(f"{second.url}{PODS}"), 200)
+        assert after["items"] == before["items"]
+        assert len(after["items"]) == 29
+        gone = await session.get(f"{second.url}{PODS}", params={"watch": "1", "resourceVersion": "2"})
+        assert (await body_of(gone, 410))["reason"] == "Expired"
+        recreated = await body_of(await session.post(f"{second.url}{PODS}", json=pod("kept-3")), 201)
+        assert int(recreated["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
+    second.close()
+
+
+async def test_two_gateways_show_the_same_versions(gateway_process: GatewayProcess, shared_nats_server: NatsServer) -> None:
+    other = GatewayProcess(shared_nats_server.url, "g2")
+    await other.ready()
+    async with aiohttp.ClientSession() as session:
+        created = await body_of(await session.post(f"{gateway_process.url}{PODS}", json=pod("shared")), 201)
+        query = {"resourceVersion": created["metadata"]["resourceVersion"]}
+        mine = await body_of(await session.get(f"{gateway_process.url}{PODS}", params=query), 200)
+        theirs = await body_of(await session.get(f"{other.url}{PODS}", params=query), 200)
+        assert mine["items"] == theirs["items"]
+    other.close()
+
+
+async def test_budgets_bind_evictions_over_http_and_over_nats(
+    http: aiohttp.ClientSession, shared_nats_server: NatsServer
+) -> None:
+    await body_of(await http.post(PODS, json=pod("evicted", set="e")), 201)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted", "namespace": "default"}}
+    assert (await body_of(await http.post(f"{PODS}/evicted/eviction", json=eviction), 201))["status"] == "Success"
+    assert (await http.get(f"{PODS}/evicted")).status == 404
+    client = await nats.connect(shared_nats_server.url)
+    wish = EvictionRequest(namespace="default", name="evicted", uid="gone", job="job")
+    reply = await client.request(EVICT_ENDPOINT, msgspec.json.encode(wish), timeout=5)
+    outcome = msgspec.json.decode(reply.data, type=EvictionOutcome)
+    assert (outcome.allowed, outcome.reason) == (True, "Gone")
+    refused = await client.request(EVICT_ENDPOINT, b"not JSON", timeout=5)
+    assert (refused.headers or {})["Nats-Service-Error-Code"] == "400"
+    await client.close()
+
+
+async def test_messages_that_are_no_events_are_counted_and_stop_nothing(
+    http: aiohttp.ClientSession, shared_nats_server: NatsServer
+) -> None:
+    client = await nats.connect(shared_nats_server.url)
+    stream = client.jetstream()
+    await stream.publish("objects.core.pods.default.rubbish", b"this is not JSON")
+    unknown = {"specversion": "1.0", "id": "x", "source": "x", "type": "example.unknown.v1", "data": {}}
+    await stream.publish("objects.core.pods.default.unknown", json.dumps(unknown).encode())
+    wrong = {"specversion": "1.0", "id": "y", "source": "x", "type": "cotenant.object.v1", "data": {"object": 3}}
+    await stream.publish("objects.core.pods.default.number", json.dumps(wrong).encode())
+    await client.close()
+    await body_of(await http.post(CONFIG_MAPS, json=config_map("still-alive")), 201)
+    for _ in range(100):
+        status = await body_of(await http.get("/apis/cotenant.io/v1/status"), 200)
+        if status["deadLetters"].get("LOG"):
+            break
+        await asyncio.sleep(0.05)
+    assert status["deadLetters"]["LOG"] >= 1
+    assert any(service["name"] == "cotenant-gateway" for service in status["services"])
+    assert (await http.get(f"{PODS}/rubbish")).status == 404
+
+
+async def test_the_log_is_told_in_words_and_a_pod_explained(http: aiohttp.ClientSession) -> None:
+    created = await body_of(await http.post(PODS, json=pod("told")), 201)
+    version = created["metadata"]["resourceVersion"]
+    answer = await http.get("/apis/cotenant.io/v1/events", params={"since": str(int(version) - 1), "for": "pod/told"})
+    lines = [json.loads(line) for line in (await answer.text()).splitlines()]
+    assert [(line["sequence"], line["stream"]) for line in lines] == [(int(version), "LOG")]
+    assert lines[0]["sentence"].startswith("pods default/told stored by")
+    explained = await body_of(await http.get("/apis/cotenant.io/v1/explain/pod/default/told"), 200)
+    assert explained["links"][0]["ref"] == f"LOG:{version}"
+    await body_of(await http.get("/apis/cotenant.io/v1/explain/pod/default/nobody"), 404)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed: its commands are not tried")
+async def test_kubectl_applies_reads_patches_and_deletes(gateway_process: GatewayProcess, tmp_path: Path) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(json.dumps(pod("by-kubectl", by="kubectl")))
+
+    async def kubectl(*arguments: str) -> str:
+        command = ["kubectl", f"--server={gateway_process.url}", f"--cache-dir={tmp_path}/cache", *arguments]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        )
+        output, _ = await asyncio.wait_for(process.communicate(), 30)
+        assert process.returncode == 0, output.decode()
+        return output.decode()
+
+    assert "pod/by-kubectl created" in await kubectl("apply", "-f", str(manifest))
+    assert "pod/by-kubectl unchanged" in await kubectl("apply", "-f", str(manifest))
+    assert "Pending" in await kubectl("get", "pods", "-l", "by=kubectl")
+    assert "labeled" in await kubectl("label", "pod", "by-kubectl", "more=yes")
+    assert "Name:         by-kubectl" in await kubectl("describe", "pod", "by-kubectl")
+    assert "ElasticQuota" in await kubectl("api-resources")
+    assert "deleted" in await kubectl("delete", "pod", "by-kubectl", "--timeout=20s")
