@@ -4,7 +4,8 @@ In: a log, a node. Out: nothing; it ends when `stopping` is set. Reading and sto
 cycle keeps its second while the server is away: suppression goes on, processes are looked after.
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one report under way for each subject (what is newer is decided
-again); at most MAX_OUTBOX usage and execution events wait to be stored, then the oldest are dropped and counted.
+again); at most MAX_OUTBOX usage and execution events wait to be stored, each is tried
+PUBLISH_TRIES times; what is over is dropped, the oldest first, and counted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cotenant.events.envelope import Event, traceparent_of
 from cotenant.log import LOG, USAGE, Behind, Log, Reader, Refused, Stored, Write
 from cotenant.subjects import encode_token
 from msgspec.structs import replace
+from nats.errors import Error as NatsError
 
 from cotenant_node_executor.node import ExecutorNode
 
@@ -29,6 +31,11 @@ PULL_LIMIT = 500
 QUEUE_PULLS = 4
 MAX_OUTBOX = 1000
 STORING_TOGETHER = 16
+PUBLISH_TRIES = 20
+PUBLISH_PAUSE_SECONDS = 0.5
+LOG_ERRORS = (NatsError, TimeoutError, OSError)
+"""What a log's calls raise while the server cannot be asked."""
+
 MARKER_PAUSE_SECONDS = 0.5
 
 
@@ -84,21 +91,30 @@ class ExecutorShell:
 
     async def _live(self) -> None:
         token = encode_token(self.node.name)
-        reader = await self._log.follow(LOG, [f"node.{token}.>"], name=f"node-{token}")
+        try:
+            reader = await self._log.follow(LOG, [f"node.{token}.>"], name=f"node-{token}")
+        except LOG_ERRORS as error:
+            raise Behind(f"no consumer: {type(error).__name__}: {error}") from error
         reading = asyncio.ensure_future(self._read(reader))
         try:
-            await self._say_started()
+            try:
+                await self._say_started()
+            except LOG_ERRORS as error:
+                raise Behind(f"no start marker: {type(error).__name__}: {error}") from error
             await self._cycles(reader, reading)
         finally:
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError, Behind):
                 await reading
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(*LOG_ERRORS):
                 await asyncio.wait_for(reader.close(), 2)
 
     async def _read(self, reader: Reader) -> None:
         while True:
-            events = await reader.pull(PULL_LIMIT, 1.0)
+            try:
+                events = await reader.pull(PULL_LIMIT, 1.0)
+            except LOG_ERRORS as error:
+                raise Behind(f"reading broke off: {type(error).__name__}: {error}") from error
             if events:
                 await self._news.put(events)
 
@@ -203,7 +219,7 @@ class ExecutorShell:
                     node.core.correct_sequence(event.subject, head.sequence)
                 else:
                     logger.error("node %s: %s is refused: %s", node.name, event.subject, outcome.reason)
-        except (TimeoutError, OSError) as error:
+        except LOG_ERRORS as error:
             logger.info("node %s: %s was not stored: %s", node.name, event.subject, error)
         finally:
             self._under_way.discard(event.subject)
@@ -215,11 +231,21 @@ class ExecutorShell:
                 self._wake_outbox.clear()
                 await self._wake_outbox.wait()
             event = self._identified(self.node.refer(self._outbox.popleft()))
-            sequence = await self._log.publish(event)
+            sequence = await self._publish(event)
             if sequence is None:
                 self.dropped += 1
+                logger.warning("node %s: %s was not confirmed in %d tries", self.node.name, event.subject, PUBLISH_TRIES)
             elif event.stream == USAGE:
                 self.node.usage_stored(f"{USAGE}:{sequence}")
+
+    async def _publish(self, event: Event) -> int | None:
+        """Publish until it is confirmed, a bounded number of times; a server that is started again takes seconds."""
+        for _ in range(PUBLISH_TRIES):
+            sequence = await self._log.publish(event)
+            if sequence is not None:
+                return sequence
+            await asyncio.sleep(PUBLISH_PAUSE_SECONDS)
+        return None
 
     async def _flush(self) -> None:
         """Give what is on its way two seconds more."""

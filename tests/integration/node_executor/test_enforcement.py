@@ -20,6 +20,7 @@ from cotenant.events.runs import ExecutorStatus, RunPhase
 from cotenant_node_executor.kernel.interface import Knob
 
 from tests.integration.node_executor.executor_harness import NODE, Harness, pod_manifest
+from tests.nats_server import NatsServer
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a real control group subtree")
 
@@ -106,6 +107,35 @@ async def test_a_spike_of_a_service_shrinks_the_quota_of_batch_and_it_grows_back
 
     await harness.node_slo(enable=False)
     await harness.wait("recovered", lambda: quota() == -1)
+
+
+async def test_services_stay_protected_while_the_server_is_gone_and_what_was_done_is_told_afterwards(
+    harness: Harness, nats_server: NatsServer
+) -> None:
+    harness.folder.chmod(0o755)
+    go = harness.folder / "go"
+    harness.start()
+    await harness.node_slo(
+        enable=True,
+        cpu_suppress_policy="cfsQuota",
+        cpu_suppress_threshold_percent=200,
+        reserved_cpu_milli=CPUS * 1000,
+    )
+    await harness.place(batch_pod("burner"))
+    await harness.place(pod_manifest("short", "import time; time.sleep(8)"))
+    await harness.place(service_pod("service", go))
+    for name in ("burner", "service", "short"):
+        await harness.running(name)
+    await harness.wait("the quota is wide", lambda: harness.number(*QUOTA) > NODE_US * 95 // 100)
+    nats_server.kill()
+    go.touch()
+    async with asyncio.timeout(10):
+        while harness.number(*QUOTA) > NODE_US * 9 // 10:  # noqa: ASYNC110 - the server is gone, only the kernel tells
+            await asyncio.sleep(0.05)
+    nats_server.start()
+    run = await harness.ended("short", 30)
+    assert run.phase is RunPhase.SUCCEEDED
+    await harness.wait("the suppression is told", lambda: int(harness.executions("suppress")[-1].data.changes[0].new) < NODE_US)
 
 
 async def test_batch_pods_carry_their_batch_values_and_no_quota_while_suppression_works_by_quota(harness: Harness) -> None:
