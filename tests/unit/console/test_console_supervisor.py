@@ -154,11 +154,3 @@ async def test_the_real_nats_server_starts_and_comes_back_after_a_kill(tmp_path:
     await supervisor.stop()
     assert not await answers(port, 0.2)
     assert "sync_interval: always" in (tmp_path / "nats" / "nats-server.conf").read_text()
-
-
-async def test_a_port_in_use_is_not_chosen() -> None:
-    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-    taken = server.sockets[0].getsockname()[1]
-    assert free_port(taken) != taken
-    server.close()
-    await server.wait_closed()

@@ -18,6 +18,7 @@ from cotenant_console.manifests.documents import Manifest, ManifestError, read_m
 from cotenant_console.manifests.three_way import annotated, apply_patch
 
 CONFLICT_ATTEMPTS = 5
+SIMULATION = "simulation.cotenant.io/v1alpha1"
 FIRST_KINDS = ("Namespace", "PriorityClass", "RuntimeClass", "ElasticQuota", "ConfigMap")
 """Within one call these go first, so that what refers to them finds them; the rest keeps its order."""
 
@@ -36,8 +37,11 @@ def command(client: Client, sources: tuple[str, ...], namespace: str | None) -> 
         raise click.ClickException("no objects passed to apply")
     failed = 0
     for manifest in ordered(manifests):
+        if text_at(manifest.document, "apiVersion") == SIMULATION:
+            click.echo(f"{manifest.source}: not applied, it is for `cotenant simulate`", err=True)
+            continue
         try:
-            click.echo(f"{apply_one(client, manifest, namespace)}")
+            click.echo(apply_one(client, manifest, namespace))
         except ApiError as error:
             failed += 1
             click.echo(refusal(manifest, error), err=True)
@@ -104,7 +108,9 @@ def in_namespace(document: Document, kind: Kind, namespace: str | None) -> Docum
 
 def refusal(manifest: Manifest, error: ApiError) -> str:
     """Why a document was refused: its place and title, the message, and each field with its line."""
-    lines = [f"{manifest.place}: {manifest.title}: {error.message}"]
+    if not error.causes:
+        return f"{manifest.place}: {manifest.title}: {error.message}"
+    lines = [f"{manifest.place}: {manifest.title} is refused ({error.reason}):"]
     for cause in error.causes:
         line = manifest.line_of(cause.field_path)
         where = f"{manifest.source}:{line}: " if line else ""

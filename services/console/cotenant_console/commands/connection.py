@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import IO, Concatenate, ParamSpec, TypeVar
 
 import click
 
@@ -18,6 +18,14 @@ from cotenant_console.api.endpoint import EndpointUnknownError, find_endpoint
 P = ParamSpec("P")
 R = TypeVar("R")
 DEFAULT_NAMESPACE = "default"
+
+
+class RefusedError(click.ClickException):
+    """A refusal of the server, printed in its own words alone, as kubectl does."""
+
+    def show(self, file: IO[str] | None = None) -> None:
+        """Print the words."""
+        click.echo(self.message, file=file, err=file is None)
 
 
 def with_client(body: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
@@ -34,7 +42,7 @@ def with_client(body: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
             with Client(find_endpoint(server, data).api_url) as client:
                 return body(client, *args, **kwargs)
         except ApiError as error:
-            raise click.ClickException(describe_refusal(error)) from error
+            raise RefusedError(describe_refusal(error)) from error
         except (UnreachableError, EndpointUnknownError) as error:
             raise click.ClickException(str(error)) from error
         except KeyboardInterrupt:

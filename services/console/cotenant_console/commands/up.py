@@ -11,7 +11,7 @@ from cotenant_console.durations import parse_duration
 from cotenant_console.up.folder_lock import FolderInUseError
 from cotenant_console.up.nats_server import NatsServerMissingError
 from cotenant_console.up.session import Session, Wish
-from cotenant_console.up.stack import NotReadyError, Plan
+from cotenant_console.up.stack import NotReadyError
 
 
 class Duration(click.ParamType[float]):
@@ -41,9 +41,9 @@ def command(
     data: str | None, port: int | None, nats_port: int | None, nodes: int, demo: bool, for_seconds: float | None
 ) -> None:
     """Start everything on this machine: nats-server, every service, this host as a node."""
-    plan = Plan(data_folder(data), nodes, api_port=port or 0, nats_port=nats_port or 0)
+    wish = Wish(data_folder(data), nodes, demo, for_seconds, port or 0, nats_port or 0)
     try:
-        status = asyncio.run(_run(Wish(plan, demo, for_seconds)))
+        status = asyncio.run(_run(wish))
     except (FolderInUseError, NatsServerMissingError, NotReadyError) as error:
         raise click.ClickException(str(error)) from error
     raise click.exceptions.Exit(status)

@@ -28,9 +28,9 @@ from cotenant_console.up.supervisor import ProcessSpec
 DEMO_FILE = "demo.json"
 WORK_ROUNDS = 12_000
 NIGHT_RATE = 8.0
-JOB_CPU_SECONDS = 4.0
-JOB_BATCH_CPU_MILLI = 200
-JOBS_OPEN = 6
+JOB_CPU_SECONDS = 2.0
+JOB_BATCH_CPU_MILLI = 100
+JOBS_OPEN = 12
 END_SECONDS = 8.0
 USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 

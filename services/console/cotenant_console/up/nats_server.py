@@ -41,21 +41,26 @@ def nats_binary() -> str:
     return found
 
 
-def free_port(preferred: int = 0) -> int:
-    """A free loopback port: the preferred one if nobody has it, else one below the range of outgoing connections.
+def free_port() -> int:
+    """A free loopback port below the range of outgoing connections.
 
     The kernel hands out ports of that range at any moment, so one that was free there need not be when the service starts.
     """
-    candidates = random.sample(SERVICE_PORTS, PORT_TRIES)
-    for port in (preferred, *candidates) if preferred else candidates:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
+    for port in random.sample(SERVICE_PORTS, PORT_TRIES):
+        if port_is_free(port):
             return port
     raise OSError(f"no free port on {LOOPBACK}")
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a loopback port can be listened on."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
 
 
 def file_store_bytes(folder: Path) -> int:

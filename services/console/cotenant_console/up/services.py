@@ -37,7 +37,6 @@ class Run:
 
     folder: Path
     nats_url: str
-    api_port: int
     node: str
     simulated_nodes: int
 

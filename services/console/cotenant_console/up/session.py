@@ -18,11 +18,11 @@ from pathlib import Path
 
 from cotenant_console.api.client import ApiError, Client, Document, Json, UnreachableError, list_at
 from cotenant_console.api.kinds import find_by_type
+from cotenant_console.up.claims import Claims, NothingLeftError, host_node_name
 from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.folder_lock import FolderLock
 from cotenant_console.up.journal import Journal
-from cotenant_console.up.node_name import NodeName, host_node_name
 from cotenant_console.up.reading import keep_journal
 from cotenant_console.up.screen import Screen
 from cotenant_console.up.stack import NotReadyError, Plan, Stack
@@ -30,8 +30,10 @@ from cotenant_console.up.view import View, Work, summary_lines
 
 REFRESH_SECONDS = 1.0
 HEALTH_EVERY = 3
-JOBS_EVERY = 2
+JOBS_EVERY = 1
 PROC_STAT = Path("/proc/stat")
+API_PORT = 8001
+NATS_PORT = 4222
 NO_READINGS = Readings({}, {}, None)
 
 
@@ -39,9 +41,12 @@ NO_READINGS = Readings({}, {}, None)
 class Wish:
     """What the user asked of `up`."""
 
-    plan: Plan
-    demo: bool
-    for_seconds: float | None
+    folder: Path
+    simulated_nodes: int
+    demo: bool = False
+    for_seconds: float | None = None
+    api_port: int = 0
+    nats_port: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,10 @@ class Session:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.stopping.set)
-        with FolderLock(self.wish.plan.folder), NodeName(host_node_name()) as node, Screen() as screen:
-            self.wish = replace(self.wish, plan=replace(self.wish.plan, node=node))
-            screen.say(f"cotenant: data folder {self.wish.plan.folder}")
+        with FolderLock(self.wish.folder), Claims() as claims, Screen() as screen:
+            screen.say(f"cotenant: data folder {self.wish.folder}")
             began = time.monotonic()
-            stack = Stack(self.wish.plan)
+            stack = Stack(planned(self.wish, claims))
             demonstration: Demonstration | None = None
             failure = ""
             try:
@@ -102,7 +106,7 @@ class Session:
     def _demonstration(self, stack: Stack) -> Demonstration:
         seconds = self.wish.for_seconds
         shape = Shape() if seconds is None else Shape(day_seconds=max(30.0, min(120.0, seconds * 0.8)))
-        demonstration = Demonstration(stack.endpoint.api_url, self.wish.plan.folder, self.wish.plan.node, shape)
+        demonstration = Demonstration(stack.endpoint.api_url, self.wish.folder, stack.plan.node, shape)
         demonstration.declare()
         if demonstration.interpreter.note:
             self._notes.append(demonstration.interpreter.note)
@@ -163,8 +167,8 @@ class Session:
         jobs = None if demonstration is None else demonstration.jobs
         return View(
             endpoint=stack.endpoint,
-            folder=self.wish.plan.folder,
-            node=self.wish.plan.node,
+            folder=self.wish.folder,
+            node=stack.plan.node,
             elapsed=elapsed,
             until=self.wish.for_seconds,
             cpu_percent=self._percent,
@@ -192,6 +196,20 @@ class Session:
         if demonstration is not None:
             await asyncio.to_thread(demonstration.close)
         await stack.stop()
+
+
+def planned(wish: Wish, claims: Claims) -> Plan:
+    """What to start: the node's name and the ports that this stack holds from now on. Raises NotReadyError."""
+    try:
+        return Plan(
+            folder=wish.folder,
+            simulated_nodes=wish.simulated_nodes,
+            node=claims.node(host_node_name()),
+            api_port=claims.port(wish.api_port or API_PORT, exactly=wish.api_port != 0),
+            nats_port=claims.port(wish.nats_port or NATS_PORT, exactly=wish.nats_port != 0),
+        )
+    except NothingLeftError as error:
+        raise NotReadyError(str(error)) from error
 
 
 def look_at(client: Client) -> Cluster:

@@ -23,8 +23,6 @@ from cotenant_console.up.supervisor import Supervisor
 
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.1
-API_PORT = 8001
-NATS_PORT = 4222
 
 
 class NotReadyError(Exception):
@@ -37,9 +35,9 @@ class Plan:
 
     folder: Path
     simulated_nodes: int
-    node: str = ""
-    api_port: int = 0
-    nats_port: int = 0
+    node: str
+    api_port: int
+    nats_port: int
 
 
 class Stack:
@@ -47,11 +45,7 @@ class Stack:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.api_port = free_port(plan.api_port or API_PORT)
-        self.nats_port = free_port(plan.nats_port or NATS_PORT)
-        if plan.api_port and self.api_port != plan.api_port:
-            raise NotReadyError(f"port {plan.api_port} is in use: choose another with --port")
-        self.endpoint = Endpoint(f"http://{LOOPBACK}:{self.api_port}", f"nats://{LOOPBACK}:{self.nats_port}")
+        self.endpoint = Endpoint(f"http://{LOOPBACK}:{plan.api_port}", f"nats://{LOOPBACK}:{plan.nats_port}")
         self.supervisor = Supervisor(plan.folder / "logs")
         self.status_ports: dict[str, int] = {}
 
@@ -63,17 +57,18 @@ class Stack:
     async def start(self) -> None:
         """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError."""
         deadline = time.monotonic() + READY_SECONDS
-        self.supervisor.start(nats_process(self.plan.folder, self.nats_port))
-        run = Run(
-            self.plan.folder, self.endpoint.nats_url, self.api_port, self.plan.node, self.plan.simulated_nodes
-        )
+        self.supervisor.start(nats_process(self.plan.folder, self.plan.nats_port))
+        run = Run(self.plan.folder, self.endpoint.nats_url, self.plan.node, self.plan.simulated_nodes)
         for name in self.names:
-            self.status_ports[name] = self.api_port if name == "gateway" else free_port()
+            self.status_ports[name] = self.plan.api_port if name == "gateway" else free_port()
             self.supervisor.start(service_process(run, name, self.status_ports[name]))
-        while not await answers(self.nats_port):
+        while not await answers(self.plan.nats_port):
             await self._pause(deadline, "nats-server")
-        while not await asyncio.to_thread(is_ready, self.api_port):
+        while not await asyncio.to_thread(is_ready, self.plan.api_port):
             await self._pause(deadline, "gateway")
+        if any(crash.name == "gateway" for crash in self.supervisor.crashes):
+            # What answers may be somebody else who took the port.
+            raise NotReadyError(f"{self.supervisor.crashes[-1]}; its log is {self.supervisor.processes['gateway'].log}")
         await asyncio.to_thread(self._declare)
         for name in self.names:
             while not await asyncio.to_thread(is_ready, self.status_ports[name]):

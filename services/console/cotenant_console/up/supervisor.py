@@ -28,6 +28,7 @@ MAX_LOG_BYTES = 16 * 1024 * 1024
 MAX_CRASHES_KEPT = 200
 PR_SET_PDEATHSIG = 1
 TAIL_BYTES = 2000
+KILLED = "killed by SIGKILL"
 
 
 class ProcessState(StrEnum):
@@ -131,7 +132,9 @@ class Supervisor:
             process.state = ProcessState.RESTARTING
             process.backoff = process.backoff.after_exit(time.monotonic() - began)
             self.crash_count += 1
-            self.crashes.append(Crash(process.spec.name, datetime.now(UTC), how, _last_line(process.log)))
+            # One that was killed had no time to say why.
+            said = "" if how == KILLED else _last_line(process.log)
+            self.crashes.append(Crash(process.spec.name, datetime.now(UTC), how, said))
 
     async def _run_once(self, process: Supervised) -> str:
         """Run the process to its end and say how it ended."""
