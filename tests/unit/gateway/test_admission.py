@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cotenant.objects.pod import decode_pod
-from cotenant.objects.validation_colocation import colocation_errors
+from cotenant.colocation import colocation_errors
 from cotenant_gateway.requests import (
     MAX_OBJECT_BYTES,
     DeletionWish,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import msgspec
+from cotenant.colocation import colocation_errors
 from cotenant.objects.pod import Pod
 from cotenant.objects.validation import FieldError, FieldReason, forbidden, validate_all
-from cotenant.objects.validation_colocation import colocation_errors
 from cotenant.objects.validation_pod import POD_CHECKS
 
 from cotenant_gateway.admission.review import Review

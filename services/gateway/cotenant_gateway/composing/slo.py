@@ -12,7 +12,7 @@ from cotenant.quantities import format_decimal, format_milli
 from cotenant_gateway.composing.overlay import Overlay, head_of
 from cotenant_gateway.composing.times import derived_uid, go_duration, rfc3339
 from cotenant_gateway.snapshots import Snapshot
-from cotenant_gateway.splices import raw
+from cotenant_gateway.splices import is_object, members, raw
 
 _API_VERSION = "slo.koordinator.sh/v1alpha1"
 
@@ -109,8 +109,10 @@ def compose_node_slo(snapshot: Snapshot) -> Overlay:
                 "cpuSuppressPolicy": slo.cpu_suppress_policy,
             }
             uid = derived_uid("NodeSLO", snapshot.address.name)
+            # An event of a calculator that renders the whole spec carries it; the threshold section alone says the rest.
+            rendered = is_object(slo.spec) and bool(members(slo.spec))
             return Overlay(
-                head=head_of(_API_VERSION, "NodeSLO", {"resourceUsedThresholdWithBE": threshold}),
+                head=head_of(_API_VERSION, "NodeSLO", slo.spec if rendered else {"resourceUsedThresholdWithBE": threshold}),
                 metadata={"name": snapshot.address.name, "uid": uid},
                 annotations={"cotenant.io/reason": slo.reason} if slo.reason else {},
                 uid=uid,
