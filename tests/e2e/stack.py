@@ -1,0 +1,141 @@
+"""`cotenant up` as a user runs it, for tests: started in a folder of its own, driven by the command, ended by Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+BIN = Path(sys.executable).parent
+T = TypeVar("T")
+
+
+class NotInTimeError(AssertionError):
+    """A bounded wait is over."""
+
+
+def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
+    """Return what `look` finds as soon as it is true. The stack is other processes: there is nothing to await but its state."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise NotInTimeError(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+class Stack:
+    """A running stack."""
+
+    def __init__(self, *flags: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="cotenant-e2e-"))
+        self.folder.chmod(0o755)
+        self.environment = {**os.environ, "COTENANT_DATA": str(self.folder)}
+        self.screen = self.folder.with_suffix(".screen")
+        with self.screen.open("wb") as output:
+            self.process = subprocess.Popen(
+                [BIN / "cotenant", "up", "--data", str(self.folder), *flags],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                start_new_session=True,
+            )
+
+    @property
+    def endpoint(self) -> dict[str, str]:
+        """The addresses of the API and of NATS."""
+        found: dict[str, str] = json.loads((self.folder / "endpoint.json").read_text())
+        return found
+
+    def until_ready(self) -> None:
+        """Wait until the stack says so, at most 90 s."""
+
+        def ready() -> bool:
+            assert self.process.poll() is None, self.screen.read_text()
+            return "ready after" in self.screen.read_text()
+
+        wait_for("the stack to be ready", ready, 90)
+
+    def run(self, *words: str, given: str | None = None, status: int | None = 0) -> str:
+        """Run the command; returns what it prints. Fails if its exit status is another one."""
+        done = subprocess.run(
+            [BIN / "cotenant", *words],
+            input=given,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=60,
+            check=False,
+        )
+        output = done.stdout + done.stderr
+        assert status is None or done.returncode == status, f"cotenant {' '.join(words)}: {done.returncode}\n{output}"
+        return output
+
+    def object(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
+        """Return one object, None where the API has none (or does not answer now)."""
+        done = subprocess.run(
+            [BIN / "cotenant", "get", kind, name, "-n", namespace, "-o", "json"],
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode:
+            return None
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def objects(self, kind: str) -> list[dict[str, Any]] | None:
+        """Return all objects of a kind, None while the API does not answer."""
+        done = subprocess.run(
+            [BIN / "cotenant", "get", kind, "-A", "-o", "json"],
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode:
+            return None
+        found: list[dict[str, Any]] = json.loads(done.stdout)["items"]
+        return found
+
+    def apply(self, *documents: dict[str, Any]) -> str:
+        """Apply manifests."""
+        return self.run("apply", "-f", "-", given="\n---\n".join(json.dumps(document) for document in documents))
+
+    def phase(self, pod: str, namespace: str = "default") -> str:
+        """Return a pod's phase, "" where there is none."""
+        found = self.object("pod", pod, namespace)
+        return str((found or {}).get("status", {}).get("phase", ""))
+
+    def pid(self, service: str) -> int:
+        """Return the process of a service (or `nats-server`) of this stack, 0 while there is none."""
+        word = service if service == "nats-server" else f"cotenant_{service.replace('-', '_')}"
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError):
+                continue
+            if parent == self.process.pid and word in line and "--simulate" not in line:
+                return int(entry.name)
+        return 0
+
+    def end(self) -> int:
+        """Press Ctrl-C; returns the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.process.wait(60)

@@ -1,0 +1,391 @@
+"""What a person does with a running stack: look, apply, raise the load, kill things, give it rubbish, verify."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.manifests import batch_pod, service_pod, simulated_pod
+from tests.e2e.stack import BIN, Stack, wait_for
+
+SERVICES = (
+    "gateway",
+    "metrics-ingest",
+    "batch-resource-calculator",
+    "quota-tree",
+    "scheduler",
+    "descheduler-arbiter",
+    "yarn-copilot",
+    "node-executor",
+)
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    running = Stack("--nodes", "2")
+    try:
+        running.until_ready()
+        yield running
+    finally:
+        running.end()
+
+
+def host_of(stack: Stack) -> str:
+    """Return the real node's name: the one with the process runtime's label."""
+    nodes = wait_for("the nodes", lambda: stack.objects("nodes"), 30)
+    return next(
+        str(node["metadata"]["name"])
+        for node in nodes
+        if node["metadata"].get("labels", {}).get("cotenant.io/runtime") == "process"
+    )
+
+
+def quota_file(stack: Stack) -> Path:
+    """Return the kernel's file with the CPU quota of all best-effort pods of this node."""
+    host = host_of(stack)
+    found = [
+        *Path("/sys/fs/cgroup").glob(f"cpu*/cotenant/{host}/besteffort/cpu.cfs_quota_us"),
+        *Path("/sys/fs/cgroup").glob(f"**/cotenant/{host}/besteffort/cpu.max"),
+    ]
+    if not found:
+        pytest.skip("no cgroups here: the stack works in a sandboxed tree")
+    return found[0]
+
+
+def having(words: str, text: str) -> str:
+    """Return the text if it has the words in it, else nothing."""
+    return text if words in text else ""
+
+
+def quota(path: Path) -> int:
+    word = path.read_text().split()[0]
+    return -1 if word == "max" else int(word)
+
+
+def test_the_tables_look_like_kubectls(stack: Stack) -> None:
+    host = host_of(stack)
+    nodes = stack.run("get", "nodes", "-o", "wide")
+    assert nodes.splitlines()[0].split()[:4] == ["NAME", "STATUS", "ROLES", "AGE"]
+    assert host in nodes
+    assert "simulated-0" in nodes
+    for words in ("get pods -A", "get elasticquotas -A", "get podmigrationjobs", f"describe node {host}"):
+        stack.run(*words.split())
+    wait_for("metrics of all nodes", lambda: len(stack.objects("nodemetrics") or []) == 3, 60)
+    assert host in stack.run("top", "nodes")
+
+
+def test_a_pod_of_any_image_runs_on_a_simulated_node_and_ends_when_deleted(stack: Stack) -> None:
+    assert "created" in stack.apply(simulated_pod("anything"))
+    wait_for("anything to run", lambda: stack.phase("anything") == "Running", 30)
+    pod = stack.object("pod", "anything")
+    assert pod is not None
+    assert pod["spec"]["nodeName"].startswith("simulated-")
+    assert "unchanged" in stack.apply(simulated_pod("anything"))
+    assert "Running" in stack.run("get", "pods", "anything")
+    explained = stack.run("explain", "pod", "anything")
+    assert "placed on simulated-" in explained
+    assert "LOG:" in explained
+    stack.run("delete", "pod", "anything")
+    assert stack.object("pod", "anything") is None
+
+
+def test_a_batch_pod_runs_in_its_own_cgroup_and_says_its_lines(stack: Stack) -> None:
+    stack.apply(batch_pod("worker", "echo hello from batch; exec sleep 300"))
+    wait_for("worker to run", lambda: stack.phase("worker") == "Running", 120)
+    pod = stack.object("pod", "worker")
+    assert pod is not None
+    assert pod["spec"]["nodeName"] == host_of(stack)
+    groups = quota_file(stack).parent / f"pod{pod['metadata']['uid']}"
+    assert (groups / "main" / "cgroup.procs").read_text().split()
+    wait_for("its lines", lambda: "hello from batch" in stack.run("logs", "worker"), 10)
+    chain = stack.run("explain", "pod", "worker")
+    assert "lends batch-cpu" in chain
+    stack.run("delete", "pod", "worker")
+    wait_for("its group to go", lambda: not groups.exists(), 15)
+
+
+def test_a_pod_that_fits_nowhere_says_why(stack: Stack) -> None:
+    stack.apply(batch_pod("huge", cpu=900_000))
+    text = wait_for("a reason", lambda: having("short by", stack.run("explain", "pod", "huge")), 60)
+    assert "0/3 nodes" in text
+    stack.run("delete", "pod", "huge")
+
+
+def test_services_that_need_their_cpu_get_it_back_and_the_loan_grows_again(stack: Stack) -> None:
+    path = quota_file(stack)
+    stack.apply(batch_pod("burner"))
+    wait_for("burner to run", lambda: stack.phase("burner") == "Running", 120)
+    wait_for("a loan of some size", lambda: quota(path) >= 60_000, 90)
+    lent = quota(path)
+    stack.apply(service_pod("spike", "while :; do :; done & while :; do :; done"))
+    wait_for("the loan to shrink in the kernel's file", lambda: 0 < quota(path) <= lent // 2, 30)
+    low = quota(path)
+    told = wait_for(
+        "an event that says so",
+        lambda: [line for line in stack.run("events").splitlines() if "EXECUTION" in line and "cfs_quota" in line],
+        10,
+    )
+    assert "->" in told[-1]
+    stack.run("delete", "pod", "spike")
+    wait_for("the loan to grow back", lambda: quota(path) > low * 2 or quota(path) == -1, 60)
+    stack.run("delete", "pod", "burner")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_killed_service_comes_back_and_nothing_is_lost_or_doubled(stack: Stack, service: str) -> None:
+    before = {pod["metadata"]["uid"] for pod in wait_for("pods", lambda: (stack.objects("pods") or []) + [{}], 30) if pod}
+    names = [f"{service}-{number}" for number in range(6)]
+    stack.apply(*(simulated_pod(name) for name in names[:3]))
+    killed = wait_for(f"{service}'s process", lambda: stack.pid(service), 30)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(f"{service} to come back", lambda: (again := stack.pid(service)) and again != killed, 30)
+
+    def applied() -> bool:
+        done = subprocess.run(
+            [BIN / "cotenant", "apply", "-f", "-"],
+            input="\n---\n".join(json.dumps(simulated_pod(name)) for name in names[3:]),
+            capture_output=True,
+            text=True,
+            env=stack.environment,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode == 0
+
+    wait_for("the API", applied, 60)
+
+    def running() -> bool:
+        pods = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in stack.objects("pods") or []}
+        return all(pods.get(name) == "Running" for name in names)
+
+    wait_for("all six to run", running, 90)
+    pods = stack.objects("pods") or []
+    uids = [pod["metadata"]["uid"] for pod in pods]
+    assert len(uids) == len(set(uids))
+    assert before <= set(uids)
+    stack.run("delete", "pod", *names)
+    assert not [pod for pod in stack.objects("pods") or [] if pod["metadata"]["name"] in names]
+
+
+def test_a_killed_server_comes_back_with_everything(stack: Stack) -> None:
+    stack.apply(simulated_pod("survivor"))
+    wait_for("survivor to run", lambda: stack.phase("survivor") == "Running", 60)
+    uid = (stack.object("pod", "survivor") or {})["metadata"]["uid"]
+    killed = wait_for("the server's process", lambda: stack.pid("nats-server"), 30)
+    os.kill(killed, signal.SIGKILL)
+    found = wait_for("survivor again", lambda: stack.object("pod", "survivor"), 90)
+    assert found["metadata"]["uid"] == uid
+    wait_for("survivor to be deleted", lambda: "deleted" in stack.run("delete", "pod", "survivor", status=None), 90)
+    stack.apply(simulated_pod("newcomer"))
+    wait_for("newcomer to run", lambda: stack.phase("newcomer") == "Running", 90)
+    stack.run("delete", "pod", "newcomer")
+
+
+def test_a_running_process_survives_its_executor(stack: Stack) -> None:
+    stack.apply(batch_pod("long", "exec sleep 600"))
+    wait_for("long to run", lambda: stack.phase("long") == "Running", 120)
+    pod = stack.object("pod", "long")
+    assert pod is not None
+    procs = quota_file(stack).parent / f"pod{pod['metadata']['uid']}" / "main" / "cgroup.procs"
+    before = set(procs.read_text().split())
+    killed = wait_for("the executor's process", lambda: stack.pid("node-executor"), 30)
+    os.kill(killed, signal.SIGKILL)
+    wait_for("the executor to come back", lambda: (again := stack.pid("node-executor")) and again != killed, 30)
+    assert set(procs.read_text().split()) & before, "the pod's process went on"
+    stack.run("delete", "pod", "long")
+    wait_for("its group to go", lambda: not procs.exists(), 20)
+
+
+def test_a_second_scheduler_does_no_harm_and_events_say_so(stack: Stack) -> None:
+    flags = ["--nats", stack.endpoint["nats"], "--replica", "second", "--http-port", "-1"]
+    second = subprocess.Popen(
+        [sys.executable, "-m", "cotenant_scheduler", *flags],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_for("the second's start", lambda: "replica second" in stack.run("events"), 60)
+
+        def refused() -> bool:
+            names = [f"twin-{number}" for number in range(20)]
+            stack.apply(*(simulated_pod(name) for name in names))
+            wait_for(
+                "the twins to run",
+                lambda: sum(pod["status"].get("phase") == "Running" for pod in stack.objects("pods") or []) >= 20,
+                60,
+            )
+            uids = [pod["metadata"]["uid"] for pod in stack.objects("pods") or []]
+            assert len(uids) == len(set(uids))
+            stack.run("delete", "pod", *names)
+            return "refused" in stack.run("events")
+
+        wait_for("a refused commit among the events", refused, 120)
+    finally:
+        second.terminate()
+        second.wait(20)
+
+
+RUBBISH: list[tuple[str, dict[str, Any], str]] = [
+    ("unknown kind", {"apiVersion": "v1", "kind": "Wombat", "metadata": {"name": "x"}}, "Wombat"),
+    (
+        "wrong types",
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": "no"}},
+        "spec.containers",
+    ),
+    ("bad name", {**simulated_pod("X_y")}, "metadata.name"),
+    (
+        "negative quantity",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "x"},
+            "spec": {"containers": [{"name": "a", "image": "i", "resources": {"requests": {"cpu": "-1"}}}]},
+        },
+        "requests[cpu]",
+    ),
+    (
+        "malformed quantity",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "x"},
+            "spec": {"containers": [{"name": "a", "image": "i", "resources": {"requests": {"memory": "1Q"}}}]},
+        },
+        "requests[memory]",
+    ),
+    ("batch QoS with prod priority", {**batch_pod("x", priorityClassName="koord-prod")}, "BE"),
+    (
+        "requests unequal to limits",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "x", "labels": {"koordinator.sh/qosClass": "BE"}},
+            "spec": {
+                "priorityClassName": "koord-batch",
+                "containers": [
+                    {
+                        "name": "a",
+                        "image": "i",
+                        "resources": {
+                            "requests": {"kubernetes.io/batch-cpu": "100"},
+                            "limits": {"kubernetes.io/batch-cpu": "200"},
+                        },
+                    }
+                ],
+            },
+        },
+        "batch-cpu",
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "manifest", "told"), RUBBISH, ids=[entry[0] for entry in RUBBISH])
+def test_rubbish_is_refused_with_what_is_wrong_and_where(stack: Stack, what: str, manifest: dict[str, Any], told: str) -> None:
+    assert told in stack.run("apply", "-f", "-", given=json.dumps(manifest), status=1)
+    assert stack.object("pod", "x") is None
+
+
+def test_a_quota_whose_min_exceeds_its_parents_is_refused(stack: Stack) -> None:
+    def elastic(name: str, least: str, **labels: str) -> dict[str, Any]:
+        prefix = "quota.scheduling.koordinator.sh/"
+        return {
+            "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+            "kind": "ElasticQuota",
+            "metadata": {"name": name, "labels": {prefix + key.replace("_", "-"): value for key, value in labels.items()}},
+            "spec": {"min": {"cpu": least}, "max": {"cpu": "100"}},
+        }
+
+    stack.apply(elastic("family", "10", is_parent="true"))
+    text = stack.run("apply", "-f", "-", given=json.dumps(elastic("greedy", "11", parent="family")), status=1)
+    assert "min" in text
+    assert "family" in text
+    stack.run("delete", "elasticquota", "family")
+
+
+def post(stack: Stack, body: bytes) -> tuple[int, dict[str, Any]]:
+    request = urllib.request.Request(
+        f"{stack.endpoint['api']}/api/v1/namespaces/default/pods",
+        data=body,
+        headers={"Content-Type": "application/json"},
+        method="POST",
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_broken_bodies_get_a_status(stack: Stack) -> None:
+    code, status = post(stack, b'{"apiVersion":"v1","kind":"Pod",')
+    assert (code, status["kind"], status["reason"]) == (400, "Status", "BadRequest")
+    code, status = post(stack, b"a" * 10_000_000)
+    assert (code, status["kind"]) == (413, "Status")
+    assert status["message"]
+
+
+def nats_say(url: str, subject: str, payload: bytes) -> None:
+    """Publish with the bare protocol, as any client can."""
+    host, port = url.removeprefix("nats://").split(":")
+    with socket.create_connection((host, int(port)), 5) as connection:
+        connection.recv(4096)
+        connection.sendall(b'CONNECT {"verbose":false}\r\n')
+        connection.sendall(b"PUB %s %d\r\n%s\r\nPING\r\n" % (subject.encode(), len(payload), payload))
+        connection.settimeout(5)
+        while b"PONG" not in connection.recv(4096):
+            continue
+
+
+def test_rubbish_on_the_log_is_put_aside_and_stops_nobody(stack: Stack) -> None:
+    url = stack.endpoint["nats"]
+    host = host_of(stack)
+    nats_say(url, f"metrics.{host}", b"this is not JSON")
+    unknown = b'{"specversion":"1.0","id":"x","source":"/x","type":"com.example.unknown","data":{}}'
+    nats_say(url, f"node.{host}.resources", unknown)
+    backwards = {
+        "specversion": "1.0",
+        "id": "x",
+        "source": "/x",
+        "type": "cotenant.usage.v1",
+        "time": "1999-01-01T00:00:00Z",
+        "data": {"node": host, "offsetsMs": [0], "nodeUsage": {"cpuMilli": [1], "memoryBytes": [1]}},
+    }
+    nats_say(url, f"usage.{host}", json.dumps(backwards).encode())
+    wait_for("a dead letter", lambda: "not a CloudEvent" in stack.run("events"), 30)
+    stack.apply(simulated_pod("after-rubbish"))
+    wait_for("a pod after the rubbish", lambda: stack.phase("after-rubbish") == "Running", 60)
+    stack.run("delete", "pod", "after-rubbish")
+
+
+def test_every_decision_on_the_log_can_be_computed_again(stack: Stack) -> None:
+    stack.apply(*(simulated_pod(f"verified-{number}") for number in range(5)))
+    wait_for("verified-0 to run", lambda: stack.phase("verified-0") == "Running", 60)
+    stack.run("delete", "pod", *(f"verified-{number}" for number in range(5)))
+    text = stack.run("replay", "--verify")
+    assert "scheduler" in text
+
+
+def test_ctrl_c_leaves_nothing_behind() -> None:
+    running = Stack("--nodes", "1", "--demo")
+    running.until_ready()
+    host = host_of(running)
+    pids = [running.pid(service) for service in (*SERVICES, "nats-server")]
+    assert all(pids)
+    status = running.end()
+    screen = running.screen.read_text()
+    assert status == 0, screen
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/cotenant/{host}"))
+    assert not list(Path("/sys/fs/cgroup").glob(f"cotenant/{host}"))
