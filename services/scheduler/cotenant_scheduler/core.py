@@ -295,7 +295,7 @@ class SchedulerCore:
                 if membership is not None:
                     refusal = self._quota.check(shape, membership, preemptible)
                     if refusal is not None:
-                        group.verdict = self._quota_verdict(group, refusal)
+                        group.verdict, group.stamp = self._quota_verdict(group, refusal), None
                         walk.close()
                         continue
                 if same and evaluation is not None:
@@ -307,7 +307,7 @@ class SchedulerCore:
                     group.verdict = self._node_verdict(group, evaluation)
                     walk.close()
                     continue
-                group.verdict = None
+                group.verdict = group.stamp = None
                 bound.append(self._bound(record, group, evaluation, row, now))
                 if record.waiting is not None:
                     bound.append(self._endings.waiting_over(record))
@@ -372,6 +372,10 @@ class SchedulerCore:
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def _node_verdict(self, group: Group, evaluation: Evaluation) -> Verdict:
+        known = group.verdict
+        if known is not None and group.stamp == evaluation.stamp:
+            return known
+        group.stamp = evaluation.stamp
         found = evaluation.refusals()
         reasons = tuple(
             WaitingReason(

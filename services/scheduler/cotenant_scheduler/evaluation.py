@@ -105,13 +105,16 @@ class Evaluation:
         """What the normalised scores give every row while none of their raw scores is above 0."""
         self._scales = False
         """Whether any raw score is above 0, so that normalising can change with the feasible rows."""
-        self.refreshed = 0
-        """Grows whenever a row was computed anew."""
 
     @property
     def cost_bytes(self) -> int:
         """Memory that the arrays take."""
         return int(self.codes.nbytes + self._scores.nbytes + self._totals.nbytes + self._keys.nbytes)
+
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """Equal stamps mean that no row was computed anew between."""
+        return self._version, self._position, self._static_position
 
     def refresh(self) -> None:
         """Bring all rows up to the node table."""
@@ -125,7 +128,6 @@ class Evaluation:
         self._static.refresh()
         changed, constraints = nodes.changes.since(self._position), nodes.static_changes.since(self._static_position)
         self._position, self._static_position = nodes.changes.position, nodes.static_changes.position
-        self.refreshed += 1
         if self._version != nodes.version or changed is None or constraints is None:
             self._recompute()
         elif constraints:
@@ -167,19 +169,23 @@ class Evaluation:
         """Return why the nodes refuse the shape: the most frequent reason first."""
         codes = self.codes[: self.nodes.size]
         found = []
-        for code in sorted({int(code) for code in np.unique(codes[codes > 0])}):
-            rows = [int(row) for row in np.flatnonzero(codes == code)]
+        for code in self._present():
+            rows = np.flatnonzero(codes == code)
             index, own = divmod(code, CODES_PER_FILTER)
             refusal = self._policy.filters[index].reason(self.nodes, self.shape, own, rows)
-            found.append(Refusals(refusal, len(rows)))
+            found.append(Refusals(refusal, int(rows.shape[0])))
         return tuple(sorted(found, key=lambda entry: -entry.count))
 
     def wakes_on(self) -> tuple[str, ...]:
         """Return the subjects whose events can change the refusals."""
-        codes = self.codes[: self.nodes.size]
-        indexes = sorted({int(code) // CODES_PER_FILTER for code in np.unique(codes[codes > 0])})
+        indexes = sorted({code // CODES_PER_FILTER for code in self._present()})
         subjects = {subject for index in indexes for subject in self._policy.filters[index].wakes_on}
         return tuple(sorted(subjects or {"objects.core.nodes._.*"}))
+
+    def _present(self) -> list[int]:
+        """The codes of the rows that refuse the shape, ascending."""
+        counts = np.bincount(np.maximum(self.codes[: self.nodes.size], 0))
+        return [int(code) for code in np.flatnonzero(counts) if code]
 
     def _recompute(self) -> None:
         nodes = self.nodes

@@ -42,7 +42,7 @@ class Verdict(msgspec.Struct, frozen=True):
 class Group:
     """Pods of one shape and quota, in queue order."""
 
-    __slots__ = ("_entries", "_head", "_late", "key", "live", "quiet_until_us", "said", "verdict")
+    __slots__ = ("_entries", "_head", "_late", "key", "live", "quiet_until_us", "said", "stamp", "verdict")
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
@@ -51,6 +51,8 @@ class Group:
         self._head = 0
         self._late: list[Entry] = []
         self.verdict: Verdict | None = None
+        self.stamp: tuple[int, int, int] | None = None
+        """The state of the nodes that the verdict is about; None where it is about something else."""
         self.said: Verdict | None = None
         """The verdict that all pods of the group were last found to have been told."""
         self.quiet_until_us = 0

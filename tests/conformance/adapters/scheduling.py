@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import numpy as np
 from cotenant.objects.node import Node
 from cotenant.quantities import format_amount, resource_amount
 from cotenant_scheduler.load_aware_args import LoadAwareArgs, parse_duration_seconds, thresholds_of
@@ -154,7 +155,7 @@ def load_aware_filter(given: Json, *, name: str) -> object:
     assert code == plugin.row_filter(table, shape)(0)
     if code == 0:
         return {"code": "Success", "reasons": []}
-    return {"code": "Unschedulable", "reasons": [plugin.reason(table, shape, code, [0]).text]}
+    return {"code": "Unschedulable", "reasons": [plugin.reason(table, shape, code, np.zeros(1, dtype=np.int64)).text]}
 
 
 def load_aware_score(given: Json, *, name: str) -> object:

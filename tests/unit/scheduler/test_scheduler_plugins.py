@@ -92,7 +92,7 @@ def test_a_row_alone_gets_the_answer_that_it_gets_among_all(
             assert codes.tolist() == [alone(row) for row in range(nodes.size)], plugin.name
             assert plugin.filter(nodes, shape, some).tolist() == codes[some].tolist(), plugin.name
             for code in sorted(set(codes.tolist()) - {0}):
-                refused = [row for row in range(nodes.size) if codes[row] == code]
+                refused = np.flatnonzero(codes == code)
                 assert plugin.reason(nodes, shape, code, refused).text
         for score in story.core.policy.scores:
             values = score.score(nodes, shape, nodes.all_rows)

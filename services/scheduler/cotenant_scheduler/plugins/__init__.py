@@ -68,7 +68,7 @@ class Filter(Protocol):
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         """Return the filter as a function of one row; good until the table's `version` changes."""
 
-    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:
         """Return the reason for a code with the figures of the rows that were refused for it."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.columns import CodeArray, Rows
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import Refusal, RowFunction, row_count
 from cotenant_scheduler.pod_needs import HostPort
@@ -57,7 +57,7 @@ class NodePorts:
 
         return refuses
 
-    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         protocol, number, _ = shape.host_ports[code - 1]
         return Refusal(
             "host-port",

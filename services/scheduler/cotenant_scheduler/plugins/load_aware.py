@@ -153,14 +153,14 @@ class LoadAwareScheduling:
 
         return idle
 
-    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:
         if code == EXPIRED:
             return Refusal("metric-expired", "node(s) nodeMetric expired", detail="metric expired")
         load = nodes.load
         r, percentile = divmod(code - _FIRST_RESOURCE, 2)
         resource = load.resources[r]
         found = []
-        for row in rows:
+        for row in rows.tolist():
             by_prod = bool(shape.prod and load.has_prod_threshold[row])
             view = load.prod_view if by_prod else load.node_view
             threshold = int((load.prod_threshold if by_prod else load.node_threshold)[r, row])

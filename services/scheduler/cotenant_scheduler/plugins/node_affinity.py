@@ -112,7 +112,7 @@ class NodeAffinityMatch:
         terms = affinity.preferred if affinity is not None else []
         return lambda row: sum(term.weight for term in terms if term_holds(term.preference, labels[row], names[row]))
 
-    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         wanted = ", ".join(f"{key}={value}" for key, value in shape.node_selector)
         return Refusal(
             "node-affinity",

@@ -88,12 +88,13 @@ class NodeResourcesFit:
 
         return room
 
-    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:
         name, amount = shape.needs[code - 1]
         dim = nodes.dims_of(shape)[code - 1]
-        if dim < 0 or not any(nodes.allocatable[dim, row] for row in rows):
+        allocatable = nodes.allocatable[dim][rows] if dim >= 0 else np.zeros(1, dtype=np.int64)
+        if not allocatable.any():
             return Refusal("insufficient", f"Insufficient {name}", name, f"not offered, {_text(name, amount)} asked")
-        short = min(amount - int(nodes.allocatable[dim, row] - nodes.requested[dim, row]) for row in rows)
+        short = amount - int((allocatable - nodes.requested[dim][rows]).max())
         if name == PODS:
             return Refusal("insufficient", "Too many pods", name, "full")
         return Refusal("insufficient", f"Insufficient {name}", name, f"short by {_text(name, short)}")

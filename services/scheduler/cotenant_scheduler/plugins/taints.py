@@ -81,8 +81,8 @@ class TaintToleration:
             taint.effect == "PreferNoSchedule" and not tolerated(taint, tolerations) for taint in taints[row]
         )
 
-    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
-        found = {untolerated(nodes.taints[row], shape.tolerations) for row in rows}
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
+        found = {untolerated(taints, shape.tolerations) for taints in {nodes.taints[row] for row in rows.tolist()}}
         texts = sorted(f"{t.key}={t.value}:{t.effect}" if t.value else f"{t.key}:{t.effect}" for t in found if t)
         shown = ", ".join(texts[:SHOWN]) + (" and others" if len(texts) > SHOWN else "")
         return Refusal("taint", "node(s) had untolerated taint(s)", detail=f"taint {shown} not tolerated")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from cotenant.objects.node import Taint
 
-from cotenant_scheduler.columns import CodeArray, Rows
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import Refusal, RowFunction
 from cotenant_scheduler.plugins.taints import tolerated
@@ -33,5 +33,5 @@ class NodeUnschedulable:
         column, ignored = nodes.unschedulable, tolerated(UNSCHEDULABLE, shape.tolerations)
         return lambda row: 0 if ignored else int(column.item(row))
 
-    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: list[int]) -> Refusal:  # noqa: ARG002
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         return Refusal("unschedulable", "node(s) were unschedulable", detail="unschedulable")
