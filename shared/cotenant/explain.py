@@ -18,6 +18,7 @@ from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
 from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import RunStatus
@@ -190,7 +191,10 @@ def explain_pod(namespace: str, name: str, roots: Sequence[Event], walk: CauseWa
     waiting = next((event.data for event in ordered if isinstance(event.data, Waiting) and not event.tombstone), None)
     ran = next((event.data for event in ordered if isinstance(event.data, RunStatus) and not event.tombstone), None)
     evicted = next((event.data for event in ordered if isinstance(event.data, EvictionOutcome)), None)
-    if placed is not None and placed.phase is not PlacementPhase.GONE:
+    ended = next((event for event in ordered if isinstance(event.data, ObjectDeleted)), None)
+    if ended is not None:
+        summary = "has ended" + (f", deleted by {ended.actor}" if ended.actor else "")
+    elif placed is not None and placed.phase is not PlacementPhase.GONE:
         word = "runs" if placed.phase is PlacementPhase.BOUND else "is ending"
         summary = f"{word} on {placed.node}" + (f": {placed.reason}" if placed.reason else "")
         if ran is not None:

@@ -14,7 +14,7 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.names import ANNOTATION_EVICTED_BY
 
 from cotenant_gateway.budgets import Verdict, charged_status, judge
-from cotenant_gateway.core import PODS, GatewayCore
+from cotenant_gateway.core import MIGRATION_JOBS, PODS, GatewayCore
 from cotenant_gateway.endings import deletion
 from cotenant_gateway.metadata import with_annotation
 from cotenant_gateway.plans import Plan, PlannedWrite, object_write, outcome_write
@@ -33,7 +33,7 @@ def plan_eviction(core: GatewayCore, wish: EvictionRequest, now: datetime) -> Ev
     if pod is None or pod.stored is None or (wish.uid and pod.uid != wish.uid):
         gone = _outcome(wish, wish.uid, True, "Gone", f"pod {wish.namespace}/{wish.name} has already ended")
         return EvictionPlanned(Plan((outcome_write(gone),)) if wish.job else None, gone)
-    causes = (f"LOG:{pod.version}",)
+    causes = _causes(core, wish, pod.version)
     if pod.meta.deletion_timestamp is not None:
         ending = _outcome(wish, pod.uid, True, "Terminating", f"pod {wish.namespace}/{wish.name} is ending already")
         return EvictionPlanned(Plan((outcome_write(ending, causes),)) if wish.job else None, ending)
@@ -43,7 +43,7 @@ def plan_eviction(core: GatewayCore, wish: EvictionRequest, now: datetime) -> Ev
         return EvictionPlanned(Plan((outcome_write(refused, causes),)), refused)
     ended = deletion(pod, now, wish.grace_period_seconds)
     allowed = _outcome(wish, pod.uid, True, "Evicted", wish.reason or "eviction allowed")
-    writes: list[PlannedWrite] = [_marked(write, wish) for write in (ended.writes if ended is not None else ())]
+    writes: list[PlannedWrite] = [_marked(write, wish, causes) for write in (ended.writes if ended is not None else ())]
     for budget, figures in verdict.budgets:
         assert budget.stored is not None
         payload = charged_status(budget, figures, wish.name, now)
@@ -51,8 +51,15 @@ def plan_eviction(core: GatewayCore, wish: EvictionRequest, now: datetime) -> Ev
     return EvictionPlanned(Plan((*writes, outcome_write(allowed, causes))), allowed)
 
 
-def _marked(write: PlannedWrite, wish: EvictionRequest) -> PlannedWrite:
+def _causes(core: GatewayCore, wish: EvictionRequest, pod_version: int) -> tuple[str, ...]:
+    """The migration job that wants it, and the pod as it was."""
+    job = core.get(MIGRATION_JOBS, "", wish.job) if wish.job else None
+    return (*((f"LOG:{job.version}",) if job is not None else ()), f"LOG:{pod_version}")
+
+
+def _marked(write: PlannedWrite, wish: EvictionRequest, causes: tuple[str, ...]) -> PlannedWrite:
     """The pod says who evicted it, for as long as it is seen."""
+    write = msgspec.structs.replace(write, causes=tuple(dict.fromkeys((*causes, *write.causes))))
     by = wish.trigger or wish.job
     if not by or not isinstance(write.payload, (ObjectStored, ObjectDeleted)):
         return write

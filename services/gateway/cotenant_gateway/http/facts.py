@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
 
 import msgspec
 from aiohttp import web
 from cotenant.bus import NatsLog
 from cotenant.events.envelope import Event
+from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.objects import ObjectDeleted
 from cotenant.explain import CauseWalk, Explanation, concerns, explain_node, explain_pod, told
 from cotenant.log import EXECUTION, HISTORY, LOG, Reader
+from cotenant.subjects import eviction_subject, pod_subject
 
 from cotenant_gateway.core import NODES, PODS
 from cotenant_gateway.gateway import Gateway
@@ -29,6 +34,8 @@ MAX_LOOKUPS = 400
 LOOKUPS_AT_ONCE = 16
 SILENT_SECONDS = 1.5
 PULL = 500
+EXECUTION_SHOWN = 2000
+EXECUTION_FILTERS = ("execution.>", "deadletter.>")
 
 
 class ServiceAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -107,25 +114,40 @@ class FactHandlers:
 
     async def _explain_pod(self, namespace: str, name: str) -> web.Response:
         pod = self._gateway.core.get(PODS, namespace, name)
+        heads = [eviction_subject(namespace, name)]
+        parts: list[Event] = []
         if pod is None:
+            # An ended pod is explained as long as its tombstone is kept: it names what it follows from.
+            heads.append(pod_subject(namespace, name))
+        else:
+            parts = list(pod.parts.values())
+            if pod.stored is not None:
+                parts += await self._events_at([pod.stored.sequence])
+        found = await self._heads(heads)
+        roots = [*parts, *(event for event in found if pod is None or _uid_of(event) == pod.uid)]
+        if not roots:
             raise not_found(PODS, name)
-        roots = await self._roots(pod.stored.sequence if pod.stored is not None else 0, pod.parts.values())
         explanation = explain_pod(namespace, name, roots, await self._walk(roots))
         return json_response(msgspec.json.encode(explanation))
+
+    async def _heads(self, subjects: Sequence[str]) -> list[Event]:
+        heads = [await self._log.head(subject) for subject in subjects]
+        return await self._events_at([head.sequence for head in heads if head is not None])
+
+    async def _events_at(self, sequences: Sequence[int]) -> list[Event]:
+        found = await asyncio.gather(*(self.lookup(f"{LOG}:{sequence}") for sequence in sequences))
+        return [event for event in found if event is not None]
 
     async def _explain_node(self, name: str) -> web.Response:
         core = self._gateway.core
         node = core.get(NODES, "", name)
         if node is None:
             raise not_found(NODES, name)
-        roots = await self._roots(node.stored.sequence if node.stored is not None else 0, node.parts.values())
+        roots = list(node.parts.values())
+        if node.stored is not None:
+            roots += await self._events_at([node.stored.sequence])
         explanation: Explanation = explain_node(name, roots, await self._walk(roots))
         return json_response(msgspec.json.encode(explanation))
-
-    async def _roots(self, document_sequence: int, parts: object) -> list[Event]:
-        roots = [event for event in parts if isinstance(event, Event)] if hasattr(parts, "__iter__") else []
-        stored = await self.lookup(f"{LOG}:{document_sequence}") if document_sequence else None
-        return sorted([*roots, *([stored] if stored is not None else [])], key=lambda event: event.sequence)
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -151,22 +173,26 @@ class FactHandlers:
         return response
 
     async def _stream(self, since: int, *, follow: bool) -> AsyncIterator[Sequence[Event]]:
-        """LOG from a sequence on, and EXECUTION beside it: what is there, and with `follow` what comes."""
-        end = await self._log.last_sequence(LOG)
+        """LOG from a sequence on with EXECUTION beside it, in order of time; and with `follow` what comes."""
+        end, execution_end = await self._log.last_sequence(LOG), await self._log.last_sequence(EXECUTION)
+        beside = deque(await self._last_of_execution(execution_end))
         log = await self._log.follow(LOG, (">",), after=since)
         log.loaded()
         log.max_behind = 0
         execution: Reader | None = None
         try:
+            began: datetime | None = None
             while log.position < end:
                 events = await log.pull(PULL, SILENT_SECONDS)
                 if not events:
                     break
-                yield events
+                if began is None:
+                    began = events[0].time
+                yield list(_merged(events, beside, began if since else None))
+            yield [event for event in beside if not since or began is None or _is_since(event, began)]
             if not follow:
                 return
-            execution_end = await self._log.last_sequence(EXECUTION)
-            execution = await self._log.follow(EXECUTION, ("execution.>", "deadletter.>"), after=execution_end)
+            execution = await self._log.follow(EXECUTION, EXECUTION_FILTERS, after=execution_end)
             execution.loaded()
             while not self._stopping.is_set():
                 pulls = await asyncio.gather(log.pull(PULL, 0.5), execution.pull(PULL, 0.5))
@@ -177,6 +203,23 @@ class FactHandlers:
             await log.close()
             if execution is not None:
                 await execution.close()
+
+    async def _last_of_execution(self, end: int) -> list[Event]:
+        """The last events of EXECUTION, at most EXECUTION_SHOWN."""
+        found: list[Event] = []
+        if not end:
+            return found
+        reader = await self._log.follow(EXECUTION, EXECUTION_FILTERS, after=max(0, end - EXECUTION_SHOWN))
+        reader.loaded()
+        try:
+            while reader.position < end:
+                events = await reader.pull(PULL, SILENT_SECONDS)
+                if not events:
+                    break
+                found += events
+        finally:
+            await reader.close()
+        return found
 
     # -- status --------------------------------------------------------------------------------------------------
 
@@ -219,6 +262,24 @@ class FactHandlers:
         )
         state = msgspec.json.decode(reply.data, type=_StreamInfo).state
         return {subject.removeprefix("deadletter."): count for subject, count in sorted((state.subjects or {}).items())}
+
+
+def _uid_of(event: Event) -> str:
+    return event.data.uid if isinstance(event.data, (EvictionOutcome, ObjectDeleted)) else ""
+
+
+def _is_since(event: Event, began: datetime | None) -> bool:
+    return began is None or event.time is None or event.time >= began
+
+
+def _merged(events: Sequence[Event], beside: deque[Event], began: datetime | None) -> Iterator[Event]:
+    """Yield the events of LOG with those of EXECUTION before each that were earlier; takes them from `beside`."""
+    for event in events:
+        while beside and event.time is not None and (beside[0].time is None or beside[0].time <= event.time):
+            earlier = beside.popleft()
+            if _is_since(earlier, began):
+                yield earlier
+        yield event
 
 
 class _State(msgspec.Struct):
