@@ -1,0 +1,55 @@
+"""Results kept between decisions: one evaluation a shape, one set of static results a set of constraints.
+
+They are caches: which of them are kept changes the cost of a decision, never the decision. Bounds: at most
+EVALUATION_BYTES of evaluations and STATIC_KEPT sets of constraints; the least recently used go first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from cotenant_scheduler.evaluation import Evaluation, StaticResults
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.policy import Policy
+from cotenant_scheduler.shapes import Shape
+
+EVALUATION_BYTES = 96 << 20
+STATIC_KEPT = 256
+
+
+class KeptResults:
+    """Least recently used results go first."""
+
+    def __init__(self, nodes: NodeTable, policy: Policy) -> None:
+        self._nodes = nodes
+        self._policy = policy
+        self._evaluations: OrderedDict[Shape, Evaluation] = OrderedDict()
+        self._evaluation_bytes = 0
+        self._static: OrderedDict[tuple[object, ...], StaticResults] = OrderedDict()
+
+    def evaluation(self, shape: Shape) -> Evaluation:
+        """Return the shape's results, brought up to the node table."""
+        found = self._evaluations.get(shape)
+        if found is None:
+            found = Evaluation(self._nodes, shape, self._policy, self._static_results(shape))
+            self._evaluations[shape] = found
+        else:
+            self._evaluations.move_to_end(shape)
+        before = found.cost_bytes
+        found.refresh()
+        self._evaluation_bytes += found.cost_bytes - (before if before else 0)
+        while self._evaluation_bytes > EVALUATION_BYTES and len(self._evaluations) > 1:
+            _, dropped = self._evaluations.popitem(last=False)
+            self._evaluation_bytes -= dropped.cost_bytes
+        return found
+
+    def _static_results(self, shape: Shape) -> StaticResults:
+        key = (shape.node_selector, shape.affinity, shape.tolerations)
+        found = self._static.get(key)
+        if found is None:
+            found = self._static[key] = StaticResults(self._nodes, shape, self._policy)
+            if len(self._static) > STATIC_KEPT:
+                self._static.popitem(last=False)
+        else:
+            self._static.move_to_end(key)
+        return found

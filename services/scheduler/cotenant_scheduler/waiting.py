@@ -1,0 +1,118 @@
+"""Waiting events of queued pods: why no node takes them, or why their quota does not.
+
+In: the groups of the queue with a verdict (each decision gives one to every group that it could not place). Out:
+Waiting events, in queue order of the groups. An event is stored when its pod was not told yet, when the set of reason
+codes changed, or when figures changed and WAITING_PAUSE has passed since the last. A group all of whose pods have been
+told is passed over until its verdict changes, a pod joins it, or the next pause ends.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Waiting, WaitingReason
+from cotenant.subjects import waiting_subject
+
+from cotenant_scheduler.evaluation import Evaluation
+from cotenant_scheduler.load_estimate import microseconds
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.pods import PodRecord
+from cotenant_scheduler.queue import Group, PodQueue, Verdict
+
+WAITING_PAUSE = timedelta(seconds=30)
+"""Figures alone are said again only after this time."""
+
+_FAR_US = 1 << 62
+
+
+class WaitingPods:
+    """Verdicts and what is said of them."""
+
+    def __init__(self, queue: PodQueue, nodes: NodeTable) -> None:
+        self._queue = queue
+        self._nodes = nodes
+
+    def node_verdict(self, group: Group, evaluation: Evaluation) -> Verdict:
+        """Return why the pods of a group wait that no node can take."""
+        known = group.verdict
+        if known is not None and group.stamp == evaluation.stamp:
+            return known
+        group.stamp = evaluation.stamp
+        found = evaluation.refusals()
+        reasons = tuple(
+            WaitingReason(
+                code=entry.refusal.code,
+                count=entry.count,
+                resource=entry.refusal.resource,
+                detail=entry.refusal.detail,
+            )
+            for entry in found
+        )
+        texts = ", ".join(f"{entry.count} {entry.refusal.text}" for entry in found)
+        total = self._nodes.count
+        message = f"0/{total} nodes are available: {texts}." if texts else "no nodes available to schedule pods"
+        waiting = Waiting(
+            namespace="", name="", uid="", nodes=total, reasons=reasons, wakes_on=evaluation.wakes_on(), message=message
+        )
+        return self._verdict(group, waiting, ())
+
+    def quota_verdict(self, group: Group, waiting: Waiting, quota_causes: tuple[str, ...]) -> Verdict:
+        """Return why the pods of a group wait whose quota refused them."""
+        group.stamp = None
+        return self._verdict(group, msgspec.structs.replace(waiting, nodes=self._nodes.count), quota_causes)
+
+    def _verdict(self, group: Group, waiting: Waiting, causes: tuple[str, ...]) -> Verdict:
+        """Return the verdict; the group's own object where nothing changed, so that it is known again."""
+        known = group.verdict
+        if known is not None and known.waiting == waiting and known.causes == causes:
+            return known
+        return Verdict(waiting, causes)
+
+    def decide(self, now: datetime, limit: int) -> list[Event]:
+        """Return at most `limit` waiting events: those of groups with a verdict that is news to their pods."""
+        now_us = microseconds(now)
+        events: list[Event] = []
+        groups = [group for group in self._queue.groups.values() if group.verdict is not None]
+        heads = sorted(((head[0], group) for group in groups if (head := next(group.pods(), None))), key=lambda e: e[0])
+        for _, group in heads:
+            if group.said is group.verdict and now_us < group.quiet_until_us:
+                continue
+            quiet_until = _FAR_US
+            complete = True
+            assert group.verdict is not None
+            for _, record in group.pods():
+                due = self._due(record, group.verdict.waiting, now)
+                if due is None:
+                    continue
+                if due > now:
+                    quiet_until = min(quiet_until, microseconds(due))
+                    continue
+                complete = False
+                if len(events) >= limit:
+                    return events
+                events.append(self._waiting(record, group.verdict))
+            group.said, group.quiet_until_us = (group.verdict, quiet_until) if complete else (None, 0)
+        return events
+
+    def _due(self, record: PodRecord, verdict: Waiting, now: datetime) -> datetime | None:
+        """When the pod's waiting event must be stored (again); None: what is stored says it already."""
+        said = record.waiting
+        assert record.facts is not None
+        if said is None or said.uid != record.facts.uid or said.codes != verdict.codes:
+            return now
+        if (said.reasons, said.nodes, said.message) == (verdict.reasons, verdict.nodes, verdict.message):
+            return None
+        return now if record.waiting_at is None else record.waiting_at + WAITING_PAUSE
+
+    def _waiting(self, record: PodRecord, verdict: Verdict) -> Event:
+        assert record.facts is not None
+        namespace, name = record.key
+        return Event(
+            subject=waiting_subject(namespace, name),
+            data=msgspec.structs.replace(
+                verdict.waiting, namespace=namespace, name=name, uid=record.facts.uid
+            ),
+            causes=(f"LOG:{record.object_sequence}", *verdict.causes),
+        )
