@@ -3,11 +3,9 @@
 Folds the subjects of FILTERS; the state is a function of the last message of each. Decides, in this order:
 
 1. bound: pods of the queue, in queue order, each on the feasible node with the highest total score (the first name
-among
-   equals), assumed on the node and charged to the quota before the next one is looked at;
+   among equals), assumed on the node and charged to the quota before the next one is looked at;
 2. what follows from changed pods (`endings`): placements terminating, gone, stored again with a new manifest, pods
-whose
-   node the user has named, waiting events that are over;
+   whose node the user has named, waiting events that are over;
 3. waiting: why the others are not placed.
 
 Placements made within one decision are assumed in the node table and the ledger and taken back before it returns, so
