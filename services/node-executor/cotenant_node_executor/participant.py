@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from cotenant.events.envelope import Event, traceparent_of
-from cotenant.log import LOG, USAGE, Stored, Write
+from cotenant.log import LOG, USAGE, Refused, Stored, Write
 from cotenant.simulation import World
 from cotenant.subjects import encode_token
 from msgspec.structs import replace
@@ -53,7 +53,7 @@ class NodeParticipant:
                 stored = self._store(event, world) or stored
             else:
                 kept = world.publish(self._identified(self.node.refer(event)))
-                if kept.stream == USAGE:
+                if kept is not None and kept.stream == USAGE:
                     self.node.usage_stored(kept.ref)
         return self._wake_at(now, stored)
 
@@ -64,7 +64,8 @@ class NodeParticipant:
             if kept is not None:
                 self.node.apply(kept)
             return True
-        self.node.core.correct_sequence(event.subject, world.streams.log.last_of(event.subject))
+        if isinstance(outcome, Refused):
+            self.node.core.correct_sequence(event.subject, world.streams.log.last_of(event.subject))
         return False
 
     def _wake_at(self, now: datetime, stored: bool) -> datetime | None:

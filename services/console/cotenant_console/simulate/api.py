@@ -16,7 +16,7 @@ from datetime import datetime
 from cotenant.events.envelope import Event, traceparent_of
 from cotenant.events.migrations import EvictionRequest
 from cotenant.events.objects import ObjectStored
-from cotenant.log import TOMBSTONE_TTL_SECONDS, Refused, Write
+from cotenant.log import TOMBSTONE_TTL_SECONDS, Stored, Write
 from cotenant.objects.kinds import BY_RESOURCE, Kind
 from cotenant.simulation import HOP, World
 from cotenant_gateway.budgets import budget_updates
@@ -157,8 +157,8 @@ class SimulatedGateway:
         writes = [
             Write(event=event, expected=planned.expected) for event, planned in zip(events, plan.writes, strict=True)
         ]
-        outcome = world.append(writes)
-        if isinstance(outcome, Refused):
+        outcome = world.store(writes)
+        if not isinstance(outcome, Stored):
             return False
         for offset in range(len(writes)):
             stored = world.streams.log.event(outcome.first + offset)

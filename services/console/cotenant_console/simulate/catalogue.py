@@ -46,15 +46,14 @@ class RequestingParticipant:
         self.usage_filters = service.usage_filters
         self.service = service
         self._gateway = gateway
-        core = service.cycle.core
-        self._wishing = core if isinstance(core, Requesting) else None
         self._asked: dict[str, datetime] = {}
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """One turn of the service, then its wishes."""
         again = self.service.step(now, inbox, world)
-        if self._wishing is not None and self.service.cycle.ready:
-            wanted = self._wishing.requests(now)
+        cycle = self.service.cycle
+        if isinstance(cycle.core, Requesting) and self.service.deciding and cycle.ready and not cycle.holding_back:
+            wanted = cycle.core.requests(now)
             keys = {request.key for request in wanted}
             self._asked = {key: at for key, at in self._asked.items() if key in keys}
             for request in wanted:

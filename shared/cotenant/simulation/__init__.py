@@ -1,0 +1,23 @@
+"""All cores in one process under a virtual clock, on the in-memory log: no I/O, no threads, no real time.
+
+`world` holds the clock, the streams and the participants; `links` what is wrong between a participant and the log;
+`service` a deciding service with its lives. One seed gives one history.
+"""
+
+from cotenant.simulation.links import NEVER, Link
+from cotenant.simulation.service import Death, ServiceParticipant
+from cotenant.simulation.world import HOP, START, TICK, Participant, SimulationError, Streams, World
+
+__all__ = [
+    "HOP",
+    "NEVER",
+    "START",
+    "TICK",
+    "Death",
+    "Link",
+    "Participant",
+    "ServiceParticipant",
+    "SimulationError",
+    "Streams",
+    "World",
+]

@@ -1,0 +1,115 @@
+"""A participant's way to the log, and what is wrong with it.
+
+In: what is delivered to a participant, and what it wants to store. Out: when it sees it, and what answer it gets. A link in
+order delays nothing and loses nothing; faults are fields that are set from a schedule and end by themselves.
+
+The outcomes are those of a real server: a batch that was stored and whose answer was lost, one that never arrived, one
+that the server refused for a reason of its own. What the writer then does is `cotenant.log.store_batch`, the shell's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from cotenant.events.envelope import Event
+from cotenant.log import Head, NoAnswer, Reader, Refused, Stored, Write
+from cotenant.memory_log import MemoryStream
+
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Link:
+    """The faults of one participant's connection. Times are log time."""
+
+    def __init__(self) -> None:
+        self.severed_until = NEVER
+        """Partition: nothing is delivered, and no write arrives."""
+        self.delay = timedelta(0)
+        self.delayed_until = NEVER
+        """Deliveries come `delay` late until then, in order."""
+        self.answers_lost = 0
+        """So many of the next writes are stored and not answered."""
+        self.writes_lost = 0
+        """So many of the next writes never arrive."""
+        self.refusals = 0
+        """So many of the next writes are refused by the server, which has no room."""
+        self.loss_permille = 0
+        self.lossy_until = NEVER
+        """Until then so many of a thousand messages on USAGE and EXECUTION are lost."""
+        self.shuffle = timedelta(0)
+        self.shuffled_until = NEVER
+        """Until then messages of USAGE come up to `shuffle` late, each on its own: they overtake one another."""
+        self.random = Random(0)
+        self.troubled = False
+        """Whether any fault was ever set: an untroubled link costs nothing."""
+
+    def severed(self, now: datetime) -> bool:
+        """Tell whether the participant is cut off."""
+        return now < self.severed_until
+
+    def lateness(self, event: Event, now: datetime) -> timedelta:
+        """How much later than usual a delivery comes."""
+        late = self.delay if now < self.delayed_until else timedelta(0)
+        if event.stream != "LOG" and now < self.shuffled_until:
+            late += self.random.random() * self.shuffle
+        return late
+
+    def loses(self, now: datetime) -> bool:
+        """Tell whether a message on USAGE or EXECUTION is lost now."""
+        return now < self.severed_until or (now < self.lossy_until and self.random.randrange(1000) < self.loss_permille)
+
+    def outcome(self, now: datetime, stalled: bool) -> tuple[bool, Refused | NoAnswer | None]:
+        """Return whether a write arrives, and the answer that comes instead of the log's own (None: the log's own)."""
+        if stalled or self.severed(now):
+            return False, NoAnswer("no answer: the log has no leader" if stalled else "no answer: cut off")
+        if self.writes_lost > 0:
+            self.writes_lost -= 1
+            return False, NoAnswer("no answer: the write was lost on its way")
+        if self.refusals > 0:
+            self.refusals -= 1
+            return False, Refused("insufficient resources", wrong_sequence=False)
+        if self.answers_lost > 0:
+            self.answers_lost -= 1
+            return True, NoAnswer("no answer: it was lost on its way")
+        return True, None
+
+
+class LinkedLog:
+    """`cotenant.log.Log` for writers, without waiting: what `store_batch` needs, so that the shell's own code runs."""
+
+    def __init__(self, stream: MemoryStream, append: object) -> None:
+        self._stream = stream
+        self._append = append
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        """One try over the participant's link."""
+        outcome = self._append(writes)  # type: ignore[operator]
+        assert isinstance(outcome, Stored | Refused | NoAnswer)
+        return outcome
+
+    async def head(self, subject: str) -> Head | None:
+        """Read the last message of a subject from the leader."""
+        return head_of(self._stream, subject)
+
+    async def publish(self, event: Event) -> int | None:
+        """Writers of USAGE and EXECUTION use the world's own `publish`."""
+        raise NotImplementedError(event.subject)
+
+    async def get(self, stream: str, sequence: int) -> Event | None:
+        """Return one stored event of LOG."""
+        del stream
+        return self._stream.event(sequence)
+
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> Reader:
+        """Participants are delivered to by the world."""
+        raise NotImplementedError(stream, filters, after, name)
+
+
+def head_of(stream: MemoryStream, subject: str) -> Head | None:
+    """The last message of a subject."""
+    stream.expire()
+    sequence = stream.last_of(subject)
+    event = stream.event(sequence) if sequence else None
+    return Head(sequence, event.id, event.tombstone) if event is not None else None

@@ -1,0 +1,173 @@
+"""A deciding service in the simulation: the same Cycle and the same `store_batch` that its process runs, and its lives.
+
+A life is a fresh core, a new consumer and a start marker whose delivery ends the load. A life ends as a process' does: it
+is killed (before or after a batch is stored, or between two), it lost track of what it stored (no answer after all tries),
+its consumer was reset, or it is too far behind. A paused process goes on where it stopped, with the batch that it held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from cotenant.cycle import Batch, Cycle, Identity
+from cotenant.definition import Definition
+from cotenant.events.envelope import Event
+from cotenant.log import MAX_BEHIND, Refused, Stored, Write
+from cotenant.simulation.links import NEVER
+from cotenant.simulation.world import HOP, TICK, World
+
+
+class Death(StrEnum):
+    """Where in its cycle a process is killed."""
+
+    BETWEEN = "between"
+    """Between two batches."""
+    BEFORE = "before"
+    """A batch was decided and not sent."""
+    AFTER = "after"
+    """A batch was stored and not applied."""
+
+
+class ServiceParticipant:
+    """A deciding service; `lives` counts its loads. `listeners` hear of each turn's end while the core may decide."""
+
+    def __init__(self, definition: Definition, config: msgspec.Struct, identity: Identity, *, tick: timedelta = TICK) -> None:
+        self.name = f"{identity.service}/{identity.replica}"
+        self.definition = definition
+        self.config = config
+        self.identity = identity
+        self.filters = (*definition.filters, identity.commit_subject, identity.marker_subject)
+        self.usage_filters = definition.usage_filters
+        self.lives = 0
+        self.listeners: list[Callable[[ServiceParticipant, World], None]] = []
+        self._tick = tick
+        self._started = False
+        self._death: Death | None = None
+        self._down = timedelta(0)
+        self._down_until = NEVER
+        self._paused_until = NEVER
+        self._pause: timedelta | None = None
+        self._held: Batch | None = None
+        self._unread: list[Event] = []
+        self.cycle = self._fresh()
+
+    def _fresh(self) -> Cycle:
+        core = self.definition.make_core(self.config)
+        return Cycle(core, self.identity, self.definition.config_text(self.config))
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+
+    def kill(self, death: Death, down: timedelta) -> None:
+        """End this life at the stated place of the next cycle; the next begins `down` later."""
+        self._death, self._down = death, down
+
+    def pause(self, span: timedelta) -> None:
+        """Stop the process at its next decision, before the batch is sent; it goes on with that batch after the span."""
+        self._pause = span
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process is there at all."""
+        return self._down_until == NEVER
+
+    @property
+    def deciding(self) -> bool:
+        """Whether a process is there and runs."""
+        return self.alive and not self.paused and self._started
+
+    @property
+    def paused(self) -> bool:
+        """Whether the process is stopped."""
+        return self._paused_until != NEVER
+
+    # -- the cycle -------------------------------------------------------------------------------------------------
+
+    def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
+        """One turn of the shell's cycle: fold, propose, store, apply."""
+        if self._down_until != NEVER:
+            if now < self._down_until:
+                return self._down_until
+            return self._live_again(now, world)
+        if self._paused_until != NEVER:
+            self._unread.extend(inbox)
+            if now < self._paused_until:
+                return self._paused_until
+            return self._go_on(now, world)
+        if self._death is Death.BETWEEN:
+            return self._die(now, world)
+        if not self._started:
+            return self._start(now, inbox, world)
+        for event in inbox:
+            self.cycle.fold(event, now)
+        batch = self.cycle.propose(now)
+        if batch is None:
+            self._tell(world)
+            return now + self._tick
+        if self._death is Death.BEFORE:
+            return self._die(now, world)
+        if self._pause is not None:
+            self._held, self._paused_until, self._pause = batch, now + self._pause, None
+            return self._paused_until
+        return self._store(batch, now, world)
+
+    def _start(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime:
+        self._started = True
+        self.lives += 1
+        for event in inbox:
+            self.cycle.fold(event, now)
+        outcome = world.store([Write(event=self.cycle.start_marker(now, self.filters, self.lives))])
+        if not isinstance(outcome, Stored):
+            return self._begin_anew(now, world)
+        return now + self._tick
+
+    def _store(self, batch: Batch, now: datetime, world: World) -> datetime:
+        outcome = world.store(batch.writes())
+        if self._death is Death.AFTER:
+            return self._die(now, world)
+        if isinstance(outcome, Stored):
+            self.cycle.stored(batch, outcome)
+            return now + HOP
+        if isinstance(outcome, Refused) and outcome.wrong_sequence:
+            self.cycle.refused(now)
+            return now + self._tick
+        # As the shell: nobody knows what became of the batch, so the state is read from the log again.
+        return self._begin_anew(now, world)
+
+    def _begin_anew(self, now: datetime, world: World) -> datetime:
+        self.cycle = self._fresh()
+        self._started = False
+        world.load()
+        return now + self._tick
+
+    def _die(self, now: datetime, world: World) -> datetime:
+        world.leave()
+        self._death = None
+        self._down_until = now + self._down
+        return self._down_until
+
+    def _live_again(self, now: datetime, world: World) -> datetime:
+        self._down_until = NEVER
+        self._pause, self._held, self._unread = None, None, []
+        return self._begin_anew(now, world)
+
+    def _go_on(self, now: datetime, world: World) -> datetime:
+        self._paused_until = NEVER
+        batch, self._held = self._held, None
+        unread, self._unread = self._unread, []
+        if len(unread) > MAX_BEHIND:
+            return self._begin_anew(now, world)
+        if batch is not None:
+            again = self._store(batch, now, world)
+            if not self._started or not self.alive:
+                return again
+        for event in unread:
+            self.cycle.fold(event, now)
+        return now + HOP
+
+    def _tell(self, world: World) -> None:
+        for listen in self.listeners:
+            listen(self, world)
