@@ -318,3 +318,14 @@ async def test_kubectl_applies_reads_patches_and_deletes(gateway_process: Gatewa
     assert "Name:         by-kubectl" in await kubectl("describe", "pod", "by-kubectl")
     assert "ElasticQuota" in await kubectl("api-resources")
     assert "deleted" in await kubectl("delete", "pod", "by-kubectl", "--timeout=20s")
+    # These commands send protobuf.
+    assert "created" in await kubectl("create", "namespace", "team")
+    assert "created" in await kubectl("-n", "team", "create", "configmap", "c", "--from-literal=a=b")
+    assert "created" in await kubectl("-n", "team", "create", "pdb", "b", "--selector=app=x", "--min-available=50%")
+    assert "created" in await kubectl("create", "priorityclass", "low", "--value=-7", "--description=low")
+    read = json.loads(await kubectl("-n", "team", "get", "configmap/c", "pdb/b", "priorityclass/low", "-o", "json"))
+    shown = {item["kind"]: item for item in read["items"]}
+    assert shown["ConfigMap"]["data"] == {"a": "b"}
+    assert shown["PodDisruptionBudget"]["spec"] == {"minAvailable": "50%", "selector": {"matchLabels": {"app": "x"}}}
+    assert shown["PriorityClass"]["value"] == -7
+    assert "deleted" in await kubectl("delete", "namespace", "team", "--timeout=20s")

@@ -14,6 +14,8 @@ from cotenant.objects.kinds import Kind
 
 from cotenant_gateway.gateway import Gateway
 from cotenant_gateway.http.logs import LogReader
+from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF
+from cotenant_gateway.http.protobuf import ProtobufError, as_json
 from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
@@ -85,14 +87,20 @@ async def read_body(request: web.BaseRequest) -> bytes:
     if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
         raise too_large(MAX_BODY_BYTES)
     try:
-        return await request.read()
+        body = await request.read()
     except web.HTTPRequestEntityTooLarge as error:
         raise too_large(MAX_BODY_BYTES) from error
+    if request.content_type != PROTOBUF:
+        return body
+    try:
+        return as_json(body)
+    except ProtobufError as error:
+        raise ApiError(415, "UnsupportedMediaType", str(error)) from error
 
 
 def _json_only(request: web.BaseRequest) -> None:
     given = request.content_type
-    if given not in (_JSON, "application/octet-stream", ""):
+    if given not in (_JSON, PROTOBUF, "application/octet-stream", ""):
         raise unsupported_media(given, (_JSON,))
 
 
