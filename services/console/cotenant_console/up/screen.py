@@ -32,6 +32,11 @@ class Screen:
         self._last_plain = float("-inf")
         self._last_line: str = ""
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody looks at a screen that is redrawn."""
+        return self._live is not None
+
     def __enter__(self) -> Screen:
         if self._live is not None:
             self._live.start()

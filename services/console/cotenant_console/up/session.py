@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import time
@@ -29,7 +30,9 @@ from cotenant_console.up.stack import NotReadyError, Plan, Stack
 from cotenant_console.up.view import View, Work, summary_lines
 
 REFRESH_SECONDS = 1.0
-HEALTH_EVERY = 3
+UNSEEN_SECONDS = 5.0
+"""How often to look where nobody watches a screen and no demonstration is to be kept going: a stack at rest shall rest."""
+HEALTH_EVERY = 5
 JOBS_EVERY = 1
 PROC_STAT = Path("/proc/stat")
 API_PORT = 8001
@@ -129,6 +132,7 @@ class Session:
 
     async def _show(self, stack: Stack, demonstration: Demonstration | None, screen: Screen) -> None:
         began, turn = time.monotonic(), 0
+        pause = REFRESH_SECONDS if screen.is_terminal or demonstration is not None else UNSEEN_SECONDS
         reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, self._journal))
         try:
             with Client(stack.endpoint.api_url, timeout_seconds=3) as client:
@@ -141,8 +145,9 @@ class Session:
                     if reading.done():
                         reading.result()
                     turn += 1
+                    left = math.inf if self.wish.for_seconds is None else self.wish.for_seconds - self._elapsed
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self.stopping.wait(), REFRESH_SECONDS)
+                        await asyncio.wait_for(self.stopping.wait(), min(pause, max(left, 0.01)))
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
