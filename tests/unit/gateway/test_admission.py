@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cotenant.objects.pod import decode_pod
 from cotenant.colocation import colocation_errors
+from cotenant.objects.pod import decode_pod
 from cotenant_gateway.requests import (
     MAX_OBJECT_BYTES,
     DeletionWish,

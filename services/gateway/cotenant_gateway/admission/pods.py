@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 import msgspec
 from cotenant.colocation import colocation_errors
-from cotenant.objects.pod import Pod
+from cotenant.objects.metadata import ObjectMeta
+from cotenant.objects.pod import Pod, PodSpec
 from cotenant.objects.validation import FieldError, FieldReason, forbidden, validate_all
-from cotenant.objects.validation_pod import POD_CHECKS
+from cotenant.objects.validation_pod import POD_CHECKS, RESERVED_ANNOTATION
 
 from cotenant_gateway.admission.review import Review
+from cotenant_gateway.splices import EMPTY_OBJECT, members
+
+REMEMBERED_SPECS = 512
+REMEMBERED_SPEC_BYTES = 16 * 1024
+_SPEC = msgspec.json.Decoder(PodSpec)
 
 _MUTABLE = frozenset(
     {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "priority", "preemptionPolicy", "schedulingGates"}
@@ -27,11 +34,25 @@ def pod_is_valid(review: Review) -> list[FieldError]:
     pod = review.view
     if not isinstance(pod, Pod):
         return []
+    spec = members(review.document).get("spec", EMPTY_OBJECT)
+    if review.old is not None or memoryview(spec).nbytes > REMEMBERED_SPEC_BYTES:
+        return _errors(pod, review.old_view(Pod))
+    reserved = RESERVED_ANNOTATION in pod.metadata.annotations
+    return list(_errors_of_new(bytes(spec), tuple(pod.metadata.labels.items()), reserved))
+
+
+def _errors(pod: Pod, old: Pod | None) -> list[FieldError]:
     found = validate_all(pod, POD_CHECKS)
     unreadable = any("resources" in error.field or "overhead" in error.field for error in found)
-    if not unreadable:
-        found += colocation_errors(pod, review.old_view(Pod))
-    return found
+    return found if unreadable else [*found, *colocation_errors(pod, old)]
+
+
+@lru_cache(maxsize=REMEMBERED_SPECS)
+def _errors_of_new(spec: bytes, labels: tuple[tuple[str, str], ...], reserved: bool) -> tuple[FieldError, ...]:
+    """What these checks look at is spec, labels and one annotation: replicas of one workload are checked once."""
+    annotations = {RESERVED_ANNOTATION: ""} if reserved else {}
+    pod = Pod(metadata=ObjectMeta(labels=dict(labels), annotations=annotations), spec=_SPEC.decode(spec))
+    return tuple(_errors(pod, None))
 
 
 def pod_update_is_allowed(review: Review) -> list[FieldError]:
