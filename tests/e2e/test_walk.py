@@ -271,22 +271,18 @@ RUBBISH: list[tuple[str, dict[str, Any], str]] = [
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": "x", "labels": {"koordinator.sh/qosClass": "BE"}},
+            "metadata": {"name": "x"},
             "spec": {
-                "priorityClassName": "koord-batch",
                 "containers": [
                     {
                         "name": "a",
                         "image": "i",
-                        "resources": {
-                            "requests": {"kubernetes.io/batch-cpu": "100"},
-                            "limits": {"kubernetes.io/batch-cpu": "200"},
-                        },
+                        "resources": {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "2"}},
                     }
                 ],
             },
         },
-        "batch-cpu",
+        "nvidia.com/gpu",
     ),
 ]
 

@@ -60,7 +60,7 @@ class RunStatus(Payload, frozen=True, kw_only=True):
 class ExecutorStatus(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.executor`: the executor's start marker, what it found and what it can do.
 
-    `capacity` and `allocatable`: cpu in milli-cores, others in units. `capabilities`: knob to "supported" or the reason why not.
+    `capacity` and `allocatable`: cpu in milli-cores, others in units. `capabilities`: knob to "supported" or why not.
     """
     TYPE = "cotenant.executor.v1"
 

@@ -1,4 +1,4 @@
-"""Typed views of the small kinds: ConfigMap, ElasticQuota, PodDisruptionBudget, PriorityClass, RuntimeClass, PodMigrationJob."""
+"""Typed views of the small kinds: ConfigMap, quota, disruption budget, priority class, runtime class, migration job."""
 
 from __future__ import annotations
 
