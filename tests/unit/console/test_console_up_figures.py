@@ -99,10 +99,11 @@ def test_a_suppression_is_a_smaller_quota_or_fewer_cpus(old: str, new: str, less
 def test_the_journal_counts_only_what_happened_since_it_began() -> None:
     journal = Journal(began=BEGAN)
     placement = Placement(node="n", namespace="d", name="p", uid="u")
-    journal.add(stored(placement, seconds=-5))
-    journal.add(stored(placement))
-    journal.add(stored(placement))
-    journal.add(stored(suppressed("100000", "80000")))
+    journal.add(stored(placement, seconds=-5, sequence=1))
+    journal.add(stored(placement, sequence=2))
+    journal.add(stored(placement, sequence=3))
+    journal.add(stored(suppressed("100000", "80000"), sequence=4))
+    journal.add(stored(suppressed("100000", "80000"), sequence=4))
     assert (journal.placed, journal.suppressions) == (1, 1)
     assert journal.suppression_now == "n: besteffort quota: less room"
     assert [line.words for line in journal.lines] == [

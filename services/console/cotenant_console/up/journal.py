@@ -62,10 +62,14 @@ class Journal:
     placed: int = 0
     refusals: int = 0
     deadletters: int = 0
+    _seen: dict[str, int] = field(default_factory=dict)
     _placed_uids: deque[str] = field(default_factory=lambda: deque(maxlen=PODS_KEPT))
 
     def add(self, event: Event) -> None:
-        """Take one event in."""
+        """Take one event in; one that was seen before, by its sequence, changes nothing."""
+        if event.sequence <= self._seen.get(event.stream, 0):
+            return
+        self._seen[event.stream] = event.sequence
         data = event.data
         if isinstance(data, Execution) and data.topic == SUPPRESS_TOPIC:
             self.suppression_now = sentence(event)

@@ -1,7 +1,7 @@
 """Follows the log for the screen.
 
 In: the server's address. Out: a journal that grows as events are stored. A reader that is too far behind starts a
-new load; what was seen before is left out by its sequence.
+new load; the journal leaves out what it has seen before.
 """
 
 from __future__ import annotations
@@ -32,15 +32,12 @@ async def keep_journal(nats_url: str, journal: Journal) -> None:
 
 
 async def _follow(log: NatsLog, stream: str, filters: tuple[str, ...], journal: Journal) -> None:
-    seen = 0
     while True:
         reader = await log.follow(stream, filters)
         try:
             while True:
                 for event in await reader.pull(PULL_LIMIT, 1.0):
-                    if event.sequence > seen:
-                        seen = event.sequence
-                        journal.add(event)
+                    journal.add(event)
         except Behind as behind:
             logger.info("the journal starts over: %s", behind)
         finally:

@@ -143,7 +143,8 @@ class Session:
                     if self.wish.for_seconds is not None and self._elapsed >= self.wish.for_seconds:
                         return
                     if reading.done():
-                        reading.result()
+                        self._journal.note(datetime.now(UTC), f"reading the log starts over: {reading.exception()}")
+                        reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, self._journal))
                     turn += 1
                     left = math.inf if self.wish.for_seconds is None else self.wish.for_seconds - self._elapsed
                     with contextlib.suppress(TimeoutError):
