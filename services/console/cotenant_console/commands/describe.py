@@ -21,6 +21,7 @@ from cotenant_console.tables import Table
 
 HIDDEN_METADATA = ("name", "namespace", "labels", "annotations", "managedFields", "creationTimestamp", "uid")
 LABEL_WIDTH = 14
+MAX_SHOWN = 300
 
 
 @click.command("describe")
@@ -98,9 +99,14 @@ def labelled(label: str, text: str) -> str:
     return f"{label + ':':<{LABEL_WIDTH}}{text}"
 
 
+def cut(text: str) -> str:
+    """A text that one can read in a terminal: `get -o yaml` shows all of it."""
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
 def pairs(label: str, fields: Document, joint: str) -> list[str]:
     """A field per line under one label."""
-    texts = [f"{key}{joint}{value}" for key, value in sorted(fields.items())] or ["<none>"]
+    texts = [cut(f"{key}{joint}{value}") for key, value in sorted(fields.items())] or ["<none>"]
     return [labelled(label, texts[0]), *(" " * LABEL_WIDTH + text for text in texts[1:])]
 
 

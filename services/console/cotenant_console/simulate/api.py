@@ -51,12 +51,13 @@ class RefusedWish:
 class SimulatedGateway:
     """A participant that stores what users want. Wishes are given by `at`, before or during the run."""
 
-    name = "gateway"
     filters: tuple[str, ...] = FAMILIES
     usage_filters: tuple[str, ...] = ()
 
-    def __init__(self, *, budgets: bool = True) -> None:
+    def __init__(self, *, budgets: bool = True, replica: int = 0) -> None:
+        self.name = f"gateway-{'abcdefgh'[replica]}" if replica else "gateway"
         self.core = GatewayCore()
+        self._replica = replica
         self.core.loaded()
         self.refused: list[RefusedWish] = []
         self.refused_count = 0
@@ -120,7 +121,7 @@ class SimulatedGateway:
 
     def _uid(self) -> str:
         self._uids += 1
-        return f"00000000-0000-4000-8000-{self._uids:012x}"
+        return f"00000000-0000-4000-8000-{self._replica:x}{self._uids:011x}"
 
     def _carry_out(self, what: str, planner: Planner, now: datetime, world: World) -> None:
         """Plan and store a wish. Everything stored before it at this moment is folded first, so one attempt is enough."""
@@ -129,7 +130,7 @@ class SimulatedGateway:
         except ApiError as error:
             self._refuse(what, str(error))
             return
-        if plan is not None and not self._store(plan, now, world):
+        if plan is not None and self._store(plan, now, world) is None:
             self._refuse(what, "the log refused it")
 
     def _refuse(self, what: str, message: str) -> None:
@@ -152,23 +153,24 @@ class SimulatedGateway:
             writes.append(PlannedWrite(write.subject, payload, write.expected, write.tombstone, write.causes))
         return Plan(tuple(writes))
 
-    def _store(self, plan: Plan, now: datetime, world: World) -> bool:
+    def _store(self, plan: Plan, now: datetime, world: World) -> Stored | None:
+        """Store a plan and fold what was stored; None where the log did not say that it has it."""
         events = [self._event(write, now) for write in plan.writes]
         writes = [
             Write(event=event, expected=planned.expected) for event, planned in zip(events, plan.writes, strict=True)
         ]
         outcome = world.store(writes)
         if not isinstance(outcome, Stored):
-            return False
+            return None
         for offset in range(len(writes)):
             stored = world.streams.log.event(outcome.first + offset)
             if stored is not None:
                 self.core.apply(stored)
-        return True
+        return outcome
 
     def _event(self, write: PlannedWrite, now: datetime) -> Event:
         self._written += 1
-        event_id = f"{SOURCE}/{self._written}"
+        event_id = f"{SOURCE}/{self._replica}/{self._written}" if self._replica else f"{SOURCE}/{self._written}"
         return Event(
             subject=write.subject,
             data=write.payload,

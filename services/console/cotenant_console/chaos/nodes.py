@@ -1,0 +1,71 @@
+"""A node under faults: a simulated machine that dies and comes back, an executor that crashes, a clock that jumps.
+
+In: a name, a size, what happens to it. Out: a participant. The machine is `cotenant_node_executor.simulated`: services go
+before batch, each tier shares by weight under quota and CPU set; what a pod wants follows from its annotation and the
+time. Death loses the machine: the next one has another boot and no pods. A crash loses the executor's core alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from cotenant.events.envelope import Event
+from cotenant.simulation import NEVER, World
+from cotenant_node_executor.participant import NodeParticipant
+from cotenant_node_executor.simulated import NodeSize, simulated_node
+
+SAMPLE = timedelta(seconds=1)
+CALM = timedelta(seconds=15)
+GIB = 1024**3
+
+
+class ChaosNode:
+    """One life of a machine; `boot` counts them."""
+
+    def __init__(self, name: str, cpu_milli: int, memory_gib: int, seed: int, boot: int) -> None:
+        self.node_name = name
+        self.name = f"node-{name}"
+        self.cpu_milli = cpu_milli
+        self.memory_gib = memory_gib
+        self.boot = boot
+        size = NodeSize(cpu_milli, memory_gib * GIB)
+        self.inner = NodeParticipant(
+            simulated_node(name, size, seed=seed, boot=f"boot{boot}"), period=SAMPLE, calm=CALM
+        )
+        self.filters = self.inner.filters
+        self.usage_filters = self.inner.usage_filters
+        self._down_until = NEVER
+        self._crashes: timedelta | None = None
+        self._jumped = NEVER
+        self._drift_ppm = 0
+        self._base = timedelta(0)
+
+    def crash(self, down: timedelta) -> None:
+        """The executor's process ends at its next turn; its pods go on."""
+        self._crashes = down
+
+    def set_clock(self, by: timedelta, drift_ppm: int, now: datetime) -> None:
+        """The clock jumps, and drifts from now on."""
+        self._base = self._offset(now) + by
+        self._jumped, self._drift_ppm = now, drift_ppm
+
+    def _offset(self, now: datetime) -> timedelta:
+        if not self._drift_ppm:
+            return self._base
+        return self._base + timedelta(microseconds=int((now - self._jumped).total_seconds() * self._drift_ppm))
+
+    def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
+        """One turn, unless the executor is down."""
+        if self._crashes is not None:
+            world.leave()
+            self._down_until, self._crashes = now + self._crashes, None
+        if self._down_until != NEVER:
+            if now < self._down_until:
+                return self._down_until
+            self._down_until = NEVER
+            self.inner = NodeParticipant(self.inner.node.reborn(), period=SAMPLE, calm=CALM)
+            world.load()
+            return now + timedelta(milliseconds=1)
+        self.inner.offset = self._offset(now)
+        return self.inner.step(now, inbox, world)
