@@ -2,6 +2,10 @@
 
 In: the world's clock and the node's messages. Out: reports on LOG with their expectations, usage and executions. With
 `periodic` off (traces over months) there are no samples: the node is woken by messages and by the end of its pods only.
+With `calm`, a node is sampled every `period` within BUSY of a change (a message, a report), and every `calm` otherwise.
+
+`offset` is what the node's clock is ahead of the log's: everything that the node does reads its own clock, as a real one
+does; only the pace of its samples is that of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -19,13 +23,20 @@ from cotenant_node_executor.node import ExecutorNode
 from cotenant_node_executor.runtime.simulated import SimulatedRuntime
 
 AGAIN = timedelta(milliseconds=1)
+BUSY = timedelta(seconds=60)
 
 
 class NodeParticipant:
     """Seats one simulated node in a world; see `cotenant.simulation.Participant`."""
 
     def __init__(
-        self, node: ExecutorNode, *, cell: str = "cell", period: timedelta = timedelta(seconds=1), periodic: bool = True
+        self,
+        node: ExecutorNode,
+        *,
+        cell: str = "cell",
+        period: timedelta = timedelta(seconds=1),
+        periodic: bool = True,
+        calm: timedelta | None = None,
     ) -> None:
         self.name = f"node-{node.name}"
         self.node = node
@@ -34,6 +45,9 @@ class NodeParticipant:
         self._cell = cell
         self._period = period
         self._periodic = periodic
+        self._calm = calm or period
+        self._busy_until: datetime | None = None
+        self.offset = timedelta(0)
         self._counter = 0
         self._next_sample: datetime | None = None
 
@@ -41,14 +55,20 @@ class NodeParticipant:
         """Fold, run one cycle, store what it reports."""
         for event in inbox:
             self.node.apply(event)
+        local = now + self.offset
+        if self._next_sample is None or inbox:
+            self._busy_until = now + BUSY
         if self._next_sample is None:
             self._next_sample = now
-            self._store(self.node.start_marker(now), world)
+            self._store(self.node.start_marker(local), world)
         sample = self._periodic and now >= self._next_sample
         if sample:
-            self._next_sample = now + self._period
+            busy = self._busy_until is not None and now < self._busy_until
+            self._next_sample = now + (self._period if busy else self._calm)
+        elif inbox:
+            self._next_sample = min(self._next_sample, now + self._period)
         stored = False
-        for event in self.node.step(now, sample=sample):
+        for event in self.node.step(local, sample=sample):
             if event.stream == LOG:
                 stored = self._store(event, world) or stored
             else:
@@ -73,9 +93,9 @@ class NodeParticipant:
         runtime = self.node.machine.runtime
         if isinstance(runtime, SimulatedRuntime):
             ends = runtime.next_exit()
-            times += [ends] if ends is not None else []
-        wakes = self.node.next_start(now)
-        times += [wakes] if wakes is not None else []
+            times += [ends - self.offset] if ends is not None else []
+        wakes = self.node.next_start(now + self.offset)
+        times += [wakes - self.offset] if wakes is not None else []
         if stored:
             times.append(now + AGAIN)
         return max(min(times), now + AGAIN) if times else None
