@@ -19,7 +19,6 @@ mount -t tmpfs run $R/run
 mkdir -p $R/dev/pts $R/dev/shm $R/run/out $R/run/systemd/system
 mount -t devpts devpts $R/dev/pts
 mount -t tmpfs shm $R/dev/shm
-mount -t tmpfs tmp $R/tmp
 mount -t 9p out $R/run/out -o trans=virtio,version=9p2000.L,msize=512000
 ip link set lo up
 if grep -q mode=systemd /proc/cmdline; then
