@@ -6,10 +6,12 @@ as `node-1.example` survive. Cluster-scoped objects have the namespace token `_`
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from urllib.parse import unquote
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_~/:@=+,;!$&'()")
+_SAFE_TOKEN = re.compile(r"[a-zA-Z0-9\-_~/:@=+,;!$&'()]*")
 
 
 @lru_cache(maxsize=65536)
@@ -17,7 +19,7 @@ def encode_token(text: str) -> str:
     """Return the text as one subject token. Raises ValueError on an empty text."""
     if not text:
         raise ValueError("a subject token cannot be empty")
-    if all(char in _SAFE for char in text):
+    if _SAFE_TOKEN.fullmatch(text):
         return text
     return "".join(char if char in _SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in text)
 
@@ -137,6 +139,8 @@ def deadletter_subject(stream: str) -> str:
 
 def tokens(subject: str) -> tuple[str, ...]:
     """Return the decoded tokens of a subject."""
+    if "%" not in subject:
+        return tuple(subject.split("."))
     return tuple(decode_token(token) for token in subject.split("."))
 
 

@@ -8,8 +8,10 @@ Folds the subjects of FILTERS; the state is a function of the last message of ea
    whose node the user has named, waiting events that are over;
 3. waiting: why the others are not placed.
 
-Placements made within one decision are assumed in the node table and the ledger and taken back before it returns, so
-that the state only changes by what is stored. Results kept per shape are caches: rows that changed are computed anew.
+Placements made within one decision are assumed in the node table and the ledger. What is folded as it was decided holds;
+the rest is taken back when the next decision begins (`assumptions`), so that the state only changes by what is stored.
+Equal pods that follow each other are placed at once (`series`). Results kept per shape are caches: rows that changed are
+computed anew.
 Bounds: at most MAX_EVENTS_PER_DECISION events a call, of which ENDINGS_SHARE are kept for endings while pods are
 queued.
 """
@@ -32,18 +34,20 @@ from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership, is_preemptible
 from cotenant.subjects import placement_subject, tokens
 
+from cotenant_scheduler.assumptions import Assumptions
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.evaluation import Evaluation
 from cotenant_scheduler.load_estimate import microseconds
 from cotenant_scheduler.node_book import NodeBook
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.plugins.quota import QuotaAdmission
-from cotenant_scheduler.pods import PodBook, PodRecord
+from cotenant_scheduler.pods import Counted, PodBook, PodRecord
 from cotenant_scheduler.policy import Policy, SchedulerConfig
 from cotenant_scheduler.queue import Group, PodQueue, Walk
 from cotenant_scheduler.results import KeptResults
 from cotenant_scheduler.sequences import LastSequences
-from cotenant_scheduler.shapes import PodReader, Shape
+from cotenant_scheduler.series import WORTHWHILE, Figures, Series, one
+from cotenant_scheduler.shapes import PodReader
 from cotenant_scheduler.waiting import WaitingPods
 
 FILTERS = (
@@ -84,7 +88,9 @@ class SchedulerCore:
         self._quota_sequences: dict[tuple[str, str], int] = {}
         self._sequences = LastSequences()
         self._regroup = False
-        self._figure_names = tuple((f"node.{r}.used", f"node.{r}.capacity") for r in self.nodes.load.resources)
+        self._load_names = tuple((f"node.{r}.used", f"node.{r}.capacity") for r in self.nodes.load.resources)
+        self._figures = Figures()
+        self._assumed = Assumptions(self.nodes, self.ledger)
         self._results = KeptResults(self.nodes, self.policy)
         self._waiting = WaitingPods(self.queue, self.nodes)
 
@@ -112,7 +118,7 @@ class SchedulerCore:
                     self.pods.drop_object((namespace, name))
             case ("node", node, "placement", namespace, name):
                 if not event.tombstone and isinstance(event.data, Placement):
-                    self.pods.store_placement(event.data, event.sequence)
+                    self._fold_placement(event.data, event.sequence)
                 else:
                     self.pods.drop_placement(node, (namespace, name))
             case ("node", node, "run", namespace, name):
@@ -135,6 +141,13 @@ class SchedulerCore:
                 self._fold_quota(event, "" if parts[1] == "_" else parts[1], parts[2])
             case ("objects", "scheduling.k8s.io", "priorityclasses", _, name):
                 self._fold_priority_class(name, event)
+
+    def _fold_placement(self, data: Placement, sequence: int) -> None:
+        key = (data.namespace, data.name)
+        record = self.pods.records.get(key)
+        first = record is not None and not record.placements and not record.runs
+        counted = self._assumed.confirm(key, data, first)
+        self.pods.store_placement(data, sequence, counted)
 
     def _fold_quota(self, event: Event, tree: str, quota: str) -> None:
         if event.tombstone or not isinstance(event.data, QuotaRuntime):
@@ -179,6 +192,7 @@ class SchedulerCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what follows from the state at a moment."""
         now_us = microseconds(now)
+        self.take_back()
         self.nodes.rank()
         self.nodes.expire(now_us)
         if self._regroup:
@@ -188,95 +202,129 @@ class SchedulerCore:
         bound, waiting = self._place(now, now_us, limit - len(endings))
         return [*bound, *endings, *waiting]
 
+    def take_back(self) -> None:
+        """Undo what the last decision assumed and what was not stored since."""
+        self._assumed.undo()
+
     def _place(self, now: datetime, now_us: int, limit: int) -> tuple[list[Event], list[Event]]:
-        """Return the placements and, if the whole queue was looked at, the waiting events; the state is as it was
-        before."""
+        """Return the placements and, if the whole queue was looked at, the waiting events. What is placed stays
+        assumed until it is stored or the next decision begins."""
         bound: list[Event] = []
-        waiting: list[Event] = []
-        assumed: list[tuple[int, PodKey, Shape]] = []
-        charged: list[tuple[Membership, Shape, bool]] = []
         walk = Walk(self.queue)
-        group: Group | None = None
+        previous: Group | None = None
         evaluation: Evaluation | None = None
-        row = -1
-        try:
-            while (top := walk.top()) is not None:
-                record = top[0]
-                if len(bound) + (1 if record.waiting is None else 2) > limit:
-                    break
-                # As long as pods of one group follow each other, only the row just taken differs for them.
-                same = top[1] is group
-                group = top[1]
-                shape, membership, preemptible = group.key
-                if membership is not None:
-                    refusal = self._quota.check(shape, membership, preemptible)
-                    if refusal is not None:
-                        group.verdict = self._waiting.quota_verdict(group, refusal, self._quota_causes(membership))
-                        walk.close()
-                        continue
-                if same and evaluation is not None:
-                    evaluation.follow(row)
-                else:
-                    evaluation = self._results.evaluation(shape)
-                row = evaluation.best()
-                if row < 0:
-                    group.verdict = self._waiting.node_verdict(group, evaluation)
+        follows: int | None = None
+        """The only row that changed since the evaluation was current."""
+        while (top := walk.top()) is not None:
+            record, group = top
+            if not self._fitting([record], limit - len(bound)):
+                break
+            shape, membership, preemptible = group.key
+            if membership is not None:
+                refusal = self._quota.check(shape, membership, preemptible)
+                if refusal is not None:
+                    group.verdict = self._waiting.quota_verdict(group, refusal, self._quota_causes(membership))
                     walk.close()
                     continue
-                group.verdict = group.stamp = None
-                bound.append(self._bound(record, group, evaluation, row, now))
-                if record.waiting is not None:
-                    bound.append(self._endings.waiting_over(record))
+            if group is previous and evaluation is not None and follows is not None:
+                evaluation.follow(follows)
+            else:
+                evaluation = self._results.evaluation(shape)
+            previous, follows = group, None
+            row = evaluation.best()
+            if row < 0:
+                group.verdict = self._waiting.node_verdict(group, evaluation)
+                walk.close()
+                continue
+            group.verdict = group.stamp = None
+            counted = Counted(shape, membership, preemptible)
+            run = [record] if shape.host_ports else self._fitting(walk.run(limit - len(bound)), limit - len(bound))
+            if membership is not None and len(run) >= WORTHWHILE:
+                run = run[: self._quota.room(shape, membership, preemptible, len(run))]
+            placed = self._place_series(run, counted, evaluation, now, now_us, bound) if len(run) >= WORTHWHILE else 0
+            if not placed:
                 assert record.facts is not None
-                self.nodes.assume(row, record.key, shape, self.pods.assigned(record.facts, shape, now_us))
-                assumed.append((row, record.key, shape))
-                if membership is not None:
-                    self.ledger.charge(membership, shape.requests, preemptible=preemptible)
-                    charged.append((membership, shape, preemptible))
-                walk.advance()
-            if walk.top() is None:
-                waiting = self._waiting.decide(now, limit - len(bound))
-        finally:
-            self.nodes.retract_all(assumed)
-            for membership, shape, preemptible in reversed(charged):
-                self.ledger.give_back(membership, shape.requests, preemptible=preemptible)
+                figures = one(self.nodes, evaluation, row, self._load_names)
+                data = self._bind(bound, record, row, figures, counted, now)
+                assigned = self.pods.assigned(record.facts, shape, now_us)
+                self._assumed.one(row, record.key, counted, assigned, data)
+                placed, follows = 1, row
+            walk.advance(placed)
+        waiting = self._waiting.decide(now, limit - len(bound)) if walk.top() is None else []
         return bound, waiting
 
-    def _bound(self, record: PodRecord, group: Group, evaluation: Evaluation, row: int, now: datetime) -> Event:
-        facts, document = record.facts, record.document
+    @staticmethod
+    def _fitting(run: list[PodRecord], events: int) -> list[PodRecord]:
+        """The first pods of a run whose placements are so many events; the end of a waiting event is one too."""
+        for index, record in enumerate(run):
+            events -= 1 if record.waiting is None else 2
+            if events < 0:
+                return run[:index]
+        return run
+
+    def _place_series(
+        self,
+        run: list[PodRecord],
+        counted: Counted,
+        evaluation: Evaluation,
+        now: datetime,
+        now_us: int,
+        bound: list[Event],
+    ) -> int:
+        """Place equal pods that follow each other as far as that can be told at once; return how many."""
+        series = Series(evaluation, len(run), self._figures, self._load_names)
+        reports = self.nodes.load.reports
+        keys: list[PodKey] = []
+        placements: list[Placement] = []
+        facts = run[0].facts
+        assert facts is not None
+        assigned = self.pods.assigned(facts, counted.shape, now_us)
+        for record, row, figures in zip(run, series.rows, series.figures(), strict=False):
+            key = record.key
+            assert record.facts is not None
+            if reports(row, key) or self.pods.assigned(record.facts, counted.shape, now_us) != assigned:
+                break
+            placements.append(self._bind(bound, record, row, figures, counted, now))
+            keys.append(key)
+        if keys:
+            self._assumed.series(series.rows[: len(keys)], keys, counted, assigned, placements)
+        return len(keys)
+
+    def _bind(
+        self,
+        bound: list[Event],
+        record: PodRecord,
+        row: int,
+        figures: tuple[Figure, ...],
+        counted: Counted,
+        now: datetime,
+    ) -> Placement:
+        """Add the events that give a pod its node; return the placement."""
+        facts, document, membership = record.facts, record.document, counted.membership
         assert facts is not None
         assert document is not None
-        shape, membership, _ = group.key
         node = self.nodes.names[row]
         causes = (f"LOG:{record.object_sequence}", *self._node_book.facts[node].causes)
         if membership is not None:
             causes += self._quota_causes(membership)
-        return Event(
-            subject=placement_subject(node, *record.key),
-            data=Placement(
-                node=node,
-                namespace=facts.namespace,
-                name=facts.name,
-                uid=facts.uid,
-                pod=document,
-                requests=shape.requests,
-                quota=membership.quota if membership else "",
-                quota_tree=membership.tree if membership else "",
-                bound_at=now,
-                grace_period_seconds=facts.grace_seconds,
-                figures=(*evaluation.figures(row), *self._node_figures(row)),
-                object_sequence=record.object_sequence,
-            ),
-            causes=causes,
+        data = Placement(
+            node=node,
+            namespace=facts.namespace,
+            name=facts.name,
+            uid=facts.uid,
+            pod=document,
+            requests=counted.shape.requests,
+            quota=membership.quota if membership else "",
+            quota_tree=membership.tree if membership else "",
+            bound_at=now,
+            grace_period_seconds=facts.grace_seconds,
+            figures=figures,
+            object_sequence=record.object_sequence,
         )
-
-    def _node_figures(self, row: int) -> tuple[Figure, ...]:
-        load = self.nodes.load
-        figures = []
-        for r, (used, capacity) in enumerate(self._figure_names):
-            figures.append(Figure(name=used, value=load.score_view.item(r, row)))
-            figures.append(Figure(name=capacity, value=load.capacity.item(r, row)))
-        return tuple(figures)
+        bound.append(Event(subject=placement_subject(node, *record.key), data=data, causes=causes))
+        if record.waiting is not None:
+            bound.append(self._endings.waiting_over(record))
+        return data
 
     def _quota_causes(self, membership: Membership) -> tuple[str, ...]:
         return tuple(

@@ -31,6 +31,7 @@ from cotenant.subjects import node_subject, placement_subject, pod_subject, wait
 from cotenant_scheduler.node_facts import NodeFacts
 from cotenant_scheduler.nodes import PodKey
 from cotenant_scheduler.pods import Placed, PodRecord
+from cotenant_scheduler.shapes import PodFacts
 
 LAST_WORD = timedelta(seconds=60)
 """How long a silent node may take to say what became of a pod that it was told to end."""
@@ -47,8 +48,24 @@ class Endings:
         self._attention: dict[PodKey, PodRecord] = {}
 
     def pod_changed(self, record: PodRecord) -> None:
-        """Have a pod looked at."""
-        self._attention[record.key] = record
+        """Have a pod looked at, unless nothing can follow: it waits for a node, or runs where it was placed."""
+        if record.facts is None or not (self._only_waits(record) or self._only_runs(record, record.facts)):
+            self._attention[record.key] = record
+
+    def _only_waits(self, record: PodRecord) -> bool:
+        return record.facts is not None and not record.facts.error and self.wants_node(record)
+
+    def _only_runs(self, record: PodRecord, facts: PodFacts) -> bool:
+        if record.waiting is not None or len(record.placements) != 1 or facts.deleting:
+            return False
+        [(node, placed)] = record.placements.items()
+        data = placed.data
+        return (
+            data.uid == facts.uid
+            and data.phase is PlacementPhase.BOUND
+            and data.object_sequence == record.object_sequence
+            and self._declared(node)
+        )
 
     def look_at(self, records: list[PodRecord]) -> None:
         """Have pods looked at."""

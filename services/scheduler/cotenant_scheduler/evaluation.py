@@ -91,7 +91,7 @@ class Evaluation:
         self._score_rows: list[tuple[int, int, RowFunction]] = []
         statics = [i for i, score in enumerate(policy.scores) if score.static]
         self._normalised = tuple((i, policy.weights[i], policy.scores[i].normalise, k) for k, i in enumerate(statics))
-        self._figure_names = tuple(f"score.{score.name}" for score in policy.scores)
+        self.figure_names = tuple(f"score.{score.name}" for score in policy.scores)
         self._version = -1
         self._position = 0
         self._static_position = 0
@@ -151,6 +151,53 @@ class Evaluation:
         start = block * BLOCK
         return start + int(self._keys[start : start + BLOCK].argmax())
 
+    def candidates(self, wanted: int) -> tuple[IntArray, int]:
+        """Return the `wanted` best rows in no order (fewer if fewer can take the shape), and the best key among the
+        others, -1 if there are none."""
+        keys = self._keys[: self.nodes.size]
+        feasible: IntArray = np.flatnonzero(keys >= 0)
+        if feasible.shape[0] <= wanted:
+            return feasible, -1
+        first = feasible.shape[0] - wanted
+        values = keys[feasible]
+        order = np.argpartition(values, first)
+        best: IntArray = feasible[order[first:]]
+        return best, int(values[order[:first]].max())
+
+    def worth(self, table: NodeTable) -> tuple[CodeArray, IntArray, IntArray]:
+        """Return codes, weighted scores by plugin and their sums of all rows of another table, by the plugins that
+        placements change."""
+        rows = table.all_rows
+        codes = np.zeros(table.size, dtype=np.int32)
+        for base, plugin in self._filters:
+            found = plugin.filter(table, self.shape, rows)
+            codes = np.where((codes == 0) & (found > 0), found + base, codes)
+        scores = np.zeros((len(self._policy.scores), table.size), dtype=np.int64)
+        for i in self._dynamic:
+            scores[i] = self._policy.weights[i] * self._policy.scores[i].score(table, self.shape, rows)
+        return codes, scores, scores.sum(axis=0)
+
+    def normalised_of(self, rows: IntArray) -> IntArray:
+        """Return the weighted normalised scores of rows by plugin; 0 for plugins that are not normalised."""
+        scores = np.zeros((len(self._policy.scores), rows.shape[0]), dtype=np.int64)
+        for i, weight, normalise, k in self._normalised:
+            highest = self._highest[k]
+            scaled = self._static.raw[k][rows] * MAX_SCORE // highest if highest else np.zeros(rows.shape[0], np.int64)
+            scores[i] = weight * (scaled if normalise is Normalise.HIGHEST else MAX_SCORE - scaled)
+        return scores
+
+    def at_highest(self) -> list[tuple[IntArray, int, int]]:
+        """Return, for each score that is normalised to something, raw scores, the highest, and how many feasible rows
+        have it."""
+        if not self._scales:
+            return []
+        feasible = self._keys[: self.nodes.size] >= 0
+        return [
+            (raw, highest, int(np.count_nonzero(feasible & (raw[: self.nodes.size] == highest))))
+            for raw, highest in zip(self._static.raw, self._highest, strict=True)
+            if highest
+        ]
+
     def total(self, row: int) -> int:
         """The total score of a feasible row."""
         return int(self._keys[row]) >> TIE_BITS
@@ -161,7 +208,7 @@ class Evaluation:
         for i, _, normalise, k in self._normalised:
             scores[i] = normalise.apply(self._static.raw[k].item(row), self._highest[k])
         figures = [Figure(name="score", value=self.total(row))]
-        for name, weight, score in zip(self._figure_names, self._policy.weights, scores, strict=True):
+        for name, weight, score in zip(self.figure_names, self._policy.weights, scores, strict=True):
             figures.append(Figure(name=name, value=weight * score))
         return tuple(figures)
 

@@ -8,6 +8,8 @@ pod that is assigned adds its estimate to each. Whether a report has expired dep
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from cotenant_scheduler.columns import FIRST_CAPACITY, BoolArray, IntArray, grown
@@ -143,6 +145,21 @@ class LoadColumns:
                 self.score_view[r, rows] += amount * times
                 if prod:
                     self.prod_view[r, rows] += amount * times
+
+    def with_more(self, rows: IntArray, estimate: Vector, prod: bool, more: IntArray) -> LoadColumns:
+        """Return columns of the given rows, each with so many pods more that the reports do not know."""
+        load = copy(self)
+        for name in ("capacity", "node_view", "prod_view", "score_view", "node_threshold", "prod_threshold"):
+            setattr(load, name, getattr(self, name).take(rows, axis=1))
+        for name in ("aggregated", "has_prod_threshold", "state", "expired"):
+            setattr(load, name, getattr(self, name).take(rows))
+        for r, amount in enumerate(estimate):
+            if amount:
+                load.node_view[r] += amount * more
+                load.score_view[r] += amount * more
+                if prod:
+                    load.prod_view[r] += amount * more
+        return load
 
     def expire(self, now_us: int, size: int) -> list[int]:
         """Bring `expired` up to a moment (times may go back); return the rows below `size` that changed."""

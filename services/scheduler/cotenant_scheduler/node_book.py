@@ -81,6 +81,7 @@ class NodeBook:
         facts = self.facts.get(name)
         if facts is None:
             facts = self.facts[name] = NodeFacts(name)
+        facts.changing()
         return facts
 
     def _node_changed(self, facts: NodeFacts) -> None:

@@ -42,6 +42,7 @@ class NodeFacts:
     """Everything said about one node, each with the sequence of its message (0: never said)."""
 
     __slots__ = (
+        "_causes",
         "condition",
         "executor",
         "metric",
@@ -61,15 +62,22 @@ class NodeFacts:
         self.condition: NodeCondition | None = None
         self.metric: NodeMetricComputed | None = None
         self.sequences: dict[str, int] = {}
+        self._causes: tuple[str, ...] | None = None
 
     @property
     def causes(self) -> tuple[str, ...]:
         """The messages that the node's state rests on, in a stated order."""
-        return tuple(
-            f"LOG:{self.sequences[part]}"
-            for part in ("object", "executor", "resources", "condition", "metric")
-            if part in self.sequences
-        )
+        if self._causes is None:
+            self._causes = tuple(
+                f"LOG:{self.sequences[part]}"
+                for part in ("object", "executor", "resources", "condition", "metric")
+                if part in self.sequences
+            )
+        return self._causes
+
+    def changing(self) -> None:
+        """The sequences are about to change."""
+        self._causes = None
 
     @property
     def empty(self) -> bool:

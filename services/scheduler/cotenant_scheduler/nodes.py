@@ -9,6 +9,8 @@ node does not offer it. `names`, `labels`, `taints` and `pods` are lists beside 
 
 from __future__ import annotations
 
+from copy import copy
+
 import msgspec
 import numpy as np
 from cotenant.names import CPU, MEMORY, PODS
@@ -168,6 +170,49 @@ class NodeTable:
             self.load.add(row, assigned.estimate, assigned.prod, -1)
         self.changes.add(row)
 
+    def with_more(self, rows: IntArray, shape: Shape, first: int, depth: int) -> NodeTable:
+        """Return a table of what-if rows: each of `rows` `depth` times, with `first`, `first` + 1, ... pods of the shape
+        more.
+
+        For plugins that placements change, and shapes without host ports, on nodes whose reports do not know the pods.
+        """
+        table = copy(self)
+        taken = np.repeat(rows, depth)
+        more = np.tile(np.arange(first, first + depth, dtype=np.int64), rows.shape[0])
+        table.size = taken.shape[0]
+        table.allocatable = self.allocatable[: len(self.dims)].take(taken, axis=1)
+        table.requested = self.requested[: len(self.dims)].take(taken, axis=1)
+        for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
+            if dim >= 0:
+                table.requested[dim] += amount * more
+        table.nonzero = self.nonzero.take(taken, axis=1)
+        table.nonzero[0] += shape.nonzero_cpu * more
+        table.nonzero[1] += shape.nonzero_memory * more
+        table.with_ports = set()
+        table.load = self.load.with_more(taken, shape.estimate, shape.prod, more)
+        return table
+
+    def assume_series(self, rows: list[int], keys: list[PodKey], shape: Shape, assigned: AssignedPod) -> None:
+        """`assume` equal pods, one on each of the rows; their nodes' reports do not know them."""
+        entry = (shape, assigned)
+        pods = self.pods
+        for row, key in zip(rows, keys, strict=True):
+            if key in pods[row]:
+                raise ValueError(f"pod {key[0]}/{key[1]} is counted on node {self.names[row]} already")
+            pods[row][key] = entry
+        self._count_series(rows, shape, 1)
+
+    def _count_series(self, rows: list[int], shape: Shape, sign: int) -> None:
+        touched, times = np.unique(np.array(rows, dtype=np.int64), return_counts=True)
+        times = times * sign
+        for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
+            if dim >= 0:
+                self.requested[dim, touched] += amount * times
+        self.nonzero[0, touched] += shape.nonzero_cpu * times
+        self.nonzero[1, touched] += shape.nonzero_memory * times
+        self.load.add_rows(touched, shape.estimate, shape.prod, times)
+        self.changes.extend(touched.tolist())
+
     def retract_all(self, assumed: list[tuple[int, PodKey, Shape]]) -> None:
         """Undo many `assume` at once: sums per shape over arrays where the node's report does not know the pod."""
         by_shape: dict[Shape, list[int]] = {}
@@ -176,16 +221,9 @@ class NodeTable:
                 self.retract(row, key)
             else:
                 del self.pods[row][key]
-                self.changes.add(row)
                 by_shape.setdefault(shape, []).append(row)
         for shape, rows in by_shape.items():
-            touched, times = np.unique(np.array(rows, dtype=np.int64), return_counts=True)
-            for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
-                if dim >= 0:
-                    self.requested[dim, touched] -= amount * times
-            self.nonzero[0, touched] -= shape.nonzero_cpu * times
-            self.nonzero[1, touched] -= shape.nonzero_memory * times
-            self.load.add_rows(touched, shape.estimate, shape.prod, -times)
+            self._count_series(rows, shape, -1)
 
     def dims_of(self, shape: Shape) -> tuple[int, ...]:
         """Return the dimension of each of the shape's needs, -1 where no node offers the resource."""

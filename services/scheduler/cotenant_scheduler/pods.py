@@ -109,6 +109,8 @@ class PodBook:
         self._quotas = quotas
         self._reader = reader
         self._changed = changed
+        self._assigned_us = 0
+        self._assigned: dict[Shape, AssignedPod] = {}
 
     def store_object(self, key: PodKey, document: msgspec.Raw, sequence: int) -> None:
         """Take over a pod's object."""
@@ -131,8 +133,9 @@ class PodBook:
             record.facts, record.document, record.object_sequence, record.unreadable = None, None, 0, ""
             self._finish(record)
 
-    def store_placement(self, data: Placement, sequence: int) -> None:
-        """Take over a placement."""
+    def store_placement(self, data: Placement, sequence: int, counted: Counted | None = None) -> None:
+        """Take over a placement. `counted`: what it is charged with already, as it was assumed; only for the first
+        placement of a pod without runs."""
         record = self._record((data.namespace, data.name))
         before = record.placements.get(data.node)
         facts = self._facts_of(record, data, before)
@@ -144,7 +147,10 @@ class PodBook:
             placed.counted = before.counted
         record.placements[data.node] = placed
         self.on_node.setdefault(data.node, set()).add(record.key)
-        self._account(record, data.node, placed)
+        if counted is not None:
+            placed.counted = counted
+        else:
+            self._account(record, data.node, placed)
         self._changed(record)
 
     def drop_placement(self, node: str, key: PodKey) -> None:
@@ -204,6 +210,19 @@ class PodBook:
     def assigned(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
         """Return a pod as the load estimates count it."""
         args = self._nodes.load.args
+        if not args.allow_customize_estimation:
+            # Pods of one shape that are assigned at one moment are counted alike.
+            if self._assigned_us != assigned_us:
+                self._assigned_us = assigned_us
+                self._assigned.clear()
+            known = self._assigned.get(shape)
+            if known is None:
+                known = self._assigned[shape] = self._as_assigned(facts, shape, assigned_us)
+            return known
+        return self._as_assigned(facts, shape, assigned_us)
+
+    def _as_assigned(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
+        args = self._nodes.load.args
         deadline = estimation_deadline(
             assigned_us,
             None,
@@ -215,7 +234,8 @@ class PodBook:
         return AssignedPod(shape.estimate, shape.prod, assigned_us, deadline)
 
     def _facts_of(self, record: PodRecord, data: Placement, before: Placed | None) -> PodFacts | None:
-        if record.document is not None and record.facts is not None and record.document == data.pod:
+        document = record.document
+        if document is not None and record.facts is not None and (document is data.pod or document == data.pod):
             return record.facts
         if before is not None and before.facts is not None and before.data.pod == data.pod:
             return before.facts

