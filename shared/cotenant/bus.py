@@ -38,8 +38,9 @@ from cotenant.streams import MAX_MESSAGE_BYTES, stream_configs
 logger = logging.getLogger(__name__)
 
 PULL_BATCH = 1000
-PULL_EXPIRES_SECONDS = 1.0
-HEARTBEAT_SECONDS = 0.1
+PULL_EXPIRES_SECONDS = 5.0
+# A lost last message is noticed at the next heartbeat. Ten a second and reader would be most of what a stack at rest costs.
+HEARTBEAT_SECONDS = 0.5
 SILENCE_SECONDS = 3.0
 PENDING_BYTES = 128 << 20
 ANSWER_SECONDS = 5.0
