@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 IntArray = NDArray[np.int64]
 CodeArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
-ScoreArray = NDArray[np.int16]
 
 Rows = slice | IntArray
 """Which rows a vectorised function looks at: all in use (a slice from 0), or a sorted array of row numbers."""
@@ -42,33 +41,48 @@ class Changes:
     """Rows that changed, in the order of their changes; positions count from the first change ever."""
 
     def __init__(self) -> None:
-        self._rows: list[int] = []
+        self._rows = np.zeros(CHANGES_KEPT, dtype=np.int64)
+        self._count = 0
         self._start = 0
 
     @property
     def position(self) -> int:
         """The position after the last change."""
-        return self._start + len(self._rows)
+        return self._start + self._count
 
     def add(self, row: int) -> None:
         """Remember that a row changed."""
-        if len(self._rows) >= CHANGES_KEPT:
+        if self._count >= CHANGES_KEPT:
             self.forget()
-        self._rows.append(row)
+        self._rows[self._count] = row
+        self._count += 1
 
-    def extend(self, rows: list[int]) -> None:
+    def extend(self, rows: IntArray) -> None:
         """Remember that rows changed."""
-        if len(self._rows) + len(rows) > CHANGES_KEPT:
+        size = rows.shape[0]
+        if self._count + size > CHANGES_KEPT:
             self.forget()
-        self._rows.extend(rows)
+            if size > CHANGES_KEPT:
+                return
+        self._rows[self._count : self._count + size] = rows
+        self._count += size
 
     def forget(self) -> None:
         """Make every reader start over."""
-        self._start += len(self._rows) + 1
-        self._rows.clear()
+        self._start += self._count + 1
+        self._count = 0
 
-    def since(self, position: int) -> list[int] | None:
-        """Return the rows that changed after a position, repeats included; None: too many, start over."""
+    def since(self, position: int) -> IntArray | None:
+        """Return the rows that changed after a position, repeats included, until the next change; None: too many, start
+        over."""
         if position < self._start:
             return None
-        return self._rows[position - self._start :]
+        return self._rows[position - self._start : self._count]
+
+
+def distinct(rows: IntArray, size: int) -> IntArray:
+    """Return the rows without repeats, ascending; all are below `size`."""
+    marked = np.zeros(size, dtype=np.bool_)
+    marked[rows] = True
+    found: IntArray = np.flatnonzero(marked)
+    return found

@@ -28,6 +28,27 @@ NEVER_REPORTED, REPORTED, REPORTED_WITHOUT_USAGE = 0, 1, 2
 """States of a node's report: there is none; there is one; there is one that holds no node usage."""
 
 
+NO_LIMIT = 1 << 62
+
+
+def first_refused(capacity: int, threshold: int) -> int:
+    """Return the smallest usage whose rounded percentage of the capacity is above a threshold; NO_LIMIT where that is not
+    checked."""
+    if capacity <= 0 or threshold <= 0:
+        return NO_LIMIT
+
+    def refused(used: int) -> bool:
+        return float(used) / float(capacity) * 100 >= threshold + 0.5
+
+    # The percentage grows with the usage; rounding moves the border by no more than the estimate's own error.
+    low = int((threshold + 0.5) / 100 * capacity * (1 - 1e-9)) - 2
+    high = int((threshold + 0.5) / 100 * capacity * (1 + 1e-9)) + 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if refused(middle) else (middle, high)
+    return high
+
+
 class LoadColumns:
     """Columns of load-aware scheduling; the first axis is the tracked resource, the second the row."""
 
@@ -41,6 +62,8 @@ class LoadColumns:
         self.score_view = self.capacity.copy()
         self.node_threshold = self.capacity.copy()
         self.prod_threshold = self.capacity.copy()
+        self.limit = np.full_like(self.capacity, NO_LIMIT)
+        """The smallest usage that the node thresholds refuse."""
         self.aggregated = np.zeros(FIRST_CAPACITY, dtype=np.int64)
         """1 where the node thresholds are about a percentile."""
         self.has_prod_threshold = self.aggregated.copy()
@@ -50,6 +73,8 @@ class LoadColumns:
         self.state = self.aggregated.copy()
         self.expires_us = self.aggregated.copy()
         self.expired = self.aggregated.copy()
+        self.usable = self.aggregated.copy()
+        """1 where there is a report with usage that has not expired."""
         self._thresholds: dict[int, Thresholds] = {}
         self._reports: dict[int, NodeReport] = {}
         self._checked_us = 0
@@ -67,11 +92,13 @@ class LoadColumns:
             "score_view",
             "node_threshold",
             "prod_threshold",
+            "limit",
             "aggregated",
             "has_prod_threshold",
             "state",
             "expires_us",
             "expired",
+            "usable",
         ):
             setattr(self, name, grown(getattr(self, name), capacity))
 
@@ -83,6 +110,7 @@ class LoadColumns:
             self.capacity[r, row] = capacity.get(resource, 0)
             self.node_threshold[r, row] = node_thresholds.get(resource, 0)
             self.prod_threshold[r, row] = thresholds.prod.get(resource, 0)
+            self.limit[r, row] = first_refused(self.capacity.item(r, row), self.node_threshold.item(r, row))
         self.aggregated[row] = 1 if thresholds.aggregation_type else 0
         self.has_prod_threshold[row] = 1 if any(thresholds.prod.values()) else 0
         self.percentiles = self.percentiles or bool(thresholds.aggregation_type)
@@ -94,6 +122,7 @@ class LoadColumns:
             self._reports.pop(row, None)
             self.state[row] = NEVER_REPORTED
             self.expires_us[row] = 0
+            self.usable[row] = 0
             return
         self._reports[row] = report
         self.state[row] = REPORTED if report.usage is not None else REPORTED_WITHOUT_USAGE
@@ -102,6 +131,7 @@ class LoadColumns:
         else:
             self.expires_us[row] = report.update_us + self.args.node_metric_expiration_seconds * MICROSECONDS
         self.expired[row] = 1 if self.expires_us[row] <= self._checked_us else 0
+        self.usable[row] = 1 if self.state[row] == REPORTED and not self.expired[row] else 0
         self._next_expiry_us = None
 
     def clear(self, row: int) -> None:
@@ -149,9 +179,9 @@ class LoadColumns:
     def with_more(self, rows: IntArray, estimate: Vector, prod: bool, more: IntArray) -> LoadColumns:
         """Return columns of the given rows, each with so many pods more that the reports do not know."""
         load = copy(self)
-        for name in ("capacity", "node_view", "prod_view", "score_view", "node_threshold", "prod_threshold"):
+        for name in ("capacity", "node_view", "prod_view", "score_view", "node_threshold", "prod_threshold", "limit"):
             setattr(load, name, getattr(self, name).take(rows, axis=1))
-        for name in ("aggregated", "has_prod_threshold", "state", "expired"):
+        for name in ("aggregated", "has_prod_threshold", "state", "expired", "usable"):
             setattr(load, name, getattr(self, name).take(rows))
         for r, amount in enumerate(estimate):
             if amount:
@@ -161,15 +191,16 @@ class LoadColumns:
                     load.prod_view[r] += amount * more
         return load
 
-    def expire(self, now_us: int, size: int) -> list[int]:
+    def expire(self, now_us: int, size: int) -> IntArray:
         """Bring `expired` up to a moment (times may go back); return the rows below `size` that changed."""
         if self._next_expiry_us is not None and self._checked_us <= now_us < self._next_expiry_us:
             self._checked_us = now_us
-            return []
+            return np.zeros(0, dtype=np.int64)
         expired: BoolArray = self.expires_us[:size] <= now_us
         changed: IntArray = np.flatnonzero(expired != (self.expired[:size] != 0))
         self.expired[:size] = expired
+        self.usable[:size] = (self.state[:size] == REPORTED) & ~expired
         alive: IntArray = self.expires_us[:size][~expired]
         self._next_expiry_us = int(alive.min()) if alive.size else 1 << 62
         self._checked_us = now_us
-        return [int(row) for row in changed]
+        return changed

@@ -203,15 +203,16 @@ class NodeTable:
         self._count_series(rows, shape, 1)
 
     def _count_series(self, rows: list[int], shape: Shape, sign: int) -> None:
-        touched, times = np.unique(np.array(rows, dtype=np.int64), return_counts=True)
-        times = times * sign
+        counts = np.bincount(rows)
+        touched: IntArray = np.flatnonzero(counts)
+        times: IntArray = counts[touched] * sign
         for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
             if dim >= 0:
                 self.requested[dim, touched] += amount * times
         self.nonzero[0, touched] += shape.nonzero_cpu * times
         self.nonzero[1, touched] += shape.nonzero_memory * times
         self.load.add_rows(touched, shape.estimate, shape.prod, times)
-        self.changes.extend(touched.tolist())
+        self.changes.extend(touched)
 
     def retract_all(self, assumed: list[tuple[int, PodKey, Shape]]) -> None:
         """Undo many `assume` at once: sums per shape over arrays where the node's report does not know the pod."""
@@ -232,6 +233,7 @@ class NodeTable:
             return known[1]
         dims = tuple(self.dims.get(name, -1) for name, _ in shape.needs)
         shape.dims = (self.dims_version, dims)
+        shape.dim_column = np.array(dims, dtype=np.int64)[:, np.newaxis]
         return dims
 
     def expire(self, now_us: int) -> None:

@@ -38,23 +38,35 @@ WORTHWHILE = 6
 """Fewer pods are placed one by one."""
 
 FIGURES_KEPT = 8192
-"""Figures that are shared; further ones are made anew."""
+"""Figures of one name that are shared; further ones are made anew."""
+
+
+class _Shared(dict[int, Figure]):
+    """Figures of one name by value."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def __missing__(self, value: int) -> Figure:
+        figure = Figure(name=self._name, value=value)
+        if len(self) < FIGURES_KEPT:
+            self[value] = figure
+        return figure
 
 
 class Figures:
     """Figures by name and value, shared where they repeat: scores do so all the time."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], Figure] = {}
+        self._known: dict[str, _Shared] = {}
 
-    def of(self, name: str, value: int) -> Figure:
-        """Return the figure."""
-        known = self._known.get((name, value))
+    def column(self, name: str, values: list[int]) -> Iterator[Figure]:
+        """Return the figures of one name."""
+        known = self._known.get(name)
         if known is None:
-            known = Figure(name=name, value=value)
-            if len(self._known) < FIGURES_KEPT:
-                self._known[(name, value)] = known
-        return known
+            known = self._known[name] = _Shared(name)
+        return map(known.__getitem__, values)
 
 
 class Series:
@@ -88,10 +100,9 @@ class Series:
             spent: IntArray = np.flatnonzero(taken >= depths)
             if not spent.size or deepest >= DEEPEST:
                 break
-            # All that are spent were extended together the last time, or never: their depth is the same.
             last = np.full(size, 1 << 62, dtype=np.int64)
             np.minimum.at(last, self._owner, self._worst)
-            for depth in np.unique(depths[spent]).tolist():
+            for depth in sorted(set(depths[spent].tolist())):
                 some = spent[depths[spent] == depth]
                 self._extend(some, depth, depth * (GROWTH - 1), last[some])
                 depths[some] = depth * GROWTH
@@ -148,8 +159,7 @@ class Series:
         """Walk the figures of the picks: the total, the weighted scores, and what the node is taken to use."""
         names = ["score", *self._evaluation.figure_names, *(name for pair in self._load_names for name in pair)]
         values = [self._totals[self._order].tolist(), *self._parts[:, self._order].tolist()]
-        of = self._figures.of
-        return zip(*([of(name, value) for value in column] for name, column in zip(names, values, strict=True)), strict=True)
+        return zip(*map(self._figures.column, names, values), strict=True)
 
 
 def one(nodes: NodeTable, evaluation: Evaluation, row: int, load_names: tuple[tuple[str, str], ...]) -> tuple[Figure, ...]:

@@ -10,15 +10,18 @@ relevant parts; at most 16,384 such recognitions are kept, then all are dropped 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 import msgspec
-from cotenant.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PODS
+import numpy as np
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PODS
 from cotenant.objects.metadata import View
 from cotenant.objects.pod import NodeAffinity, Toleration, decode_pod, pod_requests
 from cotenant.qos import PriorityClass, priority_default, priority_of_value
 from cotenant.quantities import QuantityError
 
+from cotenant_scheduler.columns import IntArray
 from cotenant_scheduler.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.load_estimate import Vector, estimate_pod, scaling_factors
 from cotenant_scheduler.pod_needs import HostPort, host_ports, nonzero_requests, pod_limits
@@ -36,13 +39,17 @@ class Shape:
     __slots__ = (
         "__weakref__",
         "affinity",
+        "batch",
         "daemon",
+        "dim_column",
         "dims",
         "estimate",
+        "estimate_column",
         "host_ports",
-        "name",
+        "need_column",
         "needs",
         "node_selector",
+        "nonzero_column",
         "nonzero_cpu",
         "nonzero_memory",
         "prod",
@@ -59,6 +66,8 @@ class Shape:
         self.nonzero_memory = key.nonzero_memory
         self.tier = key.tier
         self.prod = key.tier is PriorityClass.PROD
+        self.batch = any(self.requests.get(name) for name in (BATCH_CPU, BATCH_MEMORY))
+        """Asks for batch resources."""
         self.daemon = key.daemon
         """Owned by a DaemonSet: load does not keep it off a node."""
         self.estimate: Vector = key.estimate
@@ -68,6 +77,15 @@ class Shape:
         self.host_ports = key.host_ports
         self.dims: tuple[int, tuple[int, ...]] | None = None
         """The needs' dimensions in the node table, with the version of the dimensions that they belong to."""
+        self.dim_column = np.zeros((0, 1), dtype=np.int64)
+        """The same as a column, good as long as `dims` is."""
+        self.need_column = _column(amount for _, amount in self.needs)
+        self.nonzero_column = _column((self.nonzero_cpu, self.nonzero_memory))
+        self.estimate_column = _column(self.estimate)
+
+
+def _column(amounts: Iterable[int]) -> IntArray:
+    return np.array(tuple(amounts), dtype=np.int64)[:, np.newaxis]
 
 
 class PodFacts:

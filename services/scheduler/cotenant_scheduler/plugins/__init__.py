@@ -62,6 +62,9 @@ class Filter(Protocol):
     def wakes_on(self) -> tuple[str, ...]:
         """Subjects whose events can change a refusal."""
 
+    def concerns(self, shape: Shape) -> bool:
+        """Tell whether the filter can refuse a node to the shape at all."""
+
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         """Return 0 or a code for each row."""
 

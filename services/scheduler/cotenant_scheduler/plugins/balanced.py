@@ -12,7 +12,7 @@ from cotenant.names import CPU, MEMORY
 
 from cotenant_scheduler.columns import IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, RowFunction, row_count
+from cotenant_scheduler.plugins import MAX_SCORE, Normalise, RowFunction
 from cotenant_scheduler.shapes import Shape
 
 
@@ -25,17 +25,14 @@ class NodeResourcesBalancedAllocation:
     normalise = Normalise.PLAIN
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
-        fractions = []
-        both = np.ones(row_count(rows), dtype=np.bool_)
-        for name in (CPU, MEMORY):
-            dim = nodes.dims[name]
-            allocatable = nodes.allocatable[dim][rows]
-            used = nodes.requested[dim][rows] + shape.requests.get(name, 0)
-            offered = allocatable > 0
-            fractions.append(np.minimum(used / np.where(offered, allocatable, 1), 1.0))
-            both &= offered
+        # cpu and memory are the first two dimensions of the table.
+        allocatable = nodes.allocatable[:2, rows]
+        used = nodes.requested[:2, rows] + np.array([[shape.requests.get(CPU, 0)], [shape.requests.get(MEMORY, 0)]])
+        fractions = np.minimum(used / np.maximum(allocatable, 1), 1.0)
         spread = np.abs(fractions[0] - fractions[1]) / 2
-        scores: IntArray = np.where(both, (1 - spread) * MAX_SCORE, MAX_SCORE).astype(np.int64)
+        scores: IntArray = ((1 - spread) * MAX_SCORE).astype(np.int64)
+        if not allocatable.all():
+            scores[~allocatable.all(axis=0)] = MAX_SCORE
         return scores
 
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:

@@ -30,6 +30,9 @@ class NodePorts:
     static = False
     wakes_on = ("node.*.placement.>", "node.*.run.>")
 
+    def concerns(self, shape: Shape) -> bool:
+        return bool(shape.host_ports)
+
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         codes = np.zeros(row_count(rows), dtype=np.int32)
         if not shape.host_ports or not nodes.with_ports:

@@ -35,11 +35,27 @@ class LoadAwareScheduling:
     normalise = Normalise.PLAIN
     wakes_on = ("metrics.*", "node.*.run.>")
 
+    def concerns(self, shape: Shape) -> bool:
+        return not shape.daemon
+
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
-        load, args = nodes.load, nodes.load.args
+        load = nodes.load
         codes = np.zeros(row_count(rows), dtype=np.int32)
         if shape.daemon:
             return codes
+        if shape.prod and load.prod_thresholds:
+            return self._judged(nodes, shape, rows)
+        # Most nodes have a fresh report and are not full: `limit` says that at once. Only the others are looked at.
+        doubtful = (load.node_view[:, rows] + shape.estimate_column >= load.limit[:, rows]).any(axis=0)
+        doubtful |= load.usable[rows] == 0
+        if doubtful.any():
+            some: IntArray = np.flatnonzero(doubtful)
+            codes[some] = self._judged(nodes, shape, some if isinstance(rows, slice) else rows[some])
+        return codes
+
+    def _judged(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        load, args = nodes.load, nodes.load.args
+        codes = np.zeros(row_count(rows), dtype=np.int32)
         by_prod = load.has_prod_threshold[rows] > 0 if shape.prod and load.prod_thresholds else None
         percentile = load.aggregated[rows] > 0 if load.percentiles else None
         if percentile is not None and by_prod is not None:
@@ -110,22 +126,22 @@ class LoadAwareScheduling:
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         load, args = nodes.load, nodes.load.args
         view = load.prod_view if args.score_according_prod_usage and shape.prod else load.score_view
-        total = np.zeros(row_count(rows), dtype=np.int64)
-        lowest = np.full(total.shape[0], MAX_SCORE, dtype=np.int64)
+        capacity = load.capacity[:, rows]
+        left = capacity - view[:, rows] - shape.estimate_column
+        by_resource = np.maximum(left, 0) * MAX_SCORE // np.maximum(capacity, 1)
         weights = args.dominant_resource_weight
-        for r, resource in enumerate(load.resources):
-            capacity = load.capacity[r][rows]
-            left = capacity - view[r][rows] - shape.estimate[r]
-            score = np.maximum(left, 0) * MAX_SCORE // np.maximum(capacity, 1)
+        total = np.zeros(by_resource.shape[1], dtype=np.int64)
+        for score, resource in zip(by_resource, load.resources, strict=True):
             weight = args.resource_weights.get(resource, 0)
             total += score * weight
             weights += weight
-            lowest = np.minimum(lowest, score)
         if weights == 0:
             return np.zeros_like(total)
-        scores = (total + args.dominant_resource_weight * lowest) // weights
-        usable = (load.state[rows] == REPORTED) & (load.expired[rows] == 0)
-        return np.where(usable, scores, 0)
+        if args.dominant_resource_weight:
+            total += args.dominant_resource_weight * np.minimum(by_resource.min(axis=0), MAX_SCORE)
+        scores: IntArray = total // weights
+        scores *= load.usable[rows]
+        return scores
 
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         load, args = nodes.load, nodes.load.args

@@ -84,6 +84,9 @@ class NodeAffinityMatch:
     normalise = Normalise.HIGHEST
     wakes_on = ("objects.core.nodes._.*",)
 
+    def concerns(self, shape: Shape) -> bool:
+        return bool(shape.node_selector or shape.affinity)
+
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         codes = np.zeros(row_count(rows), dtype=np.int32)
         if not shape.node_selector and not shape.affinity:

@@ -31,15 +31,20 @@ class NodeResourcesFit:
     normalise = Normalise.PLAIN
     wakes_on = ("node.*.placement.>", "node.*.run.>", "node.*.resources", "objects.core.nodes._.*")
 
+    def concerns(self, shape: Shape) -> bool:  # noqa: ARG002
+        return True
+
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
-        codes = np.zeros(row_count(rows), dtype=np.int32)
         dims = nodes.dims_of(shape)
-        for index in range(len(dims) - 1, -1, -1):
-            dim, amount = dims[index], shape.needs[index][1]
-            if dim < 0:
-                codes[:] = index + 1
-            else:
-                codes[nodes.allocatable[dim][rows] - nodes.requested[dim][rows] < amount] = index + 1
+        missing = next((index for index, dim in enumerate(dims) if dim < 0), None)
+        column = shape.dim_column if missing is None else shape.dim_column[:missing]
+        if isinstance(rows, slice):
+            rows = np.arange(rows.stop)
+        short = nodes.allocatable[column, rows] - nodes.requested[column, rows] < shape.need_column[:missing]
+        codes = np.full(row_count(rows), 0 if missing is None else missing + 1, dtype=np.int32)
+        if short.any():
+            refused = short.any(axis=0)
+            codes[refused] = short.argmax(axis=0)[refused] + 1
         return codes
 
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
@@ -58,14 +63,18 @@ class NodeResourcesFit:
         return refuses
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
-        total = np.zeros(row_count(rows), dtype=np.int64)
-        counted = total.copy()
-        for dim, amount, column, lane in _scored(nodes, shape):
-            allocatable = nodes.allocatable[dim][rows]
-            left = allocatable - column[lane][rows] - amount
-            offered = allocatable > 0
-            total += np.maximum(left, 0) * MAX_SCORE // np.maximum(allocatable, 1)
-            counted += offered
+        # cpu and memory are the first two dimensions of the table.
+        allocatable = nodes.allocatable[:2, rows]
+        left = allocatable - nodes.nonzero[:, rows] - shape.nonzero_column
+        scores = np.maximum(left, 0) * MAX_SCORE // np.maximum(allocatable, 1)
+        total: IntArray = scores[0] + scores[1]
+        if allocatable.all() and not shape.batch:
+            return total // 2
+        counted = (allocatable > 0).sum(axis=0)
+        for dim, amount, column, lane in _scored(nodes, shape)[2:]:
+            offered = nodes.allocatable[dim][rows]
+            total += np.maximum(offered - column[lane][rows] - amount, 0) * MAX_SCORE // np.maximum(offered, 1)
+            counted += offered > 0
         return np.where(counted > 0, total // np.maximum(counted, 1), 0)
 
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:

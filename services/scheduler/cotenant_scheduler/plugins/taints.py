@@ -57,6 +57,9 @@ class TaintToleration:
     normalise = Normalise.LOWEST
     wakes_on = ("objects.core.nodes._.*", "node.*.condition")
 
+    def concerns(self, shape: Shape) -> bool:  # noqa: ARG002
+        return True
+
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         codes = np.zeros(row_count(rows), dtype=np.int32)
         refuses = self.row_filter(nodes, shape)

@@ -25,6 +25,9 @@ class NodeUnschedulable:
     static = True
     wakes_on = ("objects.core.nodes._.*",)
 
+    def concerns(self, shape: Shape) -> bool:  # noqa: ARG002
+        return True
+
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         codes = nodes.unschedulable[rows].astype(np.int32)
         return np.zeros_like(codes) if tolerated(UNSCHEDULABLE, shape.tolerations) else codes
