@@ -146,6 +146,10 @@ class MemoryStream:
         kept = self._by_subject.get(subject)
         return kept[-1] if kept else 0
 
+    def count_of(self, subject: str) -> int:
+        """Return how many versions of a subject are held."""
+        return len(self._by_subject.get(subject, ()))
+
     def subjects(self) -> Iterator[str]:
         """Yield the subjects that hold something."""
         return iter(tuple(self._by_subject))

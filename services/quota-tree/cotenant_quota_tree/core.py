@@ -11,7 +11,7 @@ A quota is known by its name alone; of several with one name the smallest namesp
 cannot be read (a malformed quantity) counts as absent and is kept in `refused` with the reason.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -58,7 +58,8 @@ SETTLE = timedelta(seconds=1)
 
 class _Published(msgspec.Struct, frozen=True):
     quota: QuotaRuntime
-    sequence: int
+    newest_cause: int
+    """What was folded when it was decided; a fact that was stored before it may have come later."""
     time: datetime | None
 
 
@@ -121,7 +122,7 @@ class QuotaTreeCore:
         if event.tombstone or not isinstance(event.data, QuotaRuntime):
             self._published.pop(event.subject, None)
         else:
-            self._published[event.subject] = _Published(event.data, event.sequence, event.time)
+            self._published[event.subject] = _Published(event.data, _newest(event.causes), event.time)
 
     def _quota_object(self, event: Event, parts: tuple[str, ...]) -> None:
         self._newest_quota = max(self._newest_quota, event.sequence)
@@ -209,7 +210,7 @@ class QuotaTreeCore:
 
     def _causes(self, quota: QuotaRuntime, published: _Published | None) -> tuple[str, ...]:
         own = self._declared.get(quota.quota, {}).get(quota.namespace)
-        since = published.sequence if published is not None else 0
+        since = published.newest_cause if published is not None else 0
         # Looking through the quota's pods is only worth it where some pod is news.
         own_pod = self._pods.newest(quota.quota) if self._newest_pod > since else 0
         candidates = (self._newest_quota, self._newest_node, own_pod, self._newest_pod)
@@ -250,20 +251,20 @@ class QuotaTreeCore:
             is_parent=view.is_parent if view else quota.name == ROOT,
             lends=view.lends if view else True,
             namespaces=view.namespaces if view else (),
-            min=quota.min,
-            scaled_min=quota.scaled_min,
-            max=quota.max,
-            shared_weight=view.shared_weight if view else {},
-            runtime=quota.runtime,
-            request=quota.sums.request,
-            child_request=quota.sums.child_request,
-            used=quota.sums.used,
-            non_preemptible_request=quota.sums.non_preemptible_request,
-            non_preemptible_used=quota.sums.non_preemptible_used,
-            allocated=quota.sums.allocated,
-            guaranteed=quota.sums.guaranteed,
+            min=_in_order(quota.min),
+            scaled_min=_in_order(quota.scaled_min),
+            max=_in_order(quota.max),
+            shared_weight=_in_order(view.shared_weight if view else {}),
+            runtime=_in_order(quota.runtime),
+            request=_in_order(quota.sums.request),
+            child_request=_in_order(quota.sums.child_request),
+            used=_in_order(quota.sums.used),
+            non_preemptible_request=_in_order(quota.sums.non_preemptible_request),
+            non_preemptible_used=_in_order(quota.sums.non_preemptible_used),
+            allocated=_in_order(quota.sums.allocated),
+            guaranteed=_in_order(quota.sums.guaranteed),
             overused=quota.overused,
-            total=quota.runtime if quota.name == ROOT else {},
+            total=_in_order(quota.runtime if quota.name == ROOT else {}),
             reason=quota.reason or (DUPLICATE_NAME if duplicated else ""),
         )
 
@@ -273,5 +274,14 @@ def _limits(quota: QuotaRuntime) -> tuple[object, ...]:
     return (quota.parent, quota.namespaces, quota.min, quota.max, quota.runtime, quota.overused, quota.reason)
 
 
+def _in_order(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Resources by name: sums name them in the order in which pods came, and equal states must give equal bytes."""
+    return dict(sorted(amounts.items()))
+
+
 def _refs(sequences: Sequence[int]) -> tuple[str, ...]:
     return tuple(f"LOG:{sequence}" for sequence in dict.fromkeys(sequences) if sequence)
+
+
+def _newest(causes: Sequence[str]) -> int:
+    return max((int(cause.rpartition(":")[2]) for cause in causes), default=0)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.quota.admission import QuotaLevel
-from cotenant.quota.amounts import Amounts, masked, plus, total
+from cotenant.quota.amounts import Amounts, masked, plus, total, without_zeros
 from cotenant.quota.membership import Membership, QuotaIdentity, QuotaIndex
 from cotenant.quota.names import BUILT_IN, ROOT
 from cotenant.quota.sums import OwnPods, PodDemand, add_pod
@@ -70,7 +70,8 @@ class QuotaLedger:
         for level in self._path(key):
             known = self._sums.get(level)
             if known is not None:
-                self._sums[level] = (plus(known[0], used), plus(known[1], fixed))
+                # As a fresh ledger sums it up: what is given back entirely is no longer named.
+                self._sums[level] = (without_zeros(plus(known[0], used)), without_zeros(plus(known[1], fixed)))
 
     def associate(self, namespace: str, labels: dict[str, str]) -> Membership | None:
         """The quota that counts a pod; None while there are no quotas at all."""

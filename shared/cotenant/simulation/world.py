@@ -204,11 +204,13 @@ class World:
                 return instead
         outcome = self.streams.log.append(writes)
         if isinstance(outcome, Stored):
-            for sequence in range(outcome.first, outcome.last + 1):
-                # A tombstone in the same batch can already have rolled up an earlier message of it.
+            for write, sequence in zip(writes, range(outcome.first, outcome.last + 1), strict=True):
                 event = self.streams.log.event(sequence)
                 if event is not None:
                     self._deliver(self.streams.log, event)
+                else:
+                    # A tombstone in the same batch has rolled it up already: nobody reads it, it was stored all the same.
+                    self._record(LOG, msgspec.structs.replace(write.event, stream=LOG, sequence=sequence))
         return outcome if instead is None else instead
 
     def store(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
@@ -235,12 +237,15 @@ class World:
 
     # -- delivering ------------------------------------------------------------------------------------------------
 
-    def _deliver(self, stream: MemoryStream, event: Event) -> None:
+    def _record(self, stream: str, event: Event) -> None:
         self.events += 1
-        if self.history is not None and stream.name == LOG:
+        if self.history is not None and stream == LOG:
             self.history.append(event)
         for watch in self.watchers:
             watch(event)
+
+    def _deliver(self, stream: MemoryStream, event: Event) -> None:
+        self._record(stream.name, event)
         if stream.name not in self._routes:
             return
         for seat in self._readers(stream.name, event.subject):

@@ -75,9 +75,12 @@ class QuotaLog:
         self.now = START
         self.events: list[Event] = []
 
-    def say(self, subject: str, data: Payload, *, tombstone: bool = False) -> str:
+    def say(self, subject: str, data: Payload, *, tombstone: bool = False, causes: tuple[str, ...] = ()) -> str:
         """Store one fact and fold it; returns its reference."""
-        event = Event(subject=subject, data=data, tombstone=tombstone, sequence=len(self.events) + 1, time=self.now, id="test")
+        sequence = len(self.events) + 1
+        event = Event(
+            subject=subject, data=data, tombstone=tombstone, sequence=sequence, time=self.now, id="test", causes=causes
+        )
         self.events.append(event)
         self.core.apply(event)
         return event.ref
@@ -140,7 +143,7 @@ class QuotaLog:
         decided: list[Event] = []
         while events := self.core.decide(self.now):
             for event in events:
-                self.say(event.subject, event.data, tombstone=event.tombstone)
+                self.say(event.subject, event.data, tombstone=event.tombstone, causes=event.causes)
                 decided.append(msgspec.structs.replace(event, sequence=len(self.events)))
         return decided
 

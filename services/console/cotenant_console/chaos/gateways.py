@@ -1,6 +1,6 @@
 """A gateway under faults: the simulated gateway with deaths, and a memory of what it has acknowledged to users.
 
-In: wishes of users. Out: objects on the log, and `acknowledged`: what a user was told is stored. A wish that comes while the
+In: wishes of users. Out: objects on the log, and `Users` hear what they were told is stored. A wish that comes while the
 gateway is down, or whose write nobody answered, is not acknowledged.
 """
 
@@ -10,6 +10,7 @@ import heapq
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
@@ -26,17 +27,24 @@ from cotenant_console.simulate.api import KINDS, SimulatedGateway
 REVISION = "chaos.cotenant.io/revision"
 MERGE = "application/merge-patch+json"
 
-Acknowledged = Callable[[Plan, Stored, bool], None]
-"""Hears of each acknowledged write: the plan, where it is stored, and whether it rested on an old version."""
+
+class Users(Protocol):
+    """Those who ask, and remember what they were told."""
+
+    def asked(self, plan: Plan) -> None:
+        """A wish is about to be stored; nobody knows yet what becomes of it."""
+
+    def acknowledge(self, plan: Plan, stale: bool) -> None:
+        """A user is told that the wish is stored; `stale`: it rested on the condition of an old version."""
 
 
 class ChaosGateway(SimulatedGateway):
     """One of several gateways."""
 
-    def __init__(self, replica: int, acknowledged: Acknowledged) -> None:
+    def __init__(self, replica: int, users: Users) -> None:
         super().__init__(replica=replica)
         self.name = f"gateway-{'ab'[replica - 1]}"
-        self._acknowledged = acknowledged
+        self._users = users
         self._down_until = NEVER
         self._dies: timedelta | None = None
         self._user = False
@@ -126,9 +134,11 @@ class ChaosGateway(SimulatedGateway):
 
     def _store(self, plan: Plan, now: datetime, world: World) -> Stored | None:
         user, self._user = self._user, False
+        if user:
+            self._users.asked(plan)
         outcome = super()._store(plan, now, world)
         if user and outcome is not None:
-            self._acknowledged(plan, outcome, self._stale)
+            self._users.acknowledge(plan, self._stale)
         return outcome
 
     def _carry_out(self, what: str, planner: Callable[[datetime], Plan | None], now: datetime, world: World) -> None:

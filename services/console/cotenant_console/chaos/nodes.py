@@ -7,17 +7,30 @@ time. Death loses the machine: the next one has another boot and no pods. A cras
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from cotenant.events.envelope import Event
+from cotenant.events.resources import NodeSLORendered
+from cotenant.qos import QoSClass
 from cotenant.simulation import NEVER, World
+from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.participant import NodeParticipant
 from cotenant_node_executor.simulated import NodeSize, simulated_node
+from cotenant_node_executor.strategies.situation import BESTEFFORT
+from msgspec import Struct
 
 SAMPLE = timedelta(seconds=1)
 CALM = timedelta(seconds=15)
 GIB = 1024**3
+
+
+class Control(Struct, frozen=True):
+    """One control period: what best-effort may use by the rule, and the files that bound it."""
+
+    wanted_milli: int
+    quota: str
+    cpus: str
 
 
 class ChaosNode:
@@ -40,6 +53,8 @@ class ChaosNode:
         self._jumped = NEVER
         self._drift_ppm = 0
         self._base = timedelta(0)
+        self.slo: NodeSLORendered | None = None
+        self.listeners: list[Callable[[ChaosNode, datetime], None]] = []
 
     def crash(self, down: timedelta) -> None:
         """The executor's process ends at its next turn; its pods go on."""
@@ -67,5 +82,28 @@ class ChaosNode:
             self.inner = NodeParticipant(self.inner.node.reborn(), period=SAMPLE, calm=CALM)
             world.load()
             return now + timedelta(milliseconds=1)
+        for event in inbox:
+            if isinstance(event.data, NodeSLORendered):
+                self.slo = None if event.tombstone else event.data
         self.inner.offset = self._offset(now)
-        return self.inner.step(now, inbox, world)
+        again = self.inner.step(now, inbox, world)
+        for listen in self.listeners:
+            listen(self, now)
+        return again
+
+    def control(self, now: datetime) -> Control | None:
+        """What the suppression rule wants of the newest sample, and what is in force; None where nothing is suppressed."""
+        core = self.inner.node.core
+        seen = self.inner.node.machine.observe(now + self.inner.offset, sample=False)
+        slo = self.slo
+        if not core.loaded or slo is None or not slo.enable or seen.snapshot is None or seen.snapshot.node.cpu_milli is None:
+            return None
+        batch = {p.placement.uid for p in core.placed.values() if p.view is not None and p.view.qos is QoSClass.BE}
+        used = {uid: pod.usage.cpu_milli or 0 for uid, pod in seen.snapshot.pods.items()}
+        services = sum(amount for uid, amount in used.items() if uid not in batch)
+        system = max(seen.snapshot.node.cpu_milli - sum(used.values()), 0)
+        return Control(
+            wanted_milli=self.cpu_milli * slo.cpu_suppress_threshold_percent // 100 - services - system,
+            quota=seen.current.get((BESTEFFORT, Knob.CPU_QUOTA), ""),
+            cpus=seen.current.get((BESTEFFORT, Knob.CPUSET_CPUS), ""),
+        )

@@ -19,7 +19,7 @@ from cotenant.simulation import START, Death, Link, World
 from cotenant.simulation.links import NEVER
 
 from cotenant_console.chaos.faults import REPLICATED, SERVICES
-from cotenant_console.chaos.gateways import Acknowledged, ChaosGateway
+from cotenant_console.chaos.gateways import ChaosGateway, Users
 from cotenant_console.chaos.manifests import budget, node_config, pod, quota, quota_patch
 from cotenant_console.chaos.nodes import ChaosNode
 from cotenant_console.chaos.schedule import Entry, Schedule
@@ -49,15 +49,17 @@ class Stage:
     filters: tuple[str, ...] = ()
     usage_filters: tuple[str, ...] = ()
 
-    def __init__(self, schedule: Schedule, acknowledged: Acknowledged, definitions: Definitions = definition) -> None:
+    def __init__(self, schedule: Schedule, users: Users, definitions: Definitions = definition) -> None:
         header = schedule.header
         self.schedule = schedule
-        self.world = World(seed=header.seed, hop=ms(header.hop_ms), keep_history=True)
+        self.world = World(seed=header.seed, hop=ms(header.hop_ms), keep_history=False)
         self.happened: Counter[str] = Counter()
         """Faults that took place, by kind."""
-        self.gateways = (ChaosGateway(1, acknowledged), ChaosGateway(2, acknowledged))
+        self.gateways = (ChaosGateway(1, users), ChaosGateway(2, users))
         self.services: dict[str, ChaosService] = {}
         self.nodes: dict[str, ChaosNode] = {}
+        self.node_listeners: list[Callable[[ChaosNode, datetime], None]] = []
+        """Hear of every turn of every node."""
         self._definitions = definitions
         self._boots: Counter[str] = Counter()
         self._plan: list[tuple[datetime, int, Callable[[datetime], None]]] = []
@@ -85,7 +87,7 @@ class Stage:
             self.services[made.name] = made
             self.world.add(made)
 
-    def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
+    def step(self, now: datetime, _inbox: Sequence[Event], _world: World) -> datetime | None:
         """Carry out what is due."""
         while self._plan and self._plan[0][0] <= now:
             heapq.heappop(self._plan)[2](now)
@@ -111,7 +113,7 @@ class Stage:
 
     # -- the workload ----------------------------------------------------------------------------------------------
 
-    def add_node(self, entry: Entry, now: datetime) -> bool:
+    def add_node(self, entry: Entry, _now: datetime) -> bool:
         """A machine joins the cluster."""
         if entry.target in self.nodes:
             return False
@@ -123,6 +125,7 @@ class Stage:
             self.schedule.header.seed,
             self._boots[entry.target],
         )
+        node.listeners += self.node_listeners
         self.nodes[entry.target] = node
         self.world.add(node)
         return True
@@ -189,14 +192,14 @@ class Stage:
         link.delay, link.delayed_until = ms(entry.number("by_ms")), now + ms(entry.number("for_ms"))
         return True
 
-    def redeliver(self, entry: Entry, now: datetime) -> bool:
+    def redeliver(self, entry: Entry, _now: datetime) -> bool:
         """The last messages come once more."""
         if self._link(entry.target) is None:
             return False
         self.world.redeliver(entry.target, entry.number("count"))
         return True
 
-    def lose(self, entry: Entry, now: datetime) -> bool:
+    def lose(self, entry: Entry, _now: datetime) -> bool:
         """The next writes fail in one of three ways."""
         link = self._link(entry.target)
         if link is None:
@@ -238,7 +241,7 @@ class Stage:
 
     # -- faults of processes ---------------------------------------------------------------------------------------
 
-    def crash(self, entry: Entry, now: datetime) -> bool:
+    def crash(self, entry: Entry, _now: datetime) -> bool:
         """A process is killed."""
         down = ms(entry.number("down_ms"))
         for gateway in self.gateways:
@@ -251,7 +254,7 @@ class Stage:
         service.service.kill(Death(entry.text("where")), down)
         return True
 
-    def reset(self, entry: Entry, now: datetime) -> bool:
+    def reset(self, entry: Entry, _now: datetime) -> bool:
         """A service's consumer is gone: it starts over at once."""
         service = self.services.get(entry.target)
         if service is None:
@@ -259,7 +262,7 @@ class Stage:
         service.service.kill(Death.BETWEEN, timedelta(0))
         return True
 
-    def pause(self, entry: Entry, now: datetime) -> bool:
+    def pause(self, entry: Entry, _now: datetime) -> bool:
         """A process stops between deciding and storing."""
         service = self.services.get(entry.target)
         if service is None:
@@ -277,7 +280,7 @@ class Stage:
 
     # -- faults of nodes -------------------------------------------------------------------------------------------
 
-    def crash_executor(self, entry: Entry, now: datetime) -> bool:
+    def crash_executor(self, entry: Entry, _now: datetime) -> bool:
         """The executor's process dies; its pods go on."""
         node = self.nodes.get(entry.target)
         if node is None:

@@ -1,0 +1,144 @@
+"""The checker: hears every event of a run and calls the invariants when they are due.
+
+In: the stage, the invariants. Out: BrokenInvariantError at the first promise that is broken, and how many checks were made.
+Event and commit checks run at once; moment checks, and the folds of one service at a time, at moments that the seed
+chooses, because they cost more; quiet checks at the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+from cotenant.definition import Definition
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectStored
+from cotenant.log import LOG
+from cotenant.objects.pod import decode_pod, pod_requests
+from cotenant.simulation import ServiceParticipant, World
+from cotenant.subjects import pod_subject
+
+from cotenant_console.chaos.nodes import ChaosNode
+from cotenant_console.chaos.sight import BrokenInvariantError, Sight, Violation
+from cotenant_console.chaos.suppressing import Suppressions
+
+if TYPE_CHECKING:
+    from cotenant_console.chaos.invariants import Invariant, MomentCheck
+    from cotenant_console.chaos.stage import Stage
+
+FoldCheck = Callable[[ServiceParticipant, World, Sequence[Event], int], Iterable[tuple[str, str]]]
+
+FOLD_EVERY = 400
+"""One of so many turns of a service at rest is followed by a comparison with fresh cores."""
+FOLD_LOG_LIMIT = 60_000
+"""Beyond it a fold from the start takes too long to be made often."""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """What a check at a moment looks at."""
+
+    stage: Stage
+    sight: Sight
+    now: datetime
+    chance: Random
+    counts: Counter[str]
+    suppressions: Suppressions
+    definitions: Mapping[str, Definition]
+
+    def requests_of(self, namespace: str, name: str) -> dict[str, int]:
+        """What a pod asks for."""
+        event = self.sight.last[pod_subject(namespace, name)]
+        assert isinstance(event.data, ObjectStored)
+        return pod_requests(decode_pod(event.data.object))
+
+
+class Checker:
+    """Watches one run."""
+
+    def __init__(self, invariants: Sequence[Invariant], fold_check: FoldCheck | None, fold_number: int = 10) -> None:
+        self.sight = Sight()
+        self.suppressions = Suppressions()
+        self.counts: Counter[str] = Counter()
+        """Checks made, by invariant's number."""
+        self._invariants = invariants
+        self._fold_check = fold_check
+        self._fold_number = fold_number
+        self._chance = Random(0)
+        self._stage: Stage | None = None
+
+    def watch(self, stage: Stage) -> None:
+        """Take a place in a stage before it opens."""
+        self._stage = stage
+        self._chance = Random(f"checks/{stage.schedule.header.seed}")
+        stage.world.watchers.append(self._see)
+        stage.node_listeners.append(self._sampled)
+
+    def listen(self, stage: Stage) -> None:
+        """Hear of the services' turns, once they are seated."""
+        for service in stage.services.values():
+            if service.service.definition.recomputed:
+                service.service.listeners.append(self._at_rest)
+
+    def _see(self, event: Event) -> None:
+        stage = self._stage
+        assert stage is not None
+        sight = self.sight
+        sight.now = stage.world.now
+        if event.stream != LOG:
+            self.suppressions.see(event, stage.world.now)
+            return
+        commit = sight.see(event)
+        for invariant in self._invariants:
+            for check in invariant.on_event:
+                self.counts[str(invariant.number)] += 1
+                self._raise(invariant, check(sight, event))
+            if commit is not None:
+                for commit_check in invariant.on_commit:
+                    self.counts[str(invariant.number)] += 1
+                    self._raise(invariant, commit_check(sight, commit))
+
+    def _sampled(self, node: ChaosNode, now: datetime) -> None:
+        control = node.control(now)
+        if control is not None:
+            self.suppressions.sampled(
+                node.node_name, control.wanted_milli, node.cpu_milli, control.quota, control.cpus, now
+            )
+
+    def _at_rest(self, participant: ServiceParticipant, world: World) -> None:
+        """A service decided nothing: sometimes compare it with fresh cores, if it has folded all that is there."""
+        check = self._fold_check
+        if check is None or not participant.cycle.ready or self._chance.randrange(FOLD_EVERY):
+            return
+        if world.waiting_for(participant.name) or len(self.sight.log) > FOLD_LOG_LIMIT:
+            return
+        self.counts[str(self._fold_number)] += 1
+        for subject, text in check(participant, world, self.sight.log, self.counts[str(self._fold_number)]):
+            self._break(self._fold_number, "state_is_the_fold", subject, text)
+
+    # -- moments ---------------------------------------------------------------------------------------------------
+
+    def look(self, definitions: Mapping[str, Definition], *, quiet: bool = False) -> None:
+        """Make the checks of a moment."""
+        stage = self._stage
+        assert stage is not None
+        moment = Moment(
+            stage, self.sight, stage.world.now, self._chance, self.counts, self.suppressions, definitions
+        )
+        for invariant in self._invariants:
+            checks: tuple[MomentCheck, ...] = (*invariant.at_moments, *(invariant.when_quiet if quiet else ()))
+            for check in checks:
+                self.counts[str(invariant.number)] += 1
+                self._raise(invariant, check(moment), check.__name__)
+
+    def _raise(self, invariant: Invariant, wrong: Iterable[tuple[str, str]], name: str = "") -> None:
+        for subject, text in wrong:
+            self._break(invariant.number, name or invariant.name, subject, text)
+
+    def _break(self, number: int, name: str, subject: str, text: str) -> None:
+        last = self.sight.log[-1].sequence if self.sight.log else 0
+        assert self._stage is not None
+        raise BrokenInvariantError(Violation(number, name, subject, text, last, self._stage.world.now))

@@ -1,0 +1,111 @@
+"""Promises 10 and 15: a service's state is a fold of the log, and each of its decisions can be made again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from cotenant.core import Core
+from cotenant.events.envelope import Event, encode_payload
+from cotenant.replay import verify
+from cotenant.simulation import ServiceParticipant, World
+from cotenant.subjects import matches
+
+from cotenant_console.chaos.checking import Moment
+from cotenant_console.chaos.invariants import Wrong
+from cotenant_console.chaos.probes import probes
+
+LATER = (timedelta(seconds=61), timedelta(minutes=20))
+"""When the cores are asked beside now: when back-offs and pauses are over, and when every metric has expired."""
+UNCOPIED = ("scheduler",)
+
+
+def state_is_the_fold(participant: ServiceParticipant, world: World, log: Sequence[Event], number: int) -> Wrong:
+    """A live core that has folded everything decides like a fresh one that folds the log from its start, and like one that
+    loads the last message of each subject: after new pods that want much and little, now and later.
+
+    The scheduler's core looks at its arrays through bound methods, so it cannot be copied: it is asked itself, about now
+    alone, and the pods are taken away again. `number` sets one comparison's pods apart from another's.
+    """
+    now = world.now
+    copied = participant.identity.service not in UNCOPIED
+    live = copy.deepcopy(participant.cycle.core) if copied else participant.cycle.core
+    whole, last = participant.definition.make_core(participant.config), participant.definition.make_core(participant.config)
+    filters = participant.definition.filters
+    for event in log:
+        if any(matches(wanted, event.subject) for wanted in filters):
+            whole.apply(event)
+    stream = world.streams.log
+    for sequence in stream.snapshot(filters):
+        found = stream.event(sequence)
+        if found is not None:
+            last.apply(found)
+    new, gone = probes(number)
+    for asked in _questions(new, now):
+        if asked[0] != now and not copied:
+            live = last
+        answers = [_answer(core, asked) for core in (live, whole, last)]
+        if not copied and asked[2]:
+            for event in gone:
+                live.apply(event)
+        for name, answer in (("folds the whole log", answers[1]), ("loads the last of each subject", answers[2])):
+            if answer != answers[0]:
+                yield (
+                    participant.identity.commit_subject,
+                    f"{asked[1]} at {asked[0]}, {participant.name} and a core that {name} differ: "
+                    f"{_difference(answers[0], answer)}",
+                )
+                return
+
+
+Question = tuple[datetime, str, tuple[Event, ...]]
+
+
+def _questions(new: tuple[Event, ...], now: datetime) -> list[Question]:
+    return [
+        (now, "asked", ()),
+        (now, "asked after new pods", new),
+        *((now + later, "asked later", ()) for later in LATER),
+    ]
+
+
+Answer = list[tuple[str, bytes, tuple[str, ...], bool]]
+"""What was decided: subject, data, causes, whether it ends the subject."""
+
+
+def _answer(core: Core, asked: Question) -> Answer:
+    for event in asked[2]:
+        core.apply(event)
+    return [
+        (event.subject, encode_payload(event.data), event.causes, event.tombstone) for event in core.decide(asked[0])
+    ]
+
+
+def _difference(live: Answer, fresh: Answer) -> str:
+    """The first place where two answers part."""
+    if len(live) != len(fresh):
+        named = [" ".join(decided[0] for decided in answer[:5]) or "nothing" for answer in (live, fresh)]
+        return f"{len(live)} and {len(fresh)} events: {named[0]} | {named[1]}"
+    for old, new in zip(live, fresh, strict=True):
+        if old == new:
+            continue
+        if old[1] != new[1]:
+            at = next(i for i, (a, b) in enumerate(zip(old[1] + b"!", new[1] + b"?", strict=False)) if a != b)
+            begin = max(at - 80, 0)
+            texts = [text[begin : at + 80].decode(errors="replace") for text in (old[1], new[1])]
+            return f"{old[0]}: ...{texts[0]}... | ...{texts[1]}..."
+        return f"{old[0]} {' '.join(old[2])} | {new[0]} {' '.join(new[2])}"
+    return ""
+
+
+def decisions_can_be_recomputed(moment: Moment) -> Wrong:
+    """The state that each commit names is rebuilt from the log, `decide` is called, and the same events come out."""
+    report = verify(moment.sight.log, moment.definitions)
+    moment.counts["decisions recomputed"] += report.verified
+    found = report.first_difference
+    if found is not None:
+        yield found.commit, (
+            f"{found.service}, commit {found.commit}, event {found.index}, {found.field}: recorded {found.recorded[:500]}, "
+            f"recomputed {found.recomputed[:500]}"
+        )

@@ -1,0 +1,63 @@
+"""Promise 14: what a user was told is stored, is stored."""
+
+from __future__ import annotations
+
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.subjects import pod_subject, tokens
+
+from cotenant_console.chaos.checking import Moment
+from cotenant_console.chaos.gateways import REVISION
+from cotenant_console.chaos.invariants import Wrong
+from cotenant_console.chaos.sight import Sight
+
+
+def an_acknowledged_revision_stays(sight: Sight, event: Event) -> Wrong:
+    """No later version of a pod is without a revision that a user was told is stored."""
+    data = event.data
+    parts = tokens(event.subject)
+    if not isinstance(data, ObjectStored) or event.tombstone or parts[1:3] != ("core", "pods"):
+        return
+    head = sight.pods[(parts[3], parts[4])].metadata
+    told = sight.revisions.get(head.uid, 0)
+    shown = int(head.annotations.get(REVISION, "0"))
+    if shown < told:
+        yield event.subject, f"{event.ref} shows revision {shown} of {parts[4]}; a user was told that {told} is stored"
+
+
+def an_acknowledged_object_stays(sight: Sight, event: Event) -> Wrong:
+    """An object that a user was told exists ends only where somebody asked for its end."""
+    data = event.data
+    if not isinstance(data, ObjectDeleted):
+        return
+    told = sight.told.get(event.subject)
+    if told is not None and told == data.uid and data.uid not in sight.may_end and not _marked(sight, event):
+        yield event.subject, f"{event.ref} ends an object that a user was told exists, and nobody asked for it"
+
+
+def _marked(sight: Sight, event: Event) -> bool:
+    """Whether an earlier version says that the object is being deleted: an unanswered request may have done that."""
+    positions = sight.touched[event.subject]
+    for position in reversed(positions[:-1]):
+        before = sight.log[position]
+        return isinstance(before.data, ObjectStored) and b'"deletionTimestamp"' in bytes(before.data.object)
+    return False
+
+
+def stale_writes_are_refused(moment: Moment) -> Wrong:
+    """A write on the condition of an old version is never acknowledged."""
+    for subject in moment.sight.stale_accepted:
+        yield subject, f"a write from an old version of {subject} was acknowledged"
+
+
+def acknowledged_pods_are_there(moment: Moment) -> Wrong:
+    """Every pod that a user was told exists, and whose end nobody asked for, is on the log with that uid."""
+    for subject, uid in sorted(moment.sight.told.items()):
+        parts = tokens(subject)
+        if parts[1:3] != ("core", "pods") or uid in moment.sight.may_end:
+            continue
+        pod = moment.sight.pods.get((parts[3], parts[4]))
+        if pod is None or pod.metadata.uid != uid:
+            ended = any(isinstance(moment.sight.log[at].data, ObjectDeleted) for at in moment.sight.touched[subject])
+            if not ended:
+                yield pod_subject(parts[3], parts[4]), f"{parts[3]}/{parts[4]} ({uid}) was acknowledged and is not there"

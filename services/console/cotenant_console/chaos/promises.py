@@ -1,0 +1,63 @@
+"""All promises, by number. To add one: write a small function with a docstring, and name it here."""
+
+from __future__ import annotations
+
+from cotenant_console.chaos.invariants import Invariant
+from cotenant_console.chaos.invariants import evicting as e
+from cotenant_console.chaos.invariants import explaining as x
+from cotenant_console.chaos.invariants import folding as f
+from cotenant_console.chaos.invariants import keeping as k
+from cotenant_console.chaos.invariants import measuring as m
+from cotenant_console.chaos.invariants import placing as p
+from cotenant_console.chaos.invariants import quotas as q
+from cotenant_console.chaos.invariants import settling as s
+
+PROMISES: tuple[Invariant, ...] = (
+    Invariant(number=1, name="no_node_is_over_allocated", on_commit=(p.no_node_is_over_allocated,)),
+    Invariant(
+        number=2,
+        name="nobody_is_placed_twice",
+        on_event=(p.nobody_is_placed_twice,),
+        when_quiet=(p.places_of_ended_pods_are_released,),
+    ),
+    Invariant(number=3, name="quotas_hold", on_commit=(q.admitted_pods_fit_their_quota, q.runtimes_add_up)),
+    Invariant(number=4, name="batch_follows_from_its_samples", on_event=(m.batch_follows_from_its_samples,)),
+    Invariant(
+        number=5, name="stale_metrics_are_not_acted_on", on_commit=(m.stale_metrics_evict_nobody, m.stale_metrics_take_no_pods)
+    ),
+    Invariant(
+        number=6,
+        name="evictions_stay_in_limits",
+        on_event=(e.a_pod_is_evicted_once,),
+        on_commit=(e.evictions_of_a_cycle_stay_in_limits, e.moves_of_a_node_stay_in_limits),
+    ),
+    Invariant(
+        number=7,
+        name="moves_end",
+        at_moments=(e.moves_with_a_time_to_live_end,),
+        when_quiet=(e.every_move_has_ended,),
+    ),
+    Invariant(number=8, name="borrowed_cpu_is_given_back", at_moments=(s.borrowed_cpu_is_given_back,)),
+    Invariant(number=9, name="suppression_settles", at_moments=(s.suppression_settles,)),
+    Invariant(
+        number=11, name="causes_explain", on_commit=(x.causes_are_earlier,), at_moments=(x.causes_lead_to_a_fact,)
+    ),
+    Invariant(
+        number=12, name="it_comes_to_rest", when_quiet=(s.no_work_is_left, s.nobody_waits_who_fits, s.it_is_quiet)
+    ),
+    Invariant(
+        number=13,
+        name="nothing_grows",
+        at_moments=(s.queues_stay_short, s.the_log_is_bounded),
+        when_quiet=(s.cores_hold_what_is_alive,),
+    ),
+    Invariant(
+        number=14,
+        name="acknowledged_writes_stay",
+        on_event=(k.an_acknowledged_revision_stays, k.an_acknowledged_object_stays),
+        at_moments=(k.stale_writes_are_refused,),
+        when_quiet=(k.acknowledged_pods_are_there,),
+    ),
+    Invariant(number=15, name="decisions_can_be_recomputed", when_quiet=(f.decisions_can_be_recomputed,)),
+)
+"""Invariant 10, the fold, is checked where a service comes to rest: `folding.state_is_the_fold`."""

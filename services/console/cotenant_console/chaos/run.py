@@ -1,0 +1,142 @@
+"""One run from its schedule: build the stage, let time pass, check, and say what came of it.
+
+In: a schedule. Out: a Result, with the digest over every event of every stream in order: two runs of one schedule have the
+same. After the span come QUIET minutes without faults and new workload; at their end everything must be at rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from hashlib import blake2b
+
+import msgspec
+from cotenant.definition import Definition
+from cotenant.events.envelope import Event, encode_event
+from cotenant.simulation import START
+
+from cotenant_console.chaos.checking import Checker
+from cotenant_console.chaos.faults import SERVICES, faults
+from cotenant_console.chaos.invariants.folding import state_is_the_fold
+from cotenant_console.chaos.promises import PROMISES
+from cotenant_console.chaos.schedule import Header, Schedule, in_order
+from cotenant_console.chaos.sight import BrokenInvariantError, Sight, Violation
+from cotenant_console.chaos.stage import Definitions, Stage
+from cotenant_console.chaos.workload import workload
+from cotenant_console.simulate.catalogue import definition
+
+QUIET = timedelta(minutes=14)
+"""Tolerations of lost nodes take 5 minutes, jobs end within 10, a silent executor's last word within 1."""
+SLICE = timedelta(seconds=30)
+MAX_NODES = 9
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What came of a run."""
+
+    seed: int
+    events: int
+    steps: int
+    faults: dict[str, int]
+    checks: dict[str, int]
+    digest: str
+    virtual_seconds: float
+    wall_seconds: float
+    violation: Violation | None = None
+    sight: Sight | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every promise was kept."""
+        return self.violation is None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a run is."""
+
+    virtual_seconds: float
+    total_seconds: float
+    events: int
+    wall_seconds: float
+    faults: Counter[str]
+    checks: Counter[str]
+
+
+def schedule_of(seed: int, span_seconds: float, nodes: int = 0) -> Schedule:
+    """The schedule that a seed gives; nodes 0: the seed chooses how many."""
+    header = Header(
+        seed=seed,
+        span_ms=round(span_seconds * 1000),
+        nodes=nodes or 3 + seed * 7919 % (MAX_NODES - 2),
+        hop_ms=(20, 5, 50, 20)[seed % 4],
+    )
+    return Schedule(header, in_order([*workload(header), *faults(header)]))
+
+
+def run(
+    schedule: Schedule,
+    progress: Callable[[Progress], None] = lambda _: None,
+    definitions: Definitions = definition,
+    prepare: Callable[[Stage], None] = lambda _: None,
+) -> Result:
+    """Run a schedule to its end, or to the first broken promise. `prepare` may change the stage before it opens."""
+    began = time.monotonic()
+    checker = Checker(PROMISES, state_is_the_fold)
+    stage = Stage(schedule, checker.sight, definitions)
+    recorder = _Recorder()
+    stage.world.watchers.append(recorder.add)
+    checker.watch(stage)
+    prepare(stage)
+    stage.open()
+    checker.listen(stage)
+    known: dict[str, Definition] = {service: definitions(service) for service in SERVICES}
+    total = timedelta(milliseconds=schedule.header.span_ms) + QUIET
+    violation = None
+    try:
+        passed = timedelta(0)
+        while passed < total:
+            passed = min(passed + SLICE, total)
+            stage.world.run_until(START + passed)
+            checker.look(known, quiet=passed == total)
+            progress(
+                Progress(
+                    passed.total_seconds(),
+                    total.total_seconds(),
+                    stage.world.events,
+                    time.monotonic() - began,
+                    stage.happened,
+                    checker.counts,
+                )
+            )
+    except BrokenInvariantError as broken:
+        violation = broken.violation
+    checker.counts["8 periods"] = checker.suppressions.periods
+    return Result(
+        seed=schedule.header.seed,
+        events=stage.world.events,
+        steps=stage.world.steps,
+        faults=dict(sorted(stage.happened.items())),
+        checks=dict(sorted(checker.counts.items())),
+        digest=recorder.digest,
+        virtual_seconds=(stage.world.now - START).total_seconds(),
+        wall_seconds=time.monotonic() - began,
+        violation=violation,
+        sight=checker.sight,
+    )
+
+
+class _Recorder:
+    """Digests every event as it is stored."""
+
+    def __init__(self) -> None:
+        self._digest = blake2b(digest_size=16)
+
+    def add(self, event: Event) -> None:
+        """Take one event in."""
+        self._digest.update(encode_event(event))
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()

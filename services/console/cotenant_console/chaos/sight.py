@@ -1,0 +1,257 @@
+"""What the checks see: every event of the log in order, and what can be read off it, kept independently of the services.
+
+In: events as they are stored, acknowledgements of the gateways. Out: the tables that invariants read. Nothing here is
+taken from a core: the checks must not share a mistake with what they check.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+from cotenant.events.commits import Commit
+from cotenant.events.envelope import Event
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.log import LOG
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant.subjects import tokens
+from cotenant_gateway.plans import Plan
+
+from cotenant_console.chaos.gateways import REVISION
+
+KEPT_VERSIONS = 64
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was broken: which, about which subject, in words, and after which event."""
+
+    invariant: int
+    name: str
+    subject: str
+    text: str
+    sequence: int
+    at: datetime
+
+
+class BrokenInvariantError(Exception):
+    """A check failed."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(violation.text)
+        self.violation = violation
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    uid: str = ""
+    namespace: str = ""
+    annotations: dict[str, str] = {}
+    deletion_timestamp: str | None = None
+
+
+class ObjectHead(msgspec.Struct, frozen=True):
+    """What the checks read of any object."""
+
+    metadata: _Meta = _Meta()
+
+
+class CommitSeen(msgspec.Struct, frozen=True):
+    """A commit with everything that was stored with it."""
+
+    service: str
+    record: Event
+    commit: Commit
+    events: tuple[Event, ...]
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What a node offered from some sequence on."""
+
+    sequence: int
+    amounts: dict[str, int]
+
+
+_HEAD = msgspec.json.Decoder(ObjectHead)
+
+
+class Sight:
+    """Tables over the log, as of the last event seen."""
+
+    def __init__(self) -> None:
+        self.now: datetime | None = None
+        self.log: list[Event] = []
+        """Every event of LOG in order; its place in the list is its sequence less one, or there was a rollup."""
+        self.last: dict[str, Event] = {}
+        """Last event of each subject of LOG that has not ended."""
+        self.touched: dict[str, list[int]] = defaultdict(list)
+        """Subject to the positions in `log`."""
+        self.placed: dict[str, dict[tuple[str, str], Event]] = defaultdict(dict)
+        """Node to pod to the placement that holds a place."""
+        self.places: dict[str, set[str]] = defaultdict(set)
+        """Pod's uid to the nodes that hold a place for it."""
+        self.ended_runs: dict[tuple[str, str], int] = {}
+        """(node, uid) to the sequence of the report that says that the pod has ended there."""
+        self.versions: dict[str, list[Event]] = defaultdict(list)
+        """Last versions of what decisions rest on: executors, resources, metrics, quotas."""
+        self.pods: dict[tuple[str, str], ObjectHead] = {}
+        self.revisions: dict[str, int] = {}
+        """Pod's uid to the highest revision that a user was told is stored."""
+        self.told: dict[str, str] = {}
+        """Subject to the uid that a user was told exists."""
+        self.may_end: set[str] = set()
+        """uids whose end somebody asked for."""
+        self.stale_accepted: list[str] = []
+        """Subjects of writes from an old version that were acknowledged."""
+        self.evicted: dict[str, int] = defaultdict(int)
+        self._batch: list[Event] = []
+        self._record: Event | None = None
+        self._ends = 0
+
+    # -- seeing ----------------------------------------------------------------------------------------------------
+
+    def see(self, event: Event) -> CommitSeen | None:
+        """Take an event in; returns the commit that it completes."""
+        if event.stream != LOG:
+            return None
+        self.touched[event.subject].append(len(self.log))
+        self.log.append(event)
+        if event.tombstone:
+            self.last.pop(event.subject, None)
+        else:
+            self.last[event.subject] = event
+        data = event.data
+        if isinstance(data, Placement):
+            self._see_placement(event, data)
+        elif isinstance(data, RunStatus):
+            if data.phase.terminal and not event.tombstone:
+                self.ended_runs.setdefault((data.node, data.uid), event.sequence)
+        elif isinstance(data, ExecutorStatus | NodeResources | NodeMetricComputed | QuotaRuntime):
+            kept = self.versions[event.subject]
+            kept.append(event)
+            del kept[:-KEPT_VERSIONS]
+        elif isinstance(data, ObjectStored | ObjectDeleted):
+            self._see_object(event, data)
+        return self._see_batch(event)
+
+    def _see_placement(self, event: Event, data: Placement) -> None:
+        key = (data.namespace, data.name)
+        before = self.placed[data.node].pop(key, None)
+        if before is not None and isinstance(before.data, Placement):
+            self.places[before.data.uid].discard(data.node)
+        if not event.tombstone and data.phase is not PlacementPhase.GONE:
+            self.placed[data.node][key] = event
+            self.places[data.uid].add(data.node)
+
+    def _see_object(self, event: Event, data: ObjectStored | ObjectDeleted) -> None:
+        parts = tokens(event.subject)
+        if parts[1:3] != ("core", "pods"):
+            return
+        key = (parts[3], parts[4])
+        if isinstance(data, ObjectDeleted) or event.tombstone:
+            self.pods.pop(key, None)
+        else:
+            self.pods[key] = _HEAD.decode(data.object)
+
+    def _see_batch(self, event: Event) -> CommitSeen | None:
+        if isinstance(event.data, Commit):
+            self._record, self._batch, self._ends = event, [], event.sequence + event.data.count
+            return None
+        record = self._record
+        if record is None:
+            return None
+        if event.source == record.source and event.sequence <= self._ends:
+            self._batch.append(event)
+        if event.sequence < self._ends:
+            return None
+        self._record = None
+        assert isinstance(record.data, Commit)
+        return CommitSeen(tokens(record.subject)[1], record, record.data, tuple(self._batch))
+
+    def asked(self, plan: Plan) -> None:
+        """Somebody asked for what a plan does: what it ends may end, whatever the answer is."""
+        first = plan.writes[0]
+        if isinstance(first.payload, ObjectDeleted):
+            self.may_end.add(first.payload.uid)
+        elif isinstance(first.payload, ObjectStored):
+            meta = _HEAD.decode(first.payload.object).metadata
+            if meta.deletion_timestamp is not None:
+                self.may_end.add(meta.uid)
+
+    def acknowledge(self, plan: Plan, stale: bool) -> None:
+        """A user was told that a plan is stored."""
+        first = plan.writes[0]
+        if not first.subject.startswith("objects."):
+            return
+        if stale:
+            self.stale_accepted.append(first.subject)
+        if isinstance(first.payload, ObjectDeleted) or first.tombstone:
+            self.told.pop(first.subject, None)
+            return
+        assert isinstance(first.payload, ObjectStored)
+        meta = _HEAD.decode(first.payload.object).metadata
+        self.told[first.subject] = meta.uid
+        revision = int(meta.annotations.get(REVISION, "0"))
+        self.revisions[meta.uid] = max(self.revisions.get(meta.uid, 0), revision)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def version_at(self, subject: str, sequence: int) -> Event | None:
+        """The last version of a subject up to a sequence; None where it had ended or is not known any more."""
+        for event in reversed(self.versions.get(subject, ())):
+            if event.sequence <= sequence:
+                return None if event.tombstone else event
+        return None
+
+    def offer(self, node: str, folded: int, token: str) -> dict[str, int]:
+        """What a node offered as known at a sequence; `token` is its name in subjects."""
+        del node
+        executor = self.version_at(f"node.{token}.executor", folded)
+        offered: dict[str, int] = {}
+        if executor is not None and isinstance(executor.data, ExecutorStatus):
+            offered.update(executor.data.allocatable)
+        resources = self.version_at(f"node.{token}.resources", folded)
+        if resources is not None and isinstance(resources.data, NodeResources):
+            offered[BATCH_CPU] = resources.data.batch_cpu_milli
+            offered[BATCH_MEMORY] = resources.data.batch_memory_bytes
+        return offered
+
+    def held(self, node: str, folded: int) -> Iterator[Placement]:
+        """Placements that take room on a node: all but those whose pod is known to have ended by that sequence."""
+        for event in self.placed[node].values():
+            data = event.data
+            assert isinstance(data, Placement)
+            ended = self.ended_runs.get((node, data.uid))
+            if ended is None or ended > folded:
+                yield data
+
+    def by_reference(self, reference: str) -> Event | None:
+        """The event of LOG that a cause names."""
+        stream, _, number = reference.partition(":")
+        if stream != LOG or not number.isdigit():
+            return None
+        return self.by_sequence(int(number))
+
+    def by_sequence(self, sequence: int) -> Event | None:
+        """The event with a sequence."""
+        # Rolled-up messages leave gaps: the position is at most the sequence less one.
+        low, high = 0, min(sequence, len(self.log))
+        while low < high:
+            middle = (low + high) // 2
+            if self.log[middle].sequence < sequence:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(self.log) and self.log[low].sequence == sequence:
+            return self.log[low]
+        return None
+
+
+TRACKED = (CPU, MEMORY, PODS, BATCH_CPU, BATCH_MEMORY)
+"""Resources that the checks add up."""

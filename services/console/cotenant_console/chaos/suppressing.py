@@ -1,0 +1,72 @@
+"""Watches suppression on the nodes themselves, at each of their samples: for promises 8 and 9.
+
+In: a node's executor after a step. Out: where the best-effort bound lags behind the services, or flutters. The bound that
+the rule wants: capacity * threshold - services' use - system (the reserve if that is more), of the sample that the step
+was made on; what is in force may be above it for two samples at most, and for the width of one CPU by the cpuset policy.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from datetime import datetime, timedelta
+
+from cotenant.events.envelope import Event
+from cotenant.events.execution import Execution
+from cotenant_node_executor.kernel.cpulist import parse_cpu_list
+
+STRETCH = timedelta(minutes=5)
+FEW = 20
+PERIODS = 2
+CONSTANT = 50
+"""Milli-CPU by which the wanted bound may move and count as constant."""
+
+
+class Suppressions:
+    """What happened on every node."""
+
+    def __init__(self) -> None:
+        self._over: dict[str, int] = defaultdict(int)
+        self._late: list[tuple[str, str]] = []
+        self._changes: dict[str, deque[tuple[datetime, int, str]]] = defaultdict(lambda: deque(maxlen=200))
+        self.periods = 0
+        """Control periods that were checked."""
+
+    def see(self, event: Event, now: datetime) -> None:
+        """Take what a node did."""
+        data = event.data
+        if not isinstance(data, Execution) or data.topic != "suppress":
+            return
+        wanted = data.figures.get("best-effort.cpu-milli", 0)
+        first = data.changes[0].new if data.changes else ""
+        self._changes[data.node].append((now, wanted, first))
+
+    def sampled(self, name: str, wanted_milli: int, capacity_milli: int, quota: str, cpus: str, now: datetime) -> None:
+        """Take a control period: what the rule wanted, and what is in force after it."""
+        self.periods += 1
+        bound = capacity_milli
+        if quota not in ("", "-1", "max"):
+            bound = min(bound, int(quota) // 100)
+        elif cpus:
+            bound = min(bound, len(parse_cpu_list(cpus)) * 1000)
+        # Two CPUs (one core) at least, a twentieth of the capacity: the policies' own floors; and the width of a CPU.
+        most = max(wanted_milli, 2_000, capacity_milli // 20) + 2_000
+        self._over[name] = self._over[name] + 1 if bound > most else 0
+        if self._over[name] > PERIODS and len(self._late) < 10:
+            self._late.append(
+                (name, f"{self._over[name]} control periods until {now} best-effort may use {bound}m, by rule {wanted_milli}m")
+            )
+
+    def late(self) -> list[tuple[str, str]]:
+        """Where the bound came too late."""
+        return self._late
+
+    def flutter(self, now: datetime) -> dict[str, int]:
+        """Nodes whose bound went to and fro while the rule wanted the same: node to changes."""
+        found: dict[str, int] = {}
+        for name, changes in self._changes.items():
+            recent = [entry for entry in changes if entry[0] > now - STRETCH]
+            if len(recent) > FEW:
+                wanted = [entry[1] for entry in recent]
+                if max(wanted) - min(wanted) <= CONSTANT:
+                    found[name] = len(recent)
+        return found
