@@ -25,17 +25,52 @@ from cotenant_console.manifests.documents import ManifestError
 @click.option("--for", "span", default="10m", show_default=True, metavar="TIME", help="Virtual time, such as 10m or 6h.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="What chance is drawn from.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(filename: str | None, openb: str | None, span: str, seed: int, output: str) -> None:
+@click.option("--chaos", is_flag=True, help="A workload and faults from the seed; every promise is checked.")
+@click.option("--seeds", default="", metavar="1..200", help="With --chaos: many seeds, one line each.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="With --seeds: processes.")
+@click.option("--nodes", type=click.IntRange(0, 1000), default=0, help="With --chaos: how many; 0: the seed says it.")
+@click.option("--schedule", default="", metavar="FILE", help="With --chaos: replay a schedule.")
+@click.option("--shrink", is_flag=True, help="With --chaos: leave out of a failing run what it does not need.")
+@click.option("--write", default="", metavar="FILE", help="With --chaos: where to write the schedule.")
+def command(
+    filename: str | None,
+    openb: str | None,
+    span: str,
+    seed: int,
+    output: str,
+    chaos: bool,
+    seeds: str,
+    jobs: int,
+    nodes: int,
+    schedule: str,
+    shrink: bool,
+    write: str,
+) -> None:
     """Run the same cores under a virtual clock, offline."""
-    if (filename is None) == (openb is None):
-        raise click.UsageError("give either -f FILE or --openb DIR")
+    if (filename is not None) + (openb is not None) + chaos != 1:
+        raise click.UsageError("give one of -f FILE, --openb DIR and --chaos")
+    try:
+        seconds = parse_duration(span)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--for") from error
+    if chaos:
+        from cotenant_console.chaos.command import Wish, simulate_chaos
+
+        wish = Wish(
+            seed=seed,
+            span=span,
+            span_seconds=seconds,
+            nodes=nodes,
+            seeds=seeds,
+            jobs=jobs,
+            schedule=schedule,
+            shrink=shrink,
+            write=write,
+        )
+        raise SystemExit(simulate_chaos(wish))
     if openb is not None:
         _simulate_trace(Path(openb), seed, output)
     elif filename is not None:
-        try:
-            seconds = parse_duration(span)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--for") from error
         _simulate_cluster(Path(filename), seconds, seed, output)
 
 

@@ -1,0 +1,157 @@
+"""`cotenant simulate --chaos`: what the options mean.
+
+In: options. Out: text on standard output, and the exit code: 1 at the first broken promise, with the command that shows it
+again. Standard error has a live line where it is a terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import click
+import msgspec
+
+from cotenant_console.chaos.report import (
+    failure_lines,
+    live_line,
+    result_line,
+    schedule_lines,
+    table_lines,
+    verdict_lines,
+)
+from cotenant_console.chaos.run import Progress, Result, run, schedule_of
+from cotenant_console.chaos.schedule import Schedule, ScheduleError, read_schedule, write_schedule
+from cotenant_console.chaos.shrink import shrink, until
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for."""
+
+    seed: int
+    span: str
+    span_seconds: float
+    nodes: int = 0
+    seeds: str = ""
+    jobs: int = 1
+    schedule: str = ""
+    shrink: bool = False
+    write: str = ""
+
+
+def simulate_chaos(wish: Wish) -> int:
+    """Do it; returns the exit code."""
+    if wish.seeds:
+        return _many(wish)
+    try:
+        made = schedule_of(wish.seed, wish.span_seconds, wish.nodes)
+        schedule = read_schedule(Path(wish.schedule)) if wish.schedule else made
+    except ScheduleError as error:
+        raise click.ClickException(str(error)) from error
+    if wish.write:
+        write_schedule(Path(wish.write), schedule)
+    result = run(schedule, _live)
+    _clear()
+    click.echo("\n".join(verdict_lines(result)))
+    if result.violation is None:
+        return 0
+    command = f"cotenant simulate --chaos --schedule {wish.schedule}" if wish.schedule else _command(wish, wish.seed)
+    click.echo("\n".join(failure_lines(result.violation, result.sight, command)))
+    if wish.shrink:
+        _shrink(wish, schedule, result)
+    return 1
+
+
+def _command(wish: Wish, seed: int) -> str:
+    nodes = f" --nodes {wish.nodes}" if wish.nodes else ""
+    return f"cotenant simulate --chaos --seed {seed} --for {wish.span}{nodes}"
+
+
+def _shrink(wish: Wish, schedule: Schedule, result: Result) -> None:
+    violation = result.violation
+    assert violation is not None
+
+    def fails(candidate: Schedule) -> bool:
+        found = run(candidate).violation
+        return found is not None and (found.invariant, found.name) == (violation.invariant, violation.name)
+
+    def told(tries: int, left: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[Kshrinking: {tries} runs, {left} entries left")
+
+    shorter = until(schedule, round(result.virtual_seconds * 1000))
+    smallest = shrink(shorter if fails(shorter) else schedule, fails, told)
+    _clear()
+    path = Path(wish.write or f"chaos-{schedule.header.seed}.schedule")
+    write_schedule(path, smallest)
+    click.echo(f"shrunk from {len(schedule.entries)} to {len(smallest.entries)} entries:")
+    click.echo("\n".join(schedule_lines(smallest)))
+    click.echo(f"again:  cotenant simulate --chaos --schedule {path}")
+
+
+def _many(wish: Wish) -> int:
+    """Run many seeds; stops at the first broken promise."""
+    results: list[Result] = []
+    failed: Result | None = None
+    for result in _results(wish, seeds_of(wish.seeds)):
+        results.append(result)
+        click.echo(result_line(result))
+        if not result.ok:
+            failed = result
+            break
+    click.echo("\n".join(table_lines(results)))
+    if failed is None or failed.violation is None:
+        return 0
+    # The events are not carried between processes: a second run of the same seed has the same.
+    again = run(schedule_of(failed.seed, wish.span_seconds, wish.nodes))
+    click.echo("\n".join(failure_lines(failed.violation, again.sight, _command(wish, failed.seed))))
+    return 1
+
+
+def _results(wish: Wish, seeds: Sequence[int]) -> Iterator[Result]:
+    if wish.jobs <= 1:
+        yield from (_one(seed, wish.span_seconds, wish.nodes) for seed in seeds)
+        return
+    with ProcessPoolExecutor(wish.jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(_one, seed, wish.span_seconds, wish.nodes) for seed in seeds]
+        try:
+            for future in waiting:
+                yield future.result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _one(seed: int, span_seconds: float, nodes: int) -> Result:
+    result = run(schedule_of(seed, span_seconds, nodes))
+    result.sight = None
+    return result
+
+
+def seeds_of(text: str) -> list[int]:
+    """The seeds of `1..200` or `1,5,9`. Raises click.BadParameter."""
+    try:
+        first, dots, last = text.partition("..")
+        if dots:
+            seeds = list(range(int(first), int(last) + 1))
+        else:
+            seeds = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: expected FIRST..LAST or numbers with commas", param_hint="--seeds") from error
+    if not seeds or min(seeds) < 0:
+        raise click.BadParameter(f"{text!r}: there are no seeds in it", param_hint="--seeds")
+    return seeds
+
+
+def _live(progress: Progress) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{live_line(progress)}")
+        sys.stderr.flush()
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
