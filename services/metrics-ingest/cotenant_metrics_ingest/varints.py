@@ -1,10 +1,10 @@
 """Non-negative integers as few bytes: how the windows' state travels in an event.
 
 In: integers below 2^63. Out: LEB128 bytes (seven bits a byte, the lowest first, the highest bit says that more
-follow), and back. Writing is done once per slot of time, when it ends; reading, once per start, is vectorised.
+follow), and back. Both ways are vectorised; writing is done once per slot of time, when it ends, reading once per start.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,19 @@ class VarintError(ValueError):
     """The bytes are not LEB128 integers below 2^63."""
 
 
-def encode(values: Iterable[int]) -> bytes:
+_LIMITS = np.array([1 << (7 * octets) for octets in range(1, LONGEST)], dtype=np.int64)
+
+
+def encode(values: Sequence[int]) -> bytes:
     """The bytes of the integers, one after the other."""
-    out = bytearray()
-    append = out.append
-    for value in values:
-        while value > 127:
-            append(value & 127 | 128)
-            value >>= 7
-        append(value)
-    return bytes(out)
+    array = np.array(values, dtype=np.int64)
+    lengths = _LIMITS.searchsorted(array, side="right") + 1
+    ends = lengths.cumsum()
+    places = np.arange(ends[-1] if len(ends) else 0) - (ends - lengths).repeat(lengths)
+    octets = array.repeat(lengths) >> (7 * places) & 127
+    octets |= 128
+    octets[ends - 1] &= 127
+    return octets.astype(np.uint8).tobytes()
 
 
 def decode(data: bytes) -> npt.NDArray[np.int64]:

@@ -104,7 +104,20 @@ class _WireOut(msgspec.Struct, kw_only=True, omit_defaults=True):
     data: Payload | None = None
 
 
+_WIRE_FIELDS: tuple[tuple[str, Any, Any], ...] = (
+    ("specversion", str, ""),
+    ("id", str, ""),
+    ("source", str, ""),
+    ("type", str, ""),
+    ("time", datetime | None, None),
+    ("traceparent", str, ""),
+    ("causes", tuple[str, ...], ()),
+    ("actor", str, ""),
+)
 _WIRE_DECODER = msgspec.json.Decoder(_Wire)
+_TYPE_MARK = b'"type":"'
+_TYPED: dict[bytes, msgspec.json.Decoder[Any]] = {}
+"""Decoders of whole messages by the type's bytes: one pass where the type can be seen before decoding."""
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -151,14 +164,31 @@ def encode_payload(payload: Payload) -> bytes:
     return _ENCODER.encode(payload)
 
 
-def decode_event(
-    data: bytes, *, subject: str, stream: str, sequence: int, tombstone: bool = False, ttl_seconds: int = 0
-) -> Event:
-    """Return the event of a stored message.
+def _decode_in_one(data: bytes) -> tuple[_Wire, Payload] | None:
+    """Decode with the type seen in the text; None where it is not where we write it, or anything is wrong with the message."""
+    start = data.find(_TYPE_MARK, 0, 512) + len(_TYPE_MARK)
+    if start < len(_TYPE_MARK):
+        return None
+    word = data[start : data.find(b'"', start, start + 128)]
+    decoder = _TYPED.get(word)
+    if decoder is None:
+        cls = _REGISTRY.get(word.decode(errors="replace"))
+        if cls is None:
+            return None
+        fields = [(name, kind, default) for name, kind, default in _WIRE_FIELDS if name != "data"]
+        wire_of = msgspec.defstruct(f"Wire{cls.__name__}", [("data", cls), *fields], kw_only=True)
+        decoder = _TYPED[word] = msgspec.json.Decoder(wire_of)
+    try:
+        wire = decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if wire.specversion != "1.0" or wire.type.encode() != word:
+        return None
+    return wire, wire.data
 
-    Raises UnknownEventTypeError for a type that is not registered and EventError for everything else that is wrong: not
-    JSON, not a CloudEvent, a payload whose fields have wrong types.
-    """
+
+def _decode_in_two(data: bytes) -> tuple[_Wire, Payload]:
+    """Decode the envelope, then the payload; says what is wrong."""
     try:
         wire = _WIRE_DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -172,9 +202,20 @@ def decode_event(
     if decoder is None:
         decoder = _DECODERS[wire.type] = msgspec.json.Decoder(cls)
     try:
-        payload = decoder.decode(wire.data)
+        return wire, decoder.decode(wire.data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EventError(f"data of {wire.type} does not fit: {error}") from error
+
+
+def decode_event(
+    data: bytes, *, subject: str, stream: str, sequence: int, tombstone: bool = False, ttl_seconds: int = 0
+) -> Event:
+    """Return the event of a stored message.
+
+    Raises UnknownEventTypeError for a type that is not registered and EventError for everything else that is wrong: not
+    JSON, not a CloudEvent, a payload whose fields have wrong types.
+    """
+    wire, payload = _decode_in_one(data) or _decode_in_two(data)
     time = wire.time
     if time is not None and time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
