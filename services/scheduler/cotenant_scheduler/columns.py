@@ -23,6 +23,11 @@ CHANGES_KEPT = 65_536
 """Changed rows that are remembered; a reader further behind recomputes everything."""
 
 
+def of_rows(columns: IntArray, rows: Rows) -> IntArray:
+    """Return the given rows of columns that stand in the first axis."""
+    return columns[:, rows] if isinstance(rows, slice) else columns.take(rows, axis=1)
+
+
 def grown(array: IntArray, capacity: int) -> IntArray:
     """Return the array with room for `capacity` entries along its last axis, new ones zero."""
     wider = np.zeros((*array.shape[:-1], capacity), dtype=np.int64)

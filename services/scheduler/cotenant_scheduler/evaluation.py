@@ -246,27 +246,43 @@ class Evaluation:
         self._normalise()
 
     def _update(self, rows: IntArray) -> None:
-        feasible = self.codes[rows] == 0
-        self._compute(rows)
-        if self._scales and bool((feasible != (self.codes[rows] == 0)).any()):
-            self._normalise()
+        feasible = self.codes[rows] == 0 if self._scales else None
+        codes, total = self._compute(rows)
+        if feasible is not None:
+            if np.count_nonzero(feasible != (codes == 0)):
+                self._normalise()
+            else:
+                self._keys[rows] = self._keys_of(rows)
             return
-        self._keys[rows] = self._keys_of(rows)
+        total += self._unscaled
+        total <<= TIE_BITS
+        total |= self.nodes.tie[rows]
+        if np.count_nonzero(codes):
+            total[codes != 0] = _REFUSED
+        self._keys[rows] = total
 
-    def _compute(self, rows: Rows) -> None:
+    def _compute(self, rows: Rows) -> tuple[CodeArray, IntArray]:
         """Compute codes and sums of the scores that placements change."""
         nodes, shape = self.nodes, self.shape
         codes = self._static.codes[rows]
+        if isinstance(rows, slice):
+            codes = codes.copy()
         for base, plugin in self._filters:
             found = plugin.filter(nodes, shape, rows)
-            if found.any():
+            if np.count_nonzero(found):
                 codes = np.where((codes == 0) & (found > 0), found + base, codes)
         self.codes[rows] = codes
-        total = np.zeros(codes.shape[0], dtype=np.int64)
+        total: IntArray | None = None
         for i in self._dynamic:
+            weight = self._policy.weights[i]
             score = self._policy.scores[i].score(nodes, shape, rows)
-            total += self._policy.weights[i] * score
+            if weight != 1:
+                score = score * weight
+            total = score if total is None else total + score
+        if total is None:
+            total = np.zeros(codes.shape[0], dtype=np.int64)
         self._totals[rows] = total
+        return codes, total
 
     def _normalise(self) -> None:
         """Find the highest raw scores among the feasible rows and make all keys anew."""

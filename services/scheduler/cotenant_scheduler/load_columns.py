@@ -62,8 +62,11 @@ class LoadColumns:
         self.score_view = self.capacity.copy()
         self.node_threshold = self.capacity.copy()
         self.prod_threshold = self.capacity.copy()
-        self.limit = np.full_like(self.capacity, NO_LIMIT)
-        """The smallest usage that the node thresholds refuse."""
+        self._limit = np.full_like(self.capacity, NO_LIMIT)
+        self.limit = np.full_like(self.capacity, -1)
+        """The smallest usage that the node thresholds refuse; -1 where the report is not usable."""
+        self.divisor = np.ones_like(self.capacity)
+        """The capacity, at least 1."""
         self.aggregated = np.zeros(FIRST_CAPACITY, dtype=np.int64)
         """1 where the node thresholds are about a percentile."""
         self.has_prod_threshold = self.aggregated.copy()
@@ -92,7 +95,9 @@ class LoadColumns:
             "score_view",
             "node_threshold",
             "prod_threshold",
+            "_limit",
             "limit",
+            "divisor",
             "aggregated",
             "has_prod_threshold",
             "state",
@@ -110,7 +115,9 @@ class LoadColumns:
             self.capacity[r, row] = capacity.get(resource, 0)
             self.node_threshold[r, row] = node_thresholds.get(resource, 0)
             self.prod_threshold[r, row] = thresholds.prod.get(resource, 0)
-            self.limit[r, row] = first_refused(self.capacity.item(r, row), self.node_threshold.item(r, row))
+            self.divisor[r, row] = max(self.capacity.item(r, row), 1)
+            self._limit[r, row] = first_refused(self.capacity.item(r, row), self.node_threshold.item(r, row))
+        self._limit_of(row)
         self.aggregated[row] = 1 if thresholds.aggregation_type else 0
         self.has_prod_threshold[row] = 1 if any(thresholds.prod.values()) else 0
         self.percentiles = self.percentiles or bool(thresholds.aggregation_type)
@@ -123,6 +130,7 @@ class LoadColumns:
             self.state[row] = NEVER_REPORTED
             self.expires_us[row] = 0
             self.usable[row] = 0
+            self._limit_of(row)
             return
         self._reports[row] = report
         self.state[row] = REPORTED if report.usage is not None else REPORTED_WITHOUT_USAGE
@@ -132,7 +140,11 @@ class LoadColumns:
             self.expires_us[row] = report.update_us + self.args.node_metric_expiration_seconds * MICROSECONDS
         self.expired[row] = 1 if self.expires_us[row] <= self._checked_us else 0
         self.usable[row] = 1 if self.state[row] == REPORTED and not self.expired[row] else 0
+        self._limit_of(row)
         self._next_expiry_us = None
+
+    def _limit_of(self, row: int) -> None:
+        self.limit[:, row] = self._limit[:, row] if self.usable[row] else -1
 
     def clear(self, row: int) -> None:
         """Forget everything about a row."""
@@ -179,7 +191,9 @@ class LoadColumns:
     def with_more(self, rows: IntArray, estimate: Vector, prod: bool, more: IntArray) -> LoadColumns:
         """Return columns of the given rows, each with so many pods more that the reports do not know."""
         load = copy(self)
-        for name in ("capacity", "node_view", "prod_view", "score_view", "node_threshold", "prod_threshold", "limit"):
+        for name in ("capacity", "divisor", "node_view", "prod_view", "score_view"):
+            setattr(load, name, getattr(self, name).take(rows, axis=1))
+        for name in ("node_threshold", "prod_threshold", "limit"):
             setattr(load, name, getattr(self, name).take(rows, axis=1))
         for name in ("aggregated", "has_prod_threshold", "state", "expired", "usable"):
             setattr(load, name, getattr(self, name).take(rows))
@@ -200,6 +214,7 @@ class LoadColumns:
         changed: IntArray = np.flatnonzero(expired != (self.expired[:size] != 0))
         self.expired[:size] = expired
         self.usable[:size] = (self.state[:size] == REPORTED) & ~expired
+        self.limit[:, :size] = np.where(self.usable[:size] > 0, self._limit[:, :size], -1)
         alive: IntArray = self.expires_us[:size][~expired]
         self._next_expiry_us = int(alive.min()) if alive.size else 1 << 62
         self._checked_us = now_us

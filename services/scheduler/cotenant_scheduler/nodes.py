@@ -68,6 +68,10 @@ class NodeTable:
         self.requested = self.allocatable.copy()
         self.nonzero = np.zeros((2, FIRST_CAPACITY), dtype=np.int64)
         """cpu and memory requested, with a small amount for containers that ask for none."""
+        self.divisor = np.ones((2, FIRST_CAPACITY), dtype=np.int64)
+        """cpu and memory allocatable, at least 1."""
+        self.lacking: set[int] = set()
+        """Declared rows that offer no cpu or no memory."""
         self.load = LoadColumns(args)
         self.changes = Changes()
         self.static_changes = Changes()
@@ -82,6 +86,11 @@ class NodeTable:
     def all_rows(self) -> Rows:
         """Every row in use."""
         return slice(0, self.size)
+
+    @property
+    def all_offer(self) -> bool:
+        """Every declared node offers cpu and memory. (What rows without a node are worth does not matter.)"""
+        return not self.lacking
 
     def is_declared(self, name: str) -> bool:
         """Tell whether a node was declared; a row alone may only stand for pods."""
@@ -100,6 +109,8 @@ class NodeTable:
                 self._dimension(name)
         for name, dim in self.dims.items():
             self.allocatable[dim, row] = node.allocatable.get(name, 0)
+        self.divisor[:, row] = np.maximum(self.allocatable[:2, row], 1)
+        (self.lacking.discard if self.allocatable[:2, row].all() else self.lacking.add)(row)
         if (
             new
             or self.labels[row] != node.labels
@@ -123,6 +134,8 @@ class NodeTable:
         self.declared[row] = 0
         self.count -= 1
         self.allocatable[:, row] = 0
+        self.divisor[:, row] = 1
+        self.lacking.discard(row)
         self.labels[row], self.taints[row] = {}, ()
         self.tainted.discard(row)
         self.static_changes.add(row)
@@ -185,6 +198,7 @@ class NodeTable:
         for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
             if dim >= 0:
                 table.requested[dim] += amount * more
+        table.divisor = self.divisor.take(taken, axis=1)
         table.nonzero = self.nonzero.take(taken, axis=1)
         table.nonzero[0] += shape.nonzero_cpu * more
         table.nonzero[1] += shape.nonzero_memory * more
@@ -233,7 +247,6 @@ class NodeTable:
             return known[1]
         dims = tuple(self.dims.get(name, -1) for name, _ in shape.needs)
         shape.dims = (self.dims_version, dims)
-        shape.dim_column = np.array(dims, dtype=np.int64)[:, np.newaxis]
         return dims
 
     def expire(self, now_us: int) -> None:
@@ -300,7 +313,7 @@ class NodeTable:
 
     def _grow(self, capacity: int) -> None:
         self.version += 1
-        for column in ("declared", "unschedulable", "tie", "allocatable", "requested", "nonzero"):
+        for column in ("declared", "unschedulable", "tie", "allocatable", "requested", "nonzero", "divisor"):
             setattr(self, column, grown(getattr(self, column), capacity))
         self.load.grow(capacity)
 

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
-from cotenant.names import BATCH_CPU, BATCH_MEMORY, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PODS
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY, PODS
 from cotenant.objects.metadata import View
 from cotenant.objects.pod import NodeAffinity, Toleration, decode_pod, pod_requests
 from cotenant.qos import PriorityClass, priority_default, priority_of_value
@@ -41,18 +41,17 @@ class Shape:
         "affinity",
         "batch",
         "daemon",
-        "dim_column",
         "dims",
         "estimate",
         "estimate_column",
         "host_ports",
-        "need_column",
         "needs",
         "node_selector",
         "nonzero_column",
         "nonzero_cpu",
         "nonzero_memory",
         "prod",
+        "request_column",
         "requests",
         "tier",
         "tolerations",
@@ -77,9 +76,7 @@ class Shape:
         self.host_ports = key.host_ports
         self.dims: tuple[int, tuple[int, ...]] | None = None
         """The needs' dimensions in the node table, with the version of the dimensions that they belong to."""
-        self.dim_column = np.zeros((0, 1), dtype=np.int64)
-        """The same as a column, good as long as `dims` is."""
-        self.need_column = _column(amount for _, amount in self.needs)
+        self.request_column = _column((self.requests.get(CPU, 0), self.requests.get(MEMORY, 0)))
         self.nonzero_column = _column((self.nonzero_cpu, self.nonzero_memory))
         self.estimate_column = _column(self.estimate)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from cotenant.names import CPU, MEMORY
 
-from cotenant_scheduler.columns import IntArray, Rows
+from cotenant_scheduler.columns import IntArray, Rows, of_rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Normalise, RowFunction
 from cotenant_scheduler.shapes import Shape
@@ -26,13 +26,17 @@ class NodeResourcesBalancedAllocation:
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         # cpu and memory are the first two dimensions of the table.
-        allocatable = nodes.allocatable[:2, rows]
-        used = nodes.requested[:2, rows] + np.array([[shape.requests.get(CPU, 0)], [shape.requests.get(MEMORY, 0)]])
-        fractions = np.minimum(used / np.maximum(allocatable, 1), 1.0)
-        spread = np.abs(fractions[0] - fractions[1]) / 2
-        scores: IntArray = ((1 - spread) * MAX_SCORE).astype(np.int64)
-        if not allocatable.all():
-            scores[~allocatable.all(axis=0)] = MAX_SCORE
+        used = of_rows(nodes.requested[:2], rows) + shape.request_column
+        fractions = used / of_rows(nodes.divisor, rows)
+        np.minimum(fractions, 1.0, out=fractions)
+        spread = fractions[0] - fractions[1]
+        np.abs(spread, out=spread)
+        spread /= 2
+        np.subtract(1, spread, out=spread)
+        spread *= MAX_SCORE
+        scores: IntArray = spread.astype(np.int64)
+        if not nodes.all_offer:
+            scores[~of_rows(nodes.allocatable[:2], rows).all(axis=0)] = MAX_SCORE
         return scores
 
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:

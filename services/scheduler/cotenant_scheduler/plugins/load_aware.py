@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows, of_rows
 from cotenant_scheduler.load_columns import NEVER_REPORTED, REPORTED
 from cotenant_scheduler.load_estimate import round_half_up
 from cotenant_scheduler.nodes import NodeTable
@@ -46,10 +46,10 @@ class LoadAwareScheduling:
         if shape.prod and load.prod_thresholds:
             return self._judged(nodes, shape, rows)
         # Most nodes have a fresh report and are not full: `limit` says that at once. Only the others are looked at.
-        doubtful = (load.node_view[:, rows] + shape.estimate_column >= load.limit[:, rows]).any(axis=0)
-        doubtful |= load.usable[rows] == 0
-        if doubtful.any():
-            some: IntArray = np.flatnonzero(doubtful)
+        used = of_rows(load.node_view, rows) + shape.estimate_column
+        doubtful = used >= of_rows(load.limit, rows)
+        if np.count_nonzero(doubtful):
+            some: IntArray = np.flatnonzero(doubtful.any(axis=0))
             codes[some] = self._judged(nodes, shape, some if isinstance(rows, slice) else rows[some])
         return codes
 
@@ -126,22 +126,24 @@ class LoadAwareScheduling:
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         load, args = nodes.load, nodes.load.args
         view = load.prod_view if args.score_according_prod_usage and shape.prod else load.score_view
-        capacity = load.capacity[:, rows]
-        left = capacity - view[:, rows] - shape.estimate_column
-        by_resource = np.maximum(left, 0) * MAX_SCORE // np.maximum(capacity, 1)
+        by_resource = of_rows(load.capacity, rows) - of_rows(view, rows)
+        by_resource -= shape.estimate_column
+        np.maximum(by_resource, 0, out=by_resource)
+        by_resource *= MAX_SCORE
+        by_resource //= of_rows(load.divisor, rows)
         weights = args.dominant_resource_weight
         total = np.zeros(by_resource.shape[1], dtype=np.int64)
         for score, resource in zip(by_resource, load.resources, strict=True):
             weight = args.resource_weights.get(resource, 0)
-            total += score * weight
+            total += score if weight == 1 else score * weight
             weights += weight
         if weights == 0:
             return np.zeros_like(total)
         if args.dominant_resource_weight:
             total += args.dominant_resource_weight * np.minimum(by_resource.min(axis=0), MAX_SCORE)
-        scores: IntArray = total // weights
-        scores *= load.usable[rows]
-        return scores
+        total //= weights
+        total *= load.usable[rows]
+        return total
 
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         load, args = nodes.load, nodes.load.args

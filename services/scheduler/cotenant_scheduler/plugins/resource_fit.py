@@ -14,7 +14,7 @@ import numpy as np
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, PODS
 from cotenant.quantities import format_amount, format_milli
 
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.columns import CodeArray, IntArray, Rows, of_rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
 from cotenant_scheduler.shapes import Shape
@@ -35,16 +35,16 @@ class NodeResourcesFit:
         return True
 
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        codes = np.zeros(row_count(rows), dtype=np.int32)
         dims = nodes.dims_of(shape)
-        missing = next((index for index, dim in enumerate(dims) if dim < 0), None)
-        column = shape.dim_column if missing is None else shape.dim_column[:missing]
-        if isinstance(rows, slice):
-            rows = np.arange(rows.stop)
-        short = nodes.allocatable[column, rows] - nodes.requested[column, rows] < shape.need_column[:missing]
-        codes = np.full(row_count(rows), 0 if missing is None else missing + 1, dtype=np.int32)
-        if short.any():
-            refused = short.any(axis=0)
-            codes[refused] = short.argmax(axis=0)[refused] + 1
+        for index in range(len(dims) - 1, -1, -1):
+            dim, amount = dims[index], shape.needs[index][1]
+            if dim < 0:
+                codes[:] = index + 1
+                continue
+            short = nodes.allocatable[dim][rows] - nodes.requested[dim][rows] < amount
+            if np.count_nonzero(short):
+                codes[short] = index + 1
         return codes
 
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
@@ -64,12 +64,15 @@ class NodeResourcesFit:
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         # cpu and memory are the first two dimensions of the table.
-        allocatable = nodes.allocatable[:2, rows]
-        left = allocatable - nodes.nonzero[:, rows] - shape.nonzero_column
-        scores = np.maximum(left, 0) * MAX_SCORE // np.maximum(allocatable, 1)
+        allocatable = of_rows(nodes.allocatable[:2], rows)
+        scores = allocatable - of_rows(nodes.nonzero, rows)
+        scores -= shape.nonzero_column
+        np.maximum(scores, 0, out=scores)
+        scores *= MAX_SCORE
+        scores //= of_rows(nodes.divisor, rows)
         total: IntArray = scores[0] + scores[1]
-        if allocatable.all() and not shape.batch:
-            return total // 2
+        if not shape.batch and nodes.all_offer:
+            return total >> 1
         counted = (allocatable > 0).sum(axis=0)
         for dim, amount, column, lane in _scored(nodes, shape)[2:]:
             offered = nodes.allocatable[dim][rows]
