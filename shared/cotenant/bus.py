@@ -18,7 +18,7 @@ import base64
 import logging
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -156,6 +156,7 @@ class NatsLog:
         self.connected.set()
         self.unknown_types = 0
         self.dead_letters = 0
+        self.on_dead_letter: Callable[[], None] = lambda: None
 
     # -- declaring -----------------------------------------------------------------------------------------------
 
@@ -301,6 +302,7 @@ class NatsLog:
     async def dead_letter(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
         """Keep what could not be used on EXECUTION, with the reason; the reader goes on."""
         self.dead_letters += 1
+        self.on_dead_letter()
         logger.warning("dead letter %s:%d on %s: %s", stream, sequence, subject, reason)
         await self.publish(make_dead_letter(stream, subject, sequence, reason, raw, datetime.now(UTC), self.service))
 

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -137,6 +138,7 @@ async def open_host(name: str, settings: Settings, *, own_http: bool = False) ->
     """
     telemetry = Telemetry(name, settings.replica)
     log = await connect(settings.nats_url, name)
+    log.on_dead_letter = partial(telemetry.dead_letters.add, 1)
     host = Host(name, settings, log, telemetry)
     runner: web.AppRunner | None = None
     try:
