@@ -1,0 +1,18 @@
+"""The generated reference in docs/ is what the structs say now."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cotenant.reference import asyncapi, events_page
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_the_page_is_current() -> None:
+    assert (DOCS / "events.md").read_text() == events_page(), "run `make docs`"
+
+
+def test_the_asyncapi_document_is_current() -> None:
+    assert json.loads((DOCS / "asyncapi.json").read_text()) == json.loads(json.dumps(asyncapi(), default=str)), "run `make docs`"
