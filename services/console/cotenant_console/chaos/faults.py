@@ -113,7 +113,7 @@ def _drawn(
         case "executor-crash":
             return node, {"down_ms": short}
         case "node-death":
-            return node, {"down_ms": chance.choice((5_000, 120_000, 300_000))}
+            return node, {"down_ms": chance.choice((5_000, 120_000, 700_000, 1_500_000))}
         case "capacity" | "rename":
             cpu, memory = node_shape(chance)
             return node, {"down_ms": long, "cpu": cpu, "memory_gib": memory}

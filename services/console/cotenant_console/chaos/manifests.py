@@ -33,11 +33,15 @@ def pod(name: str, args: Args) -> Document:
         annotations[USAGE] = f"cpu={args['use_low']}m..{args['use_high']}m,period={args['period']}s"
     if "lasts" in args:
         annotations |= {DURATION: f"{args['lasts']}s", EXIT_CODE: str(args.get("exit", 0))}
+    metadata: Document = {"name": name, "namespace": "default", "labels": labels, "annotations": annotations}
+    if "app" in args:
+        owner: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": f"uid-{args['app']}"}
+        metadata["ownerReferences"] = [{**owner, "controller": True}]
     resources: Document = {"requests": requests, "limits": dict(borrowed) if kind == "batch" else {}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": labels, "annotations": annotations},
+        "metadata": metadata,
         "spec": {
             "priorityClassName": "koord-batch" if kind == "batch" else "koord-prod",
             "restartPolicy": "Never" if "lasts" in args else "Always",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import cast
 
 import msgspec
 from cotenant.core import Requesting
@@ -37,14 +38,15 @@ class ChaosService:
         self._gateways = gateways
         self._asked: dict[str, datetime] = {}
         self._turn = 0
+        self._wishes = isinstance(self.service.cycle.core, Requesting)
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """One turn of the service, then its wishes."""
         again = self.service.step(now, inbox, world)
         cycle = self.service.cycle
         core = cycle.core
-        if isinstance(core, Requesting) and self.service.deciding and cycle.ready and not cycle.holding_back:
-            wanted = core.requests(now)
+        if self._wishes and self.service.deciding and cycle.ready and not cycle.holding_back:
+            wanted = cast(Requesting, core).requests(now)
             keys = {request.key for request in wanted}
             self._asked = {key: at for key, at in self._asked.items() if key in keys}
             for request in wanted:

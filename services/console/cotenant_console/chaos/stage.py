@@ -15,6 +15,7 @@ from random import Random
 
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event
+from cotenant.events.migrations import EvictionOutcome
 from cotenant.simulation import START, Death, Link, World
 from cotenant.simulation.links import NEVER
 
@@ -33,6 +34,10 @@ PODS = ("", "pods")
 LIMITS = '{"maxNoOfPodsToEvictPerNode":2,"maxNoOfPodsToEvictTotal":5}'
 """The descheduler's limits of one cycle; invariant 6 holds it to them."""
 CONFIGS = {"descheduler-arbiter": LIMITS}
+
+AGAIN = timedelta(seconds=5)
+AGAIN_TRIES = 12
+"""How long the controller of a workload waits for a pod's name to become free."""
 
 Definitions = Callable[[str], Definition]
 
@@ -65,7 +70,9 @@ class Stage:
         self._plan: list[tuple[datetime, int, Callable[[datetime], None]]] = []
         self._order = 0
         self._revisions = 0
+        self._made: dict[str, Entry] = {}
         self._turn = Random(header.seed)
+        self.world.watchers.append(self._replace)
         for entry in schedule.entries:
             self._at(START + ms(entry.at_ms), self._carrying(entry))
         self._at(START + ms(header.span_ms), self._mend)
@@ -105,6 +112,26 @@ class Stage:
 
         return act
 
+    def _replace(self, event: Event) -> None:
+        """A workload's controller, as a user has one: a service's pod that was evicted comes again under its name."""
+        data = event.data
+        if not isinstance(data, EvictionOutcome) or data.reason != "Evicted":
+            return
+        made = self._made.get(data.name)
+        if made is not None and "app" in made.args:
+            self._create_again(made, AGAIN_TRIES)
+
+    def _create_again(self, entry: Entry, tries: int) -> None:
+        def act(now: datetime) -> None:
+            gateway = self.gateways[0]
+            if gateway.core.get(gateway.core.collections[PODS].kind, "default", entry.target) is None:
+                self.create_pod(entry, now)
+            elif tries:
+                self._create_again(entry, tries - 1)
+
+        self._at(self.world.now + AGAIN, act)
+        self.world.wake(self, self.world.now + AGAIN)
+
     def _gateway(self) -> ChaosGateway:
         """Users reach any gateway."""
         gateway = self.gateways[self._turn.randrange(len(self.gateways))]
@@ -132,6 +159,7 @@ class Stage:
 
     def create_pod(self, entry: Entry, now: datetime) -> bool:
         """A user creates a pod."""
+        self._made[entry.target] = entry
         self._gateway().wish_creation(now, pod(entry.target, entry.args))
         return True
 

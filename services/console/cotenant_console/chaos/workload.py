@@ -1,6 +1,7 @@
 """The workload of a run, from its seed: what users do, as entries.
 
-In: a seed and a header. Out: entries. Services with a load that rises and falls, batch jobs on borrowed resources that
+In: a seed and a header. Out: entries. Services with a load that rises and falls (some
+greedy), batch jobs on borrowed resources that
 end by themselves, jobs of a tree of quotas, budgets; quotas whose min and max change, configurations that change in mid-flight
 (invalid ones among them), updates that race with others from an old version, deletes at any moment and new pods under old
 names.
@@ -77,6 +78,9 @@ def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
             name = f"service-{app}-{index}"
             low = request * chance.randrange(10, 40) // 100
             high = request * chance.randrange(60, 140) // 100
+            if app % 3 == 1:
+                # Greedy ones use far more than they ask for: their nodes become hot and the descheduler moves them.
+                low, high = request * chance.randrange(100, 200) // 100, request * chance.randrange(250, 500) // 100
             args: dict[str, int | str] = {
                 "class": "ls",
                 "app": f"service-{app}",

@@ -11,14 +11,14 @@ import heapq
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cotenant.events.envelope import Event, traceparent_of
 from cotenant.events.migrations import EvictionRequest
 from cotenant.events.objects import ObjectStored
 from cotenant.log import TOMBSTONE_TTL_SECONDS, Stored, Write
 from cotenant.objects.kinds import BY_RESOURCE, Kind
-from cotenant.simulation import HOP, World
+from cotenant.simulation import HOP, START, World
 from cotenant_gateway.budgets import budget_updates
 from cotenant_gateway.built_in import missing_built_ins
 from cotenant_gateway.composing.times import rfc3339
@@ -35,6 +35,7 @@ from cotenant_console.api.client import Document, Json, text_at
 SOURCE = "/cell/gateway/0"
 FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrations.>", "evictions.>")
 MAX_REFUSALS_KEPT = 1000
+BUDGETS_EVERY = timedelta(seconds=10)
 KINDS: dict[tuple[str, str], Kind] = {(kind.api_version, kind.kind): kind for kind in BY_RESOURCE.values()}
 
 Planner = Callable[[datetime], "Plan | None"]
@@ -62,6 +63,7 @@ class SimulatedGateway:
         self.refused: list[RefusedWish] = []
         self.refused_count = 0
         self._budgets = budgets
+        self._budgets_at = (-1, START)
         self._wishes: list[tuple[datetime, int, str, Planner]] = []
         self._order = 0
         self._written = 0
@@ -111,7 +113,9 @@ class SimulatedGateway:
         self._store_all(endings(self.core, now), now, world)
         if self.core.unregistered:
             self._store_all(registrations(self.core), now, world, identify=True)
-        if self._budgets:
+        # Budgets are looked at when something was folded, and when a disruption may have become old.
+        if self._budgets and (self.core.folded != self._budgets_at[0] or now >= self._budgets_at[1]):
+            self._budgets_at = (self.core.folded, now + BUDGETS_EVERY)
             self._store_all(budget_updates(self.core, now), now, world)
         return self._wishes[0][0] if self._wishes else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from cotenant.events.runs import ContainerRun, RunStatus
 from cotenant.objects.pod import Pod
@@ -36,6 +37,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
+@lru_cache(maxsize=4096)
 def parse_duration(text: str) -> timedelta:
     """A duration such as `30s`, `1m30s`, `2h`. Raises ValueError that quotes the text."""
     parts = _DURATION.findall(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
@@ -44,10 +46,10 @@ def causes_lead_to_a_fact(moment: Moment) -> Wrong:
 
 
 def _reaches(sight: Sight, event: Event) -> bool:
-    waiting = [event]
+    waiting = deque([event])
     seen: set[int] = set()
     while waiting and len(seen) < DEPTH:
-        here = waiting.pop()
+        here = waiting.popleft()
         if isinstance(here.data, ObjectStored | ExecutorStatus | RunStatus):
             return True
         seen.add(here.sequence)
