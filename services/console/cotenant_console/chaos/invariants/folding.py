@@ -56,7 +56,7 @@ def state_is_the_fold(participant: ServiceParticipant, world: World, log: Sequen
                 yield (
                     participant.identity.commit_subject,
                     f"{asked[1]} at {asked[0]}, {participant.name} and a core that {name} differ: "
-                    found,
+                    f"{found}",
                 )
                 return
 
