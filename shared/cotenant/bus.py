@@ -7,8 +7,8 @@ far behind, it raises Behind, and its owner starts over with a fresh core.
 
 Pulls use `expires` and `idle_heartbeat`, never `no_wait`, and pending counts are not trusted: both mislead after purges.
 
-Bounds: one pull of PULL_BATCH messages under way, at most PENDING_BYTES undelivered in the client, ANSWER_SECONDS for an
-answer, reconnection for ever with at most RECONNECT_SECONDS between tries.
+Bounds: one pull of PULL_BATCH messages under way, and so no more undelivered in the client; ANSWER_SECONDS for an answer;
+reconnection for ever with at most RECONNECT_SECONDS between tries.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from typing import Any, TypeVar
 
 import msgspec
 import nats
-from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
@@ -34,6 +32,7 @@ from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event, encode_event
 from cotenant.log import EXECUTION, HISTORY, LOG, MAX_BATCH, MAX_BEHIND, USAGE, Behind, Head, NoAnswer, Refused, Stored, Write
 from cotenant.streams import MAX_MESSAGE_BYTES, stream_configs
+from cotenant.wire import BusClient, frame, inline_status, parse_headers
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +41,6 @@ PULL_EXPIRES_SECONDS = 5.0
 # A lost last message is noticed at the next heartbeat. Ten a second and reader would be most of what a stack at rest costs.
 HEARTBEAT_SECONDS = 0.5
 SILENCE_SECONDS = 3.0
-PENDING_BYTES = 128 << 20
 ANSWER_SECONDS = 5.0
 RECONNECT_SECONDS = 2.0
 INACTIVE_SECONDS = 60
@@ -114,15 +112,6 @@ def _event_headers(event: Event) -> Headers:
     return headers
 
 
-def _parse_headers(block: bytes) -> Headers:
-    headers: Headers = {}
-    for line in block.decode(errors="replace").split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon:
-            headers[name.strip()] = value.strip()
-    return headers
-
-
 def _ttl_seconds(headers: Headers) -> int:
     text = headers.get("Nats-TTL", "").removesuffix("s")
     return int(text) if text.isdigit() else 0
@@ -149,7 +138,7 @@ def _decode(stream: str, subject: str, sequence: int, data: bytes, headers: Head
 class NatsLog:
     """`cotenant.log.Log` on a NATS connection. Make one with `connect`."""
 
-    def __init__(self, client: Client, service: str) -> None:
+    def __init__(self, client: BusClient, service: str) -> None:
         self.client = client
         self.service = service
         self.connected = asyncio.Event()
@@ -205,8 +194,7 @@ class NatsLog:
                 headers["Nats-Batch-Id"] = batch
                 headers["Nats-Batch-Sequence"] = str(index)
             messages[-1][2]["Nats-Batch-Commit"] = "1"
-            for subject, body, headers in messages[:-1]:
-                await self.client.publish(subject, body, headers=headers)
+            await self.client.send_frames([frame(*message) for message in messages[:-1]])
         subject, body, headers = messages[-1]
         reply = await self.client.request(subject, body, timeout=ANSWER_SECONDS, headers=headers or None)
         return _ACK.decode(reply.data)
@@ -234,7 +222,7 @@ class NatsLog:
         message = answer.message
         if message is None:
             return None
-        headers = _parse_headers(base64.b64decode(message.hdrs))
+        headers = parse_headers(base64.b64decode(message.hdrs))
         try:
             event_id = _ID.decode(base64.b64decode(message.data)).id
         except msgspec.DecodeError:
@@ -249,7 +237,7 @@ class NatsLog:
             return None
         if answer.message is None:
             return None
-        headers = _parse_headers(base64.b64decode(answer.message.hdrs))
+        headers = parse_headers(base64.b64decode(answer.message.hdrs))
         try:
             return _decode(stream, answer.message.subject, answer.message.seq, base64.b64decode(answer.message.data), headers)
         except EventError:
@@ -326,7 +314,7 @@ class NatsReader:
         self._consumer = ""
         self._inbox = ""
         self._subscription: Any = None
-        self._queue: deque[Msg] = deque()
+        self._queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
         self._arrived = asyncio.Event()
         self._consumer_sequence = 0
         self._asked = False
@@ -370,9 +358,8 @@ class NatsReader:
         if answer.error is not None:
             raise BusError(f"no consumer on {self._stream} for {', '.join(self._filters)}: {answer.error.description}")
         self._inbox = client.new_inbox()
-        self._subscription = await client.subscribe(
-            self._inbox, cb=self._on_message, pending_msgs_limit=PULL_BATCH * 4, pending_bytes_limit=PENDING_BYTES
-        )
+        self._subscription = await client.subscribe(self._inbox)
+        client.deliver_raw(self._subscription, self._on_message)
         self._consumer_sequence = 0
         self._asked = False
         self._heard = asyncio.get_running_loop().time()
@@ -381,13 +368,14 @@ class NatsReader:
         subscription, self._subscription = self._subscription, None
         self._queue.clear()
         if subscription is not None:
+            self._log.client.forget(subscription)
             try:
                 await subscription.unsubscribe()
             except Exception as error:  # noqa: BLE001 - nats-py raises plain errors on a closed connection
                 logger.debug("unsubscribe: %s", error)
 
-    async def _on_message(self, message: Msg) -> None:
-        self._queue.append(message)
+    def _on_message(self, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
+        self._queue.append((subject, reply, headers, data))
         self._arrived.set()
 
     async def _ask(self) -> None:
@@ -435,29 +423,28 @@ class NatsReader:
                 if not self._asked:
                     await self._ask()
                 break
-            message = self._queue.popleft()
+            subject, reply, headers, data = self._queue.popleft()
             self._heard = asyncio.get_running_loop().time()
-            if not message.reply.startswith("$JS.ACK."):
-                self._read_status(message)
+            if not reply.startswith(b"$JS.ACK."):
+                self._read_status(headers)
                 continue
-            event = await self._read(message)
+            event = await self._read(subject.decode(), reply, headers, data)
             if event is not None:
                 events.append(event)
 
-    def _read_status(self, message: Msg) -> None:
-        headers = message.headers or {}
-        status = headers.get("Status", "")
+    def _read_status(self, block: bytes) -> None:
+        status = inline_status(block)
         if status == "100":
-            last = headers.get("Nats-Last-Consumer", "")
+            last = parse_headers(block).get("Nats-Last-Consumer", "")
             if last.isdigit() and int(last) > self._consumer_sequence:
                 raise _Gap(f"heartbeat at {last}, delivered {self._consumer_sequence}")
         elif status == "408":
             self._asked = False
         else:
-            raise _Gap(f"status {status} {headers.get('Description', '')}")
+            raise _Gap(f"status {block[:80].decode(errors='replace')}")
 
-    async def _read(self, message: Msg) -> Event | None:
-        words = message.reply.split(".")
+    async def _read(self, subject: str, reply: bytes, block: bytes, data: bytes) -> Event | None:
+        words = reply.split(b".")
         # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>, two words more with a domain.
         stream_sequence, consumer_sequence, pending = int(words[-4]), int(words[-3]), int(words[-1])
         if consumer_sequence != self._consumer_sequence + 1:
@@ -469,14 +456,15 @@ class NatsReader:
         if pending > MAX_BEHIND and not self._loading and consumer_sequence % PULL_BATCH == 0:
             await self._check_distance(stream_sequence)
         self.position = self._resume = stream_sequence
-        headers = message.headers or {}
+        # Most messages carry headers of their batch only: nothing that says what they are.
+        telling = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
         try:
-            return _decode(self._stream, message.subject, stream_sequence, message.data, headers)
+            return _decode(self._stream, subject, stream_sequence, data, parse_headers(block) if telling else {})
         except UnknownEventTypeError as error:
             self._log.unknown_types += 1
             logger.debug("%s:%d skipped: %s", self._stream, stream_sequence, error)
         except EventError as error:
-            await self._log.dead_letter(self._stream, message.subject, stream_sequence, str(error), message.data)
+            await self._log.dead_letter(self._stream, subject, stream_sequence, str(error), data)
         return None
 
     async def _check_distance(self, sequence: int) -> None:
@@ -537,12 +525,13 @@ async def connect(url: str, service: str) -> NatsLog:
         wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
     ):
         with attempt:
-            client = await nats.connect(
+            client = BusClient()
+            await client.connect(
                 url,
                 name=service,
                 allow_reconnect=True,
                 max_reconnect_attempts=-1,
-                reconnect_time_wait=0.1,
+                reconnect_time_wait=0.1,  # type: ignore[arg-type]  # seconds, of any kind of number
                 connect_timeout=2,
                 ping_interval=10,
                 error_cb=note,
