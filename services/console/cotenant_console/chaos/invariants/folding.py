@@ -52,11 +52,11 @@ def state_is_the_fold(participant: ServiceParticipant, world: World, log: Sequen
             for event in gone:
                 live.apply(event)
         for name, answer in (("folds the whole log", answers[1]), ("loads the last of each subject", answers[2])):
-            if answer != answers[0] and (found := _difference(answers[0], answer)):
+            if answer != answers[0] and (parted := _difference(answers[0], answer)):
                 yield (
                     participant.identity.commit_subject,
                     f"{asked[1]} at {asked[0]}, {participant.name} and a core that {name} differ: "
-                    f"{found}",
+                    f"{parted}",
                 )
                 return
 
