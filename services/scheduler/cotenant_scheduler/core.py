@@ -234,11 +234,12 @@ class SchedulerCore:
             row = evaluation.best()
             if row < 0:
                 group.verdict = self._waiting.node_verdict(group, evaluation)
-                walk.close()
+                walk.close(reopens=shape.relational)
                 continue
             group.verdict = group.stamp = None
             counted = Counted(shape, membership, preemptible)
-            run = [record] if shape.host_ports else self._fitting(walk.run(limit - len(bound)), limit - len(bound))
+            left = limit - len(bound)
+            run = [record] if shape.host_ports or shape.relational else self._fitting(walk.run(left), left)
             if membership is not None and len(run) >= WORTHWHILE:
                 run = run[: self._quota.room(shape, membership, preemptible, len(run))]
             placed = self._place_series(run, counted, evaluation, now, now_us, bound) if len(run) >= WORTHWHILE else 0
@@ -250,6 +251,8 @@ class SchedulerCore:
                 self._assumed.one(row, record.key, counted, assigned, data)
                 placed, follows = 1, row
             walk.advance(placed)
+            if shape.relational:
+                walk.reopen()
         waiting = self._waiting.decide(now, limit - len(bound)) if walk.top() is None else []
         return bound, waiting
 

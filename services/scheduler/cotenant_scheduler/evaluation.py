@@ -95,6 +95,9 @@ class Evaluation:
         self._version = -1
         self._position = 0
         self._static_position = 0
+        self._relations = 0
+        self._relational = policy.relational if shape.relational else ()
+        self._relational_scores: tuple[IntArray, ...] = ()
         self.codes: CodeArray = np.zeros(0, dtype=np.int32)
         self._totals: IntArray = np.zeros(0, dtype=np.int64)
         self._keys: IntArray = np.zeros(0, dtype=np.int64)
@@ -110,15 +113,17 @@ class Evaluation:
         return int(self.codes.nbytes + self._totals.nbytes + self._keys.nbytes)
 
     @property
-    def stamp(self) -> tuple[int, int, int]:
+    def stamp(self) -> tuple[int, int, int, int]:
         """Equal stamps mean that no row was computed anew between."""
-        return self._version, self._position, self._static_position
+        return self._version, self._position, self._static_position, self._relations
 
     def refresh(self) -> None:
         """Bring all rows up to the node table."""
         nodes = self.nodes
+        relations = nodes.relations.version if self.shape.relational else 0
         if (
             self._version == nodes.version
+            and self._relations == relations
             and self._position == nodes.changes.position
             and self._static_position == nodes.static_changes.position
         ):
@@ -126,7 +131,11 @@ class Evaluation:
         self._static.refresh()
         changed, constraints = nodes.changes.since(self._position), nodes.static_changes.since(self._static_position)
         self._position, self._static_position = nodes.changes.position, nodes.static_changes.position
-        if self._version != nodes.version or changed is None or constraints is None:
+        if self.shape.relational:
+            # A placement changes what all nodes of its domains are worth.
+            self._relations = relations
+            self._recompute()
+        elif self._version != nodes.version or changed is None or constraints is None:
             self._recompute()
         elif constraints.size:
             self._compute(distinct(np.concatenate((changed, constraints)), nodes.size))
@@ -206,6 +215,8 @@ class Evaluation:
         figures = [Figure(name="score", value=self.total(row))]
         for name, weight, score in zip(self.figure_names, self._policy.weights, scores, strict=True):
             figures.append(Figure(name=name, value=weight * score))
+        for (relational, _), values in zip(self._relational, self._relational_scores, strict=True):
+            figures.append(Figure(name=f"score.{relational.name}", value=values.item(row)))
         return tuple(figures)
 
     def refusals(self) -> tuple[Refusals, ...]:
@@ -290,6 +301,9 @@ class Evaluation:
         feasible = self.codes[rows] == 0
         self._highest = [int(raw[rows][feasible].max(initial=0)) for raw in self._static.raw]
         self._scales = any(bool(raw[rows].any()) for raw in self._static.raw)
+        self._relational_scores = tuple(
+            weight * score.score(self.nodes, self.shape, feasible) for score, weight in self._relational
+        )
         self._keys[rows] = self._keys_of(rows)
 
     def _keys_of(self, rows: Rows) -> IntArray:
@@ -298,10 +312,15 @@ class Evaluation:
             highest = self._highest[k]
             scaled = self._static.raw[k][rows] * MAX_SCORE // highest if highest else np.zeros_like(total)
             total += weight * (scaled if normalise is Normalise.HIGHEST else MAX_SCORE - scaled)
+        for scores in self._relational_scores:
+            total += scores[rows]
         return np.where(self.codes[rows] == 0, total << TIE_BITS | self.nodes.tie[rows], _REFUSED)
 
     def follow(self, row: int) -> None:
         """Bring one row up to date, where everything was and only this row changed since, once."""
+        if self.shape.relational:
+            self.refresh()
+            return
         self._position += 1
         self._update_row(row)
 

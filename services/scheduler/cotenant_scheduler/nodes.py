@@ -21,6 +21,7 @@ from cotenant_scheduler.load_aware_args import LoadAwareArgs, Thresholds
 from cotenant_scheduler.load_columns import LoadColumns
 from cotenant_scheduler.load_estimate import AssignedPod, NodeReport
 from cotenant_scheduler.pod_needs import HostPort
+from cotenant_scheduler.relation_counts import RelationCounts
 from cotenant_scheduler.shapes import Shape
 
 PodKey = tuple[str, str]
@@ -73,6 +74,7 @@ class NodeTable:
         self.lacking: set[int] = set()
         """Declared rows that offer no cpu or no memory."""
         self.load = LoadColumns(args)
+        self.relations = RelationCounts()
         self.changes = Changes()
         self.static_changes = Changes()
         self.version = 0
@@ -187,7 +189,8 @@ class NodeTable:
         """Return a table of what-if rows: each of `rows` `depth` times, with `first`, `first` + 1, ... pods of the shape
         more.
 
-        For plugins that placements change, and shapes without host ports, on nodes whose reports do not know the pods.
+        For plugins that placements change, and shapes without host ports or relations, on nodes whose reports do not know
+        the pods.
         """
         table = copy(self)
         taken = np.repeat(rows, depth)
@@ -232,7 +235,7 @@ class NodeTable:
         """Undo many `assume` at once: sums per shape over arrays where the node's report does not know the pod."""
         by_shape: dict[Shape, list[int]] = {}
         for row, key, shape in reversed(assumed):
-            if shape.host_ports or self.load.reports(row, key):
+            if shape.host_ports or shape.relational or self.load.reports(row, key):
                 self.retract(row, key)
             else:
                 del self.pods[row][key]
@@ -248,6 +251,11 @@ class NodeTable:
         dims = tuple(self.dims.get(name, -1) for name, _ in shape.needs)
         shape.dims = (self.dims_version, dims)
         return dims
+
+    def domains(self, topology: str) -> tuple[IntArray, int]:
+        """Return each row's domain of a topology, -1 where it has none, and how many domains there are."""
+        stamp = (self.version, self.static_changes.position)
+        return self.relations.domains(topology, self.labels, stamp, self.declared)
 
     def expire(self, now_us: int) -> None:
         """Bring the age of the reports up to a moment."""
@@ -270,6 +278,8 @@ class NodeTable:
                 requested[dim, row] += amount * sign
         self.nonzero[0, row] += shape.nonzero_cpu * sign
         self.nonzero[1, row] += shape.nonzero_memory * sign
+        if shape.relational:
+            self.relations.count(row, shape, sign)
         if shape.host_ports:
             ports = self.ports[row]
             for port in shape.host_ports:

@@ -125,6 +125,7 @@ class PodBook:
             record.facts = None
             record.unreadable = f"the pod's object at LOG:{sequence} cannot be read: {error}"
         self._changed(record)
+        self._hold_against_new_selectors()
 
     def drop_object(self, key: PodKey) -> None:
         """The object has ended."""
@@ -152,6 +153,7 @@ class PodBook:
         else:
             self._account(record, data.node, placed)
         self._changed(record)
+        self._hold_against_new_selectors()
 
     def drop_placement(self, node: str, key: PodKey) -> None:
         """The placement is gone."""
@@ -206,6 +208,27 @@ class PodBook:
                 continue
             record.facts = self._reader.read(record.document, self.priorities)
             self._changed(record)
+
+    def _hold_against_new_selectors(self) -> None:
+        """A pod brought selectors that are new: pods that they select have another shape from now on."""
+        new = self._reader.selectors.take_new()
+        if not new:
+            return
+
+        def concerned(facts: PodFacts | None) -> bool:
+            return facts is not None and any(
+                all(part.selects(facts.namespace, facts.labels) for part in selector) for selector in new
+            )
+
+        for key in sorted(self.records):
+            record = self.records[key]
+            if concerned(record.facts) and record.document is not None:
+                record.facts = self._reader.read(record.document, self.priorities)
+                self._changed(record)
+            for node, placed in record.placements.items():
+                if concerned(placed.facts):
+                    placed.facts = self._reader.read(placed.data.pod, self.priorities)
+                    self._account(record, node, placed)
 
     def assigned(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
         """Return a pod as the load estimates count it."""

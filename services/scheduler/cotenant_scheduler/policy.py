@@ -9,13 +9,15 @@ from __future__ import annotations
 import msgspec
 
 from cotenant_scheduler.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.plugins import Filter, Score
+from cotenant_scheduler.plugins import Filter, RelationalScore, Score
 from cotenant_scheduler.plugins.balanced import NodeResourcesBalancedAllocation
 from cotenant_scheduler.plugins.host_ports import NodePorts
 from cotenant_scheduler.plugins.load_aware import LoadAwareScheduling
 from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
+from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
 from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit
 from cotenant_scheduler.plugins.taints import TaintToleration
+from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.plugins.unschedulable import NodeUnschedulable
 
 
@@ -36,12 +38,15 @@ class Policy:
         self.config = config
         self.load_aware = config.load_aware.defaulted()
         affinity, taints, fit, load = NodeAffinityMatch(), TaintToleration(), NodeResourcesFit(), LoadAwareScheduling()
-        self.filters: tuple[Filter, ...] = (NodeUnschedulable(), taints, affinity, NodePorts(), fit, load)
+        spread, together = PodTopologySpread(), InterPodAffinity()
+        self.filters: tuple[Filter, ...] = (NodeUnschedulable(), taints, affinity, NodePorts(), fit, spread, together, load)
         scores: tuple[Score, ...] = (taints, affinity, fit, NodeResourcesBalancedAllocation(), load)
         self.scores = tuple(score for score in scores if self.weight(score))
         self.weights = tuple(self.weight(score) for score in self.scores)
+        relational: tuple[RelationalScore, ...] = (spread, together)
+        self.relational = tuple((score, self.weight(score)) for score in relational if self.weight(score))
 
-    def weight(self, score: Score) -> int:
+    def weight(self, score: Score | RelationalScore) -> int:
         """The weight of a score in this policy."""
         return self.config.weights.get(score.name, score.weight)
 

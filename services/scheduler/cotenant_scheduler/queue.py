@@ -52,7 +52,7 @@ class Group:
         self._head = 0
         self._late: list[Entry] = []
         self.verdict: Verdict | None = None
-        self.stamp: tuple[int, int, int] | None = None
+        self.stamp: tuple[int, int, int, int] | None = None
         """The state of the nodes that the verdict is about; None where it is about something else."""
         self.said: Verdict | None = None
         """The verdict that all pods of the group were last found to have been told."""
@@ -145,6 +145,7 @@ class Walk:
             if head is not None:
                 self._heap.append((*head, group, cursor))
         heapq.heapify(self._heap)
+        self._closed: list[tuple[QueueKey, PodRecord, Group, _Cursor]] = []
 
     def top(self) -> tuple[PodRecord, Group] | None:
         """Return the first pod in queue order of the groups still open."""
@@ -170,9 +171,17 @@ class Walk:
         else:
             heapq.heapreplace(self._heap, (*head, group, cursor))
 
-    def close(self) -> None:
-        """The top pod cannot be placed, and neither can the others of its group."""
-        heapq.heappop(self._heap)
+    def close(self, *, reopens: bool = False) -> None:
+        """The top pod cannot be placed, and neither can the others of its group; `reopens`: unless another pod is."""
+        closed = heapq.heappop(self._heap)
+        if reopens:
+            self._closed.append(closed)
+
+    def reopen(self) -> None:
+        """A placement may have made nodes feasible: ask again about what `reopens`."""
+        for entry in self._closed:
+            heapq.heappush(self._heap, entry)
+        self._closed.clear()
 
 
 class _Cursor:

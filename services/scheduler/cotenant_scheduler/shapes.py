@@ -10,6 +10,8 @@ relevant parts; at most 16,384 such recognitions are kept, then all are dropped 
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
@@ -26,8 +28,11 @@ from cotenant_scheduler.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.load_estimate import Vector, estimate_pod, scaling_factors
 from cotenant_scheduler.pod_needs import HostPort, host_ports, nonzero_requests, pod_limits
 from cotenant_scheduler.priorities import PriorityValues
+from cotenant_scheduler.relations import NO_RELATIONS, Relations, SelectorBook
 
 RECOGNITIONS_KEPT = 16_384
+_POD_AFFINITY = re.compile(rb'"pod(Anti)?Affinity"')
+
 
 class ShapeError(ValueError):
     """The pod cannot be scheduled as it is written; the message says what is wrong with it."""
@@ -51,8 +56,11 @@ class Shape:
         "nonzero_cpu",
         "nonzero_memory",
         "prod",
+        "relational",
+        "relations",
         "request_column",
         "requests",
+        "selected_by",
         "tier",
         "tolerations",
     )
@@ -74,6 +82,11 @@ class Shape:
         self.affinity = key.affinity
         self.tolerations = key.tolerations
         self.host_ports = key.host_ports
+        self.relations = key.relations
+        self.selected_by = key.selected_by
+        """Numbers of the selectors of other pods' (and its own) terms that select the pod."""
+        self.relational = bool(key.selected_by) or key.relations != NO_RELATIONS
+        """Whether where other pods are matters to it, or it to them."""
         self.dims: tuple[int, tuple[int, ...]] | None = None
         """The needs' dimensions in the node table, with the version of the dimensions that they belong to."""
         self.request_column = _column((self.requests.get(CPU, 0), self.requests.get(MEMORY, 0)))
@@ -144,6 +157,8 @@ class _Key(msgspec.Struct, frozen=True, kw_only=True):
     affinity: bytes
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
+    relations: Relations
+    selected_by: tuple[int, ...]
 
 
 class _Gate(View, frozen=True, kw_only=True):
@@ -184,6 +199,7 @@ class _Spec(View, frozen=True, kw_only=True):
     tolerations: msgspec.Raw = _NONE
     overhead: msgspec.Raw = _NONE
     host_network: bool = False
+    topology_spread_constraints: msgspec.Raw = _NONE
     scheduler_name: str = "default-scheduler"
     priority: int | None = None
     priority_class_name: str = ""
@@ -206,15 +222,15 @@ class _Pod(View, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(_Pod)
 
 
-
-
 class PodReader:
     """Reads pod documents and gives pods of the same needs the same shape."""
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self._args = args
         self._resources = args.tracked_resources()
+        self._wants: set[tuple[object, ...]] = set()
         self._recognised: dict[tuple[object, ...], Shape | str] = {}
+        self.selectors = SelectorBook()
         self._shapes: WeakValueDictionary[_Key, Shape] = WeakValueDictionary()
 
     def read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
@@ -229,7 +245,16 @@ class PodReader:
             if self._args.allow_customize_estimation
             else None
         )
+        namespace = pod.metadata.namespace
+        affinity, spread = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
+        # What is wanted of other pods is about the pod's own namespace, and may name its own labels.
+        wants = (namespace, tuple(sorted(labels.items()))) if spread or _POD_AFFINITY.search(affinity) else None
+        if wants is not None and (wants, affinity, spread) not in self._wants:
+            self._number(document, (wants, affinity, spread))
         recognition = (
+            wants,
+            spread,
+            self.selectors.selecting(namespace, labels),
             tuple((bytes(c.resources), bytes(c.ports)) for c in spec.containers),
             tuple((bytes(c.resources), bytes(c.ports), c.restart_policy) for c in spec.init_containers),
             priority_of_value(priority),
@@ -237,7 +262,7 @@ class PodReader:
             labels.get(LABEL_QOS_CLASS),
             daemon,
             bytes(spec.node_selector),
-            bytes(spec.affinity),
+            affinity,
             bytes(spec.tolerations),
             bytes(spec.overhead),
             spec.host_network,
@@ -256,6 +281,14 @@ class PodReader:
         if isinstance(found, str):
             return PodFacts(pod, priority, None, found)
         return PodFacts(pod, priority, found, "")
+
+    def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:
+        """Give numbers to the selectors of a pod before any pod is held against them."""
+        with contextlib.suppress(msgspec.DecodeError):  # `_shape` says what is wrong with it
+            self.selectors.relations(decode_pod(document))
+        if len(self._wants) >= RECOGNITIONS_KEPT:
+            self._wants.clear()
+        self._wants.add(wants)
 
     def _shape(self, document: msgspec.Raw | bytes, priority: int, daemon: bool) -> Shape:
         pod = decode_pod(document)
@@ -282,6 +315,8 @@ class PodReader:
             affinity=msgspec.json.encode(affinity) if affinity else b"",
             tolerations=tuple(pod.spec.tolerations),
             host_ports=host_ports(pod),
+            relations=self.selectors.relations(pod),
+            selected_by=self.selectors.selecting(pod.metadata.namespace, pod.metadata.labels),
         )
         shape = self._shapes.get(key)
         if shape is None:

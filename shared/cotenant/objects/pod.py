@@ -145,6 +145,7 @@ class TopologySpreadConstraint(View, frozen=True, kw_only=True):
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
     min_domains: int | None = None
+    match_label_keys: list[str] = []
 
 
 class PodSpec(View, frozen=True, kw_only=True):

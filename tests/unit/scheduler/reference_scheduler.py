@@ -6,6 +6,7 @@ typed views, quantities and the QoS rules of the contract. It knows default argu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -160,6 +161,7 @@ def feasible(world: World, pod: Pod, name: str) -> bool:
         and all(labels.get(key) == value for key, value in pod.spec.node_selector.items())
         and fits(world, pod, name)
         and load_allows(world, pod, name)
+        and relations_allow(world, pod, name)
     )
 
 
@@ -217,6 +219,124 @@ def preference(world: World, pod: Pod, name: str) -> int:
     )
 
 
+# -- pods and other pods: label selectors with matchLabels, the pod's own namespace, no namespaceSelector ----------------
+
+
+def selects(term: Any, pod: Pod) -> bool:
+    selector = term.label_selector
+    return selector is not None and all(pod.metadata.labels.get(k) == v for k, v in selector.match_labels.items())
+
+
+def terms(pod: Pod, side: str, kind: str) -> list[Any]:
+    affinity = getattr(pod.spec.affinity, side) if pod.spec.affinity else None
+    return list(getattr(affinity, kind)) if affinity else []
+
+
+def neighbours(world: World, name: str, key: str) -> list[Pod]:
+    """Pods in the node's domain."""
+    value = world.nodes[name].metadata.labels.get(key)
+    same = [n for n, node in world.nodes.items() if value is not None and node.metadata.labels.get(key) == value]
+    return [pod for n in same for pod, _ in world.on_node(n)]
+
+
+def everyone(world: World) -> list[Pod]:
+    return [pod for name in world.nodes for pod, _ in world.on_node(name)]
+
+
+def relations_allow(world: World, pod: Pod, name: str) -> bool:
+    labels = world.nodes[name].metadata.labels
+    for other in everyone(world):
+        for term in terms(other, "pod_anti_affinity", "required"):
+            if selects(term, pod) and other in neighbours(world, name, term.topology_key):
+                return False
+    for term in terms(pod, "pod_anti_affinity", "required"):
+        if any(selects(term, other) for other in neighbours(world, name, term.topology_key)):
+            return False
+    wanted = terms(pod, "pod_affinity", "required")
+
+    def all_select(other: Pod) -> bool:
+        return all(selects(term, other) for term in wanted)
+
+    first = not any(all_select(other) for other in everyone(world)) and all_select(pod)
+    for term in wanted:
+        if term.topology_key not in labels:
+            return False
+        if not first and not any(all_select(other) for other in neighbours(world, name, term.topology_key)):
+            return False
+    return spread_allows(world, pod, name)
+
+
+def eligible(world: World, pod: Pod, hard: bool) -> list[str]:
+    keys = [c.topology_key for c in pod.spec.topology_spread_constraints if (c.when_unsatisfiable == "DoNotSchedule") == hard]
+    return [
+        name
+        for name, node in world.nodes.items()
+        if all(key in node.metadata.labels for key in keys)
+        and all(node.metadata.labels.get(k) == v for k, v in pod.spec.node_selector.items())
+    ]
+
+
+def spread_counts(world: World, pod: Pod, constraint: Any, hard: bool) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in eligible(world, pod, hard):
+        domain = world.nodes[name].metadata.labels[constraint.topology_key]
+        counts[domain] = counts.get(domain, 0) + sum(selects(constraint, other) for other, _ in world.on_node(name))
+    return counts
+
+
+def spread_allows(world: World, pod: Pod, name: str) -> bool:
+    labels = world.nodes[name].metadata.labels
+    for constraint in pod.spec.topology_spread_constraints:
+        if constraint.when_unsatisfiable != "DoNotSchedule":
+            continue
+        if constraint.topology_key not in labels:
+            return False
+        counts = spread_counts(world, pod, constraint, True)
+        fewest = min(counts.values(), default=0) if len(counts) >= (constraint.min_domains or 1) else 0
+        here = counts.get(labels[constraint.topology_key], 0)
+        if here + (1 if selects(constraint, pod) else 0) - fewest > constraint.max_skew:
+            return False
+    return True
+
+
+def together_scores(world: World, pod: Pod, candidates: list[str]) -> dict[str, int]:
+    raw = {}
+    for name in candidates:
+        raw[name] = 0
+        for sign, side in ((1, "pod_affinity"), (-1, "pod_anti_affinity")):
+            for wish in terms(pod, side, "preferred"):
+                term = wish.pod_affinity_term
+                raw[name] += sign * wish.weight * sum(selects(term, o) for o in neighbours(world, name, term.topology_key))
+        for other in everyone(world):
+            held = [(term, 1) for term in terms(other, "pod_affinity", "required")]
+            held += [(w.pod_affinity_term, w.weight) for w in terms(other, "pod_affinity", "preferred")]
+            held += [(w.pod_affinity_term, -w.weight) for w in terms(other, "pod_anti_affinity", "preferred")]
+            for term, weight in held:
+                if selects(term, pod) and other in neighbours(world, name, term.topology_key):
+                    raw[name] += weight
+    low, high = min(raw.values()), max(raw.values())
+    return {name: (value - low) * 100 // (high - low) if high > low else 0 for name, value in raw.items()}
+
+
+def spread_scores(world: World, pod: Pod, candidates: list[str]) -> dict[str, int]:
+    soft = [c for c in pod.spec.topology_spread_constraints if c.when_unsatisfiable == "ScheduleAnyway"]
+    scored = [n for n in candidates if all(c.topology_key in world.nodes[n].metadata.labels for c in soft)]
+    if not soft or not scored:
+        return dict.fromkeys(candidates, 0)
+    raw = dict.fromkeys(scored, 0)
+    for constraint in soft:
+        key = constraint.topology_key
+        counts = spread_counts(world, pod, constraint, False)
+        labels = {n: world.nodes[n].metadata.labels for n in candidates}
+        weight = round(math.log(len({labels[n][key] for n in candidates if key in labels[n]}) + 2) * 1_000_000)
+        for name in scored:
+            raw[name] += counts.get(labels[name][key], 0) * weight + (constraint.max_skew - 1) * 1_000_000
+    rounded = {name: (value + 500_000) // 1_000_000 for name, value in raw.items()}
+    low, high = min(rounded.values()), max(rounded.values())
+    scores = {n: 100 * (high + low - value) // high if high else 100 for n, value in rounded.items()}
+    return {name: scores.get(name, 0) for name in candidates}
+
+
 def choose(world: World, pod: Pod) -> str | None:
     """The node for a pod; the first name among the best."""
     candidates = [name for name in sorted(world.nodes) if feasible(world, pod, name)]
@@ -224,6 +344,9 @@ def choose(world: World, pod: Pod) -> str | None:
         return None
     most_taints = max(soft_taints(world, pod, name) for name in candidates)
     most_wanted = max(preference(world, pod, name) for name in candidates)
+
+    together = together_scores(world, pod, candidates)
+    spread = spread_scores(world, pod, candidates)
 
     def total(name: str) -> int:
         taint = 100 - (soft_taints(world, pod, name) * 100 // most_taints if most_taints else 0)
@@ -234,6 +357,8 @@ def choose(world: World, pod: Pod) -> str | None:
             + least_allocated(world, pod, name)
             + balanced(world, pod, name)
             + load_score(world, pod, name)
+            + 2 * together[name]
+            + 2 * spread[name]
         )
 
     return max(candidates, key=total)
@@ -247,8 +372,17 @@ def schedule(events: Iterable[Event], now: datetime) -> dict[str, str]:
         key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.metadata.name),
     )
     made: dict[str, str] = {}
-    for pod in queue:
-        if (node := choose(world, pod)) is not None:
-            made[pod.metadata.name] = node
-            world.placements[pod.metadata.name] = (node, pod, now)
+    index = 0
+    while index < len(queue):
+        pod = queue[index]
+        node = choose(world, pod)
+        if node is None:
+            index += 1
+            continue
+        made[pod.metadata.name] = node
+        world.placements[pod.metadata.name] = (node, pod, now)
+        del queue[index]
+        if pod.metadata.labels or pod.spec.affinity:
+            # What was refused before may be feasible next to this pod.
+            index = 0
     return made

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.shapes import Shape
 
@@ -88,6 +88,16 @@ class Score(Protocol):
 
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         """Return the raw score as a function of one row; good until the table's `version` changes."""
+
+
+class RelationalScore(Protocol):
+    """Prefers nodes by what is on other nodes; asked only for shapes with relations, and for all rows at once."""
+
+    name: str
+    weight: int
+
+    def score(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
+        """Return 0..100 for each row, normalised over the feasible ones."""
 
 
 def row_count(rows: Rows) -> int:

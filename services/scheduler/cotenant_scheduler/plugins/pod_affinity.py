@@ -1,0 +1,90 @@
+"""Affinity and anti-affinity between pods.
+
+Inputs: pods placed per selector and topology domain, terms that placed pods hold, the pod's own terms. Filter: a node
+is refused if (1) a pod in one of its domains holds an anti-affinity term that selects the pod, (2) a pod that one of the
+pod's own anti-affinity terms selects is in the domain, (3) a required affinity term finds no pod there that all the
+terms select, or the node lacks the topology key; where no pod anywhere is selected by all of them and the pod selects
+itself, (3) only asks for the keys. Score: the sum over domains of weight times pods selected by the pod's wishes, and
+of the wishes (and required terms, weight 1) of placed pods that select it; normalised as (score - lowest) * 100 //
+(highest - lowest) over the feasible nodes, 0 where all are equal. Source: kube-scheduler InterPodAffinity, default
+weight 2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
+from cotenant_scheduler.relation_counts import Counts, per_domain
+from cotenant_scheduler.shapes import Shape
+
+EXISTING, OWN_ANTI, AFFINITY = 1, 2, 3
+
+
+class InterPodAffinity:
+    """Filter and score."""
+
+    name = "InterPodAffinity"
+    static = False
+    weight = 2
+    wakes_on = ("node.*.placement.>", "objects.core.nodes._.*")
+
+    def concerns(self, shape: Shape) -> bool:
+        return shape.relational
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        codes = np.zeros(nodes.size, dtype=np.int32)
+        counts = nodes.relations
+        affinity = shape.relations.affinity
+        if affinity:
+            anywhere = counts.selected(affinity[0].selector)
+            alone = not anywhere and affinity[0].selector in shape.selected_by
+            for term in affinity:
+                domains, number = nodes.domains(term.topology)
+                if alone:
+                    codes[domains < 0] = AFFINITY
+                else:
+                    codes[_in_domains(anywhere, domains, number) == 0] = AFFINITY
+        for term in shape.relations.anti_affinity:
+            codes[_in_domains(counts.selected(term.selector), *nodes.domains(term.topology)) > 0] = OWN_ANTI
+        for term, holders in counts.holders(wished=False):
+            if term.selector in shape.selected_by:
+                codes[_in_domains(holders, *nodes.domains(term.topology)) > 0] = EXISTING
+        return codes[rows]
+
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        return lambda row: int(self.filter(nodes, shape, slice(0, nodes.size))[row])
+
+    def score(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
+        raw = np.zeros(nodes.size, dtype=np.int64)
+        counts = nodes.relations
+        for term in shape.relations.preferred:
+            raw += term.weight * _in_domains(counts.selected(term.selector), *nodes.domains(term.topology))
+        for term, holders in counts.holders(wished=True):
+            if term.selector in shape.selected_by:
+                raw += term.weight * _in_domains(holders, *nodes.domains(term.topology))
+        of_feasible = raw[feasible]
+        if not of_feasible.size or (lowest := int(of_feasible.min())) == (highest := int(of_feasible.max())):
+            return np.zeros_like(raw)
+        scores: IntArray = (raw - lowest) * MAX_SCORE // (highest - lowest)
+        return scores
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
+        text, detail = {
+            EXISTING: (
+                "node(s) didn't satisfy existing pods anti-affinity rules",
+                "a pod there keeps this one away",
+            ),
+            OWN_ANTI: ("node(s) didn't match pod anti-affinity rules", "a pod there is one that this one avoids"),
+            AFFINITY: ("node(s) didn't match pod affinity rules", "no pod there is one that this one must be with"),
+        }[code]
+        return Refusal("pod-affinity", text, detail=detail)
+
+
+def _in_domains(counts: Counts, domains: IntArray, number: int) -> IntArray:
+    """How many are in each row's domain; 0 for rows without one."""
+    sums = np.append(per_domain(counts, domains, number), 0)
+    found: IntArray = sums[domains]
+    return found

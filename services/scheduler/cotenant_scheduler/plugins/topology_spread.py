@@ -1,0 +1,108 @@
+"""Spread of pods over topology domains.
+
+Inputs: pods placed per selector and domain, the pod's constraints, its node selector and required node affinity. A node
+counts where it has the topology keys of all constraints of the same hardness and matches selector and affinity
+(Kubernetes' default policies: affinity honoured, taints ignored). Filter (DoNotSchedule): pods in the node's domain +
+1 if the pod selects itself - the fewest in any domain must be at most maxSkew; fewer domains than minDomains make the
+fewest 0; a node without the key is refused. Score (ScheduleAnyway): sum over constraints of pods * weight + maxSkew -
+1, weight = log(domains + 2) in millionths; normalised as 100 * (highest + lowest - score) // highest over the feasible
+nodes, 100 where the highest is 0, 0 for nodes without a key. Source: kube-scheduler PodTopologySpread, default weight 2;
+without its default constraints for pods of services.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows
+from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
+from cotenant_scheduler.plugins.node_affinity import matcher
+from cotenant_scheduler.relation_counts import per_domain
+from cotenant_scheduler.relations import Spread
+from cotenant_scheduler.shapes import Shape
+
+MILLIONTHS = 1_000_000
+
+
+class PodTopologySpread:
+    """Filter and score. The filter's code is 1 + 2 * the index of the constraint, plus 1 where the key is missing."""
+
+    name = "PodTopologySpread"
+    static = False
+    weight = 2
+    wakes_on = ("node.*.placement.>", "objects.core.nodes._.*")
+
+    def concerns(self, shape: Shape) -> bool:
+        return bool(shape.relations.spread)
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        codes = np.zeros(nodes.size, dtype=np.int32)
+        constraints = shape.relations.spread
+        eligible = self._eligible(nodes, shape, hard=True)
+        for index in range(len(constraints) - 1, -1, -1):
+            constraint = constraints[index]
+            if not constraint.hard:
+                continue
+            domains, sums, counted = self._sums(nodes, constraint, eligible)
+            fewest = int(sums[counted].min()) if np.count_nonzero(counted) >= max(constraint.min_domains, 1) else 0
+            own = 1 if constraint.selector in shape.selected_by else 0
+            codes[np.append(sums, 0)[domains] + own - fewest > constraint.max_skew] = 1 + 2 * index
+            codes[domains < 0] = 2 + 2 * index
+        return codes[rows]
+
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        return lambda row: int(self.filter(nodes, shape, slice(0, nodes.size))[row])
+
+    def score(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
+        raw = np.zeros(nodes.size, dtype=np.int64)
+        soft = [constraint for constraint in shape.relations.spread if not constraint.hard]
+        if not soft:
+            return raw
+        eligible = self._eligible(nodes, shape, hard=False)
+        scored = feasible.copy()
+        for constraint in soft:
+            domains, sums, _ = self._sums(nodes, constraint, eligible)
+            scored &= domains >= 0
+            size = np.unique(domains[feasible & (domains >= 0)]).shape[0]
+            weight = round(math.log(size + 2) * MILLIONTHS)
+            raw += np.append(sums, 0)[domains] * weight + (constraint.max_skew - 1) * MILLIONTHS
+        raw = (raw + MILLIONTHS // 2) // MILLIONTHS
+        if not scored.any():
+            return np.zeros_like(raw)
+        lowest, highest = int(raw[scored].min()), int(raw[scored].max())
+        if highest == 0:
+            return np.where(scored, MAX_SCORE, 0)
+        return np.where(scored, MAX_SCORE * (highest + lowest - raw) // highest, 0)
+
+    def _eligible(self, nodes: NodeTable, shape: Shape, *, hard: bool) -> BoolArray:
+        eligible: BoolArray = nodes.declared[: nodes.size] > 0
+        for constraint in shape.relations.spread:
+            if constraint.hard == hard:
+                eligible &= nodes.domains(constraint.topology)[0] >= 0
+        if shape.node_selector or shape.affinity:
+            matches = matcher(shape)
+            for row in np.flatnonzero(eligible).tolist():
+                if not matches(nodes.labels[row], nodes.names[row]):
+                    eligible[row] = False
+        return eligible
+
+    def _sums(self, nodes: NodeTable, constraint: Spread, eligible: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
+        """Each row's domain, the pods per domain on eligible nodes, and the domains that have such nodes."""
+        domains, number = nodes.domains(constraint.topology)
+        counts = {
+            row: count for row, count in nodes.relations.selected(constraint.selector).items() if eligible[row]
+        }
+        counted = np.zeros(number, dtype=np.bool_)
+        counted[domains[eligible]] = True
+        return domains, per_domain(counts, domains, number), counted
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
+        index, missing = divmod(code - 1, 2)
+        key = shape.relations.spread[index].topology
+        text = "node(s) didn't match pod topology spread constraints"
+        if missing:
+            return Refusal("spread", f"{text} (missing required label)", detail=f"label {key} is missing")
+        return Refusal("spread", text, detail=f"spread over {key} would be uneven")

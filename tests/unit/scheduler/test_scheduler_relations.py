@@ -1,0 +1,141 @@
+"""Affinity, anti-affinity and spread among pods: as the plain reference has them, whatever the order of things."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from cotenant.events.placements import Placement, PlacementPhase
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.scheduler.builders_scheduler import Story, node, pod
+from tests.unit.scheduler.reference_scheduler import schedule
+
+apps = st.sampled_from("ab")
+keys = st.sampled_from(["zone", "host"])
+
+
+def selector(app: str) -> dict[str, Any]:
+    return {"matchLabels": {"app": app}}
+
+
+term = st.builds(lambda app, key: {"labelSelector": selector(app), "topologyKey": key}, apps, keys)
+wish = st.builds(lambda weight, t: {"weight": weight, "podAffinityTerm": t}, st.integers(1, 100), term)
+side = st.fixed_dictionaries(
+    {},
+    optional={
+        "requiredDuringSchedulingIgnoredDuringExecution": st.lists(term, min_size=1, max_size=2),
+        "preferredDuringSchedulingIgnoredDuringExecution": st.lists(wish, min_size=1, max_size=2),
+    },
+)
+constraint = st.builds(
+    lambda app, key, skew, hard, least: {
+        "maxSkew": skew,
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
+        "labelSelector": selector(app),
+        **({"minDomains": least} if hard and least else {}),
+    },
+    apps,
+    keys,
+    st.integers(1, 2),
+    st.booleans(),
+    st.integers(0, 4),
+)
+wants = st.one_of(
+    st.just({}),
+    st.builds(lambda s: {"affinity": {"podAffinity": s}}, side),
+    st.builds(lambda s: {"affinity": {"podAntiAffinity": s}}, side),
+    st.builds(lambda c: {"topologySpreadConstraints": c}, st.lists(constraint, min_size=1, max_size=2)),
+    st.builds(lambda c, z: {"topologySpreadConstraints": [c], "nodeSelector": {"zone": z}}, constraint, st.sampled_from("xy")),
+)
+pods = st.lists(st.tuples(st.none() | apps, st.sampled_from([None, 5]), wants, st.integers(1, 3)), min_size=1, max_size=8)
+nodes = st.lists(st.tuples(st.sampled_from([None, "x", "y", "z"]), st.booleans()), min_size=1, max_size=6)
+
+
+def told(zones: list[tuple[str | None, bool]]) -> Story:
+    story = Story()
+    for i, (zone, named) in enumerate(zones):
+        labels = {**({"zone": zone} if zone else {}), **({"host": f"n{i}"} if named else {})}
+        story.node(node(f"n{i}", labels=labels))
+    return story
+
+
+def ask(story: Story, wanted: list[tuple[str | None, int | None, dict[str, Any], int]], first: str) -> None:
+    number = 0
+    for app, priority, wants_of_pod, count in wanted:
+        for _ in range(count):
+            number += 1
+            labels = {"app": app} if app else {}
+            story.pod(pod(f"{first}{number:02}", cpu="100m", memory="64Mi", labels=labels, priority=priority, **wants_of_pod))
+
+
+def check(story: Story) -> None:
+    expected = schedule(story.last.values(), story.now)
+    before = set(story.placed())
+    made = {
+        event.data.name: event.data.node
+        for event in story.settle()
+        if isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND and event.data.name not in before
+    }
+    assert made == expected
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(nodes, pods, pods, st.integers(0, 10))
+def test_pods_with_relations_go_where_the_reference_puts_them(
+    zones: list[tuple[str | None, bool]], early: list[Any], late: list[Any], gone: int
+) -> None:
+    story = told(zones)
+    ask(story, early, "p")
+    check(story)
+    if placed := sorted(story.placed()):
+        story.pod_deleted(placed[gone % len(placed)])
+        story.settle()
+    story.later(1)
+    ask(story, late, "q")
+    check(story)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(nodes, pods, pods, st.integers(0, 1 << 30))
+def test_a_fresh_core_decides_the_same_whatever_order_it_loads_in(
+    zones: list[tuple[str | None, bool]], early: list[Any], late: list[Any], seed: int
+) -> None:
+    story = told(zones)
+    ask(story, early, "p")
+    story.settle()
+    ask(story, late, "q")
+    subjects = sorted(story.last)
+    random.Random(seed).shuffle(subjects)
+    fresh = story.reloaded(subjects)
+    assert list(fresh.decide(story.now)) == list(story.core.decide(story.now))
+
+
+def test_one_pod_makes_room_for_another_in_the_same_decision() -> None:
+    story = told([("x", True), ("y", True)])
+    together = {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector("a"), "topologyKey": "zone"}]
+        }
+    }
+    story.pod(pod("follower", priority=9, affinity=together))
+    story.pod(pod("leader", labels={"app": "a"}))
+    made = [event.data.name for event in story.decide() if isinstance(event.data, Placement)]
+    assert made == ["leader", "follower"]
+    assert story.node_of("leader") == story.node_of("follower")
+
+
+def test_who_is_kept_away_is_told_why() -> None:
+    story = told([("x", True)])
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector("a"), "topologyKey": "host"}]
+        }
+    }
+    story.pods(*(pod(f"p{i}", labels={"app": "a"}, affinity=apart) for i in range(2)))
+    story.settle()
+    waiting = story.waiting("p1")
+    assert waiting is not None
+    assert waiting.message == "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."
