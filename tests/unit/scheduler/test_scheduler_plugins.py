@@ -44,15 +44,16 @@ args = st.builds(
     prod_usage_thresholds=st.just({}) | thresholds,
 )
 PORT = [{"name": "m", "ports": [{"containerPort": 1, "hostPort": 80}], "resources": {"requests": {"cpu": "1"}}}]
-APART = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
-EVEN = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+ZONE = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
+APART = {"requiredDuringSchedulingIgnoredDuringExecution": [ZONE]}
+EVEN = {**ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 PODS = [
     pod("small", cpu="100m", memory="10Mi", priority=9500),
     pod("empty", requests={}),
     batch_pod("job"),
     pod("port", containers=PORT),
     pod("gpu", requests={"nvidia.com/gpu": "1"}),
-    pod("alone", labels={"app": "a"}, affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [APART]}}),
+    pod("alone", labels={"app": "a"}, affinity={"podAntiAffinity": APART}),
     pod("spread", labels={"app": "a"}, topologySpreadConstraints=[EVEN]),
     pod("tolerant", tolerations=[{"operator": "Exists"}], nodeSelector={"zone": "a"}),
 ]
