@@ -316,6 +316,7 @@ class NatsReader:
         self._subscription: Any = None
         self._queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
         self._arrived = asyncio.Event()
+        self._known: Callable[[int], bool] | None = None
         self._consumer_sequence = 0
         self._asked = False
         self._wanted = 0
@@ -456,6 +457,8 @@ class NatsReader:
         if pending > MAX_BEHIND and not self._loading and consumer_sequence % PULL_BATCH == 0:
             await self._check_distance(stream_sequence)
         self.position = self._resume = stream_sequence
+        if self._known is not None and self._known(stream_sequence):
+            return None
         # Most messages carry headers of their batch only: nothing that says what they are.
         telling = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
         try:
@@ -471,6 +474,10 @@ class NatsReader:
         """Raise Behind if the reader is far behind. The pending count alone misleads after purges: the stream's end decides."""
         if self.max_behind and await self._log.last_sequence(self._stream) - sequence > self.max_behind:
             raise Behind(f"more than {self.max_behind} messages behind on {self._stream}")
+
+    def skip(self, known: Callable[[int], bool]) -> None:
+        """See `cotenant.log.Skipping`."""
+        self._known = known
 
     def loaded(self) -> None:
         """The owner has seen what ends its load: from here on a broken consumer is resumed instead of started over."""

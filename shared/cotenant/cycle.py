@@ -98,6 +98,8 @@ class Cycle:
         self._prior_end = 0
         self._own_through = 0
         self._applied: deque[tuple[int, int]] = deque()
+        self._unread: deque[tuple[int, int]] = deque()
+        """Ranges of own messages that a reader may leave out."""
         self._floor = _EPOCH
         self._lost = False
         self._rival_seen: datetime | None = None
@@ -156,6 +158,13 @@ class Cycle:
         while self._applied and self._applied[0][1] < sequence:
             self._applied.popleft()
         return bool(self._applied) and self._applied[0][0] <= sequence
+
+    def was_stored(self, sequence: int) -> bool:
+        """Tell whether a message is an own one that was applied when it was stored, so that nobody need read it. To be asked
+        in the order of delivery."""
+        while self._unread and self._unread[0][1] < sequence:
+            self._unread.popleft()
+        return bool(self._unread) and self._unread[0][0] <= sequence
 
     def _advance(self, event: Event) -> None:
         if event.stream == LOG:
@@ -233,6 +242,7 @@ class Cycle:
         for event in stored:
             self.core.apply(event)
         self._applied.append((outcome.first, outcome.last))
+        self._unread.append((outcome.first, outcome.last))
         self._own_through = max(self._own_through, outcome.last)
         self._lost = False
         return stored

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,6 +30,9 @@ from cotenant.telemetry import Telemetry, configure_logging
 logger = logging.getLogger(__name__)
 
 VERSION = "0.1.0"
+
+GC_THRESHOLDS = (100_000, 50, 100)
+"""Allocations between collections of the youngest objects, and how many of those between the larger ones."""
 
 EndpointHandler = Callable[[bytes], Awaitable[bytes]]
 
@@ -205,4 +209,6 @@ def run_program(
             await program(host, arguments)
             logger.info("%s stopped", name)
 
+    # Facts and events make no cycles; walking all of a large state again and again to find none is most of a load's cost.
+    gc.set_threshold(*GC_THRESHOLDS)
     uvloop.run(main())

@@ -6,9 +6,9 @@ One test-suite runs against both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -90,6 +90,14 @@ class Reader(Protocol):
 
     async def close(self) -> None:
         """Give the consumer back."""
+
+
+@runtime_checkable
+class Skipping(Protocol):
+    """A reader that can leave out what its owner knows already, unread: its own messages, applied when they were stored."""
+
+    def skip(self, known: Callable[[int], bool]) -> None:
+        """Leave out messages whose sequence `known` accepts; it is asked once for each, in order."""
 
 
 class Log(Protocol):

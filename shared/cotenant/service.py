@@ -25,7 +25,7 @@ from cotenant.definition import Definition
 from cotenant.events.commits import CommitRefused
 from cotenant.events.envelope import Event
 from cotenant.host import VERSION, Host, run_program
-from cotenant.log import EXECUTION, LOG, USAGE, Behind, Log, Reader, Refused, Stored, Write, store_batch
+from cotenant.log import EXECUTION, LOG, USAGE, Behind, Log, Reader, Refused, Skipping, Stored, Write, store_batch
 from cotenant.settings import parser
 from cotenant.subjects import execution_subject
 
@@ -84,6 +84,8 @@ class DecidingService:
         self.cycle = cycle
         self.ready.clear()
         readers: list[Reader] = [await self.log.follow(LOG, self.filters)]
+        if isinstance(readers[0], Skipping):
+            readers[0].skip(cycle.was_stored)
         if self.definition.usage_filters:
             usage = await self.log.follow(USAGE, self.definition.usage_filters)
             usage.loaded()

@@ -1,9 +1,11 @@
 """A NATS client that spends little on each message: batches leave as one buffer, deliveries reach their reader as bytes.
 
 nats-py builds every frame and parses every header line by itself, which is most of what a small message costs. `BusClient`
-keeps its connection handling (reconnects, pings, requests) and adds two short cuts:
+keeps its connection handling (reconnects, pings, requests) and adds three short cuts:
 
 - `send_frames`: frames made by `frame` are handed over at once;
+- whole messages in what was read are walked over without copying the rest of the buffer after each; anything else (a message
+  that is not complete, other lines of the protocol) is left to nats-py's parser;
 - `deliver_raw`: the messages of one subscription go to a function (subject, reply, headers, data: bytes) without a queue, a
   task or a header dictionary between. What is under way is bounded by the reader's own pull, not here.
 """
@@ -15,6 +17,7 @@ from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
+from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 RawSink = Callable[[bytes, bytes, bytes, bytes], None]
 """subject, reply, headers, data"""
@@ -43,12 +46,51 @@ def inline_status(block: bytes) -> str:
     return words[1].decode(errors="replace") if len(words) > 1 else ""
 
 
+_LINE_END = 2
+
+
+class _WireParser(Parser):
+    """Dispatches whole messages; see the module."""
+
+    def __init__(self, client: BusClient) -> None:
+        super().__init__(client)
+        self._client = client
+
+    async def parse(self, data: bytes = b"") -> None:
+        """Take what was read."""
+        if self.state != AWAITING_CONTROL_LINE:
+            await super().parse(data)
+            return
+        buffer = bytes(self.buf) + data if self.buf else data
+        self.buf = bytearray()
+        position, size = 0, len(buffer)
+        while position < size:
+            with_headers = buffer.startswith(b"HMSG ", position)
+            if not with_headers and not buffer.startswith(b"MSG ", position):
+                await super().parse(buffer[position:])
+                return
+            end = buffer.find(b"\r\n", position)
+            if end < 0:
+                break
+            words = buffer[position:end].split(b" ")
+            start = end + _LINE_END
+            stop = start + int(words[-1])
+            if size < stop + _LINE_END:
+                break
+            body = start + (int(words[-2]) if with_headers else 0)
+            reply = words[3] if len(words) == (6 if with_headers else 5) else b""
+            await self._client._process_msg(int(words[2]), words[1], reply, buffer[body:stop], buffer[start:body])
+            position = stop + _LINE_END
+        self.buf = bytearray(buffer[position:])
+
+
 class BusClient(Client):
-    """nats-py's client with the two short cuts."""
+    """nats-py's client with the three short cuts."""
 
     def __init__(self) -> None:
         super().__init__()
         self._sinks: dict[int, RawSink] = {}
+        self._ps = _WireParser(self)
 
     def deliver_raw(self, subscription: Subscription, sink: RawSink) -> None:
         """Send the subscription's messages to the sink from now on."""

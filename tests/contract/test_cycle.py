@@ -193,3 +193,18 @@ def test_a_fresh_core_that_loads_the_last_messages_equals_the_live_one() -> None
     assert fresh.core.answers == live.core.answers
     assert {name: msgspec.structs.replace(event) for name, event in fresh.core.metrics.items()} == live.core.metrics
     assert fresh.propose(NOW) is None
+
+
+def test_own_messages_need_not_be_read_once_they_are_applied() -> None:
+    bench = Bench()
+    cycle = bench.replica()
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    batch = cycle.propose(bench.now)
+    assert batch is not None
+    end = bench.stream.last_sequence
+    assert not cycle.was_stored(end)
+    outcome = bench.stream.append(batch.writes())
+    assert isinstance(outcome, Stored)
+    cycle.stored(batch, outcome)
+    assert [cycle.was_stored(sequence) for sequence in range(end, outcome.last + 2)] == [False, True, True, False]

@@ -236,3 +236,31 @@ async def test_a_reader_resumes_after_the_server_was_killed(nats_server: NatsSer
     assert reader.reopened >= 1
     await reader.close()
     await log.close()
+
+
+async def test_a_reader_leaves_out_what_its_owner_knows(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    reader = await log.follow(LOG, ["node.*.resources"])
+    stored = await store(log, *(resources(f"n{i}", i) for i in range(6)))
+    reader.skip(lambda sequence: stored.first < sequence < stored.last)
+    found = await read(reader, 2)
+    assert [event.sequence for event in found] == [stored.first, stored.last]
+    assert reader.position == stored.last
+    await reader.close()
+    await log.close()
+
+
+async def test_messages_of_all_sizes_arrive_whole_and_in_order(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    reader = await log.follow(LOG, ["node.*.resources"])
+    sizes = [0, 1, 30_000, 32_760, 32_768, 65_536, 300_000, 5, 0]
+    events = [
+        msgspec.structs.replace(resources(f"n{i}", i), causes=("x" * size,) if size else ()) for i, size in enumerate(sizes)
+    ]
+    await store(log, *events)
+    found = await read(reader, len(sizes))
+    assert [len(event.causes[0]) if event.causes else 0 for event in found] == sizes
+    await reader.close()
+    await log.close()
