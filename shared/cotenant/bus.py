@@ -24,8 +24,6 @@ from typing import Any, TypeVar
 
 import msgspec
 import nats
-from nats.errors import ConnectionClosedError, NoRespondersError
-from nats.errors import TimeoutError as NatsTimeoutError
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
 from cotenant.events.deadletters import make_dead_letter
@@ -43,9 +41,10 @@ HEARTBEAT_SECONDS = 0.5
 SILENCE_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
 RECONNECT_SECONDS = 2.0
+CONNECTION_LOOK_SECONDS = 0.05
 INACTIVE_SECONDS = 60
 _WRONG_SEQUENCE = {10071, 10164}
-_API_ERRORS = (NatsTimeoutError, NoRespondersError, ConnectionClosedError, TimeoutError, OSError)
+_API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
 
 Headers = dict[str, str]
 T = TypeVar("T")
@@ -141,8 +140,6 @@ class NatsLog:
     def __init__(self, client: BusClient, service: str) -> None:
         self.client = client
         self.service = service
-        self.connected = asyncio.Event()
-        self.connected.set()
         self.unknown_types = 0
         self.dead_letters = 0
         self.on_dead_letter: Callable[[], None] = lambda: None
@@ -186,8 +183,16 @@ class NatsLog:
             return Refused(ack.error.description, wrong_sequence=ack.error.err_code in _WRONG_SEQUENCE)
         return Stored(ack.seq - len(writes) + 1, ack.seq)
 
+    async def _until_connected(self) -> None:
+        """Wait for the connection, at most ANSWER_SECONDS. The client's own state is asked: its callbacks can overtake."""
+        deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        while not self.client.is_connected:
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError("not connected to the server")
+            await asyncio.sleep(CONNECTION_LOOK_SECONDS)
+
     async def _send(self, messages: Sequence[tuple[str, bytes, Headers]]) -> _Ack:
-        await asyncio.wait_for(self.connected.wait(), ANSWER_SECONDS)
+        await self._until_connected()
         if len(messages) > 1:
             batch = os.urandom(9).hex()
             for index, (_, _, headers) in enumerate(messages, start=1):
@@ -340,6 +345,8 @@ class NatsReader:
             "num_replicas": 1,
             "max_waiting": 8,
         }
+        if self._resume:
+            await self._check_end(self._resume)
         if self._resume is None:
             config["deliver_policy"] = "last_per_subject"
         else:
@@ -364,6 +371,18 @@ class NatsReader:
         self._consumer_sequence = 0
         self._asked = False
         self._heard = asyncio.get_running_loop().time()
+
+    async def _check_end(self, resume: int) -> None:
+        """A killed server may have lost the end of an asynchronous stream: go on from where it ends now.
+
+        LOG is on disk before anybody is told; should its end be gone all the same, what was folded is not a state.
+        """
+        end = await self._log.last_sequence(self._stream)
+        if end >= resume:
+            return
+        if self._stream == LOG:
+            raise Behind(f"LOG ends at {end}, before {resume}, which was delivered")
+        self.position = self._resume = end
 
     async def _forget(self) -> None:
         subscription, self._subscription = self._subscription, None
@@ -514,18 +533,9 @@ class _Gap(Exception):  # noqa: N818 - a signal between methods of this file
 
 async def connect(url: str, service: str) -> NatsLog:
     """Connect, trying for ever (the server may start later than the service), and reconnect for ever."""
-    made: list[NatsLog] = []
 
     async def note(error: Exception) -> None:
         logger.debug("nats: %s: %s", type(error).__name__, error)
-
-    async def disconnected() -> None:
-        for log in made:
-            log.connected.clear()
-
-    async def reconnected() -> None:
-        for log in made:
-            log.connected.set()
 
     async for attempt in AsyncRetrying(
         retry=retry_if_exception_type((OSError, nats.errors.Error, TimeoutError)),
@@ -542,12 +552,9 @@ async def connect(url: str, service: str) -> NatsLog:
                 connect_timeout=2,
                 ping_interval=10,
                 error_cb=note,
-                disconnected_cb=disconnected,
-                reconnected_cb=reconnected,
                 pending_size=16 << 20,
             )
-    made.append(NatsLog(client, service))
-    return made[0]
+    return NatsLog(client, service)
 
 
 async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int = 0) -> list[Event]:

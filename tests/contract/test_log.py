@@ -264,3 +264,37 @@ async def test_messages_of_all_sizes_arrive_whole_and_in_order(nats_server: Nats
     assert [len(event.causes[0]) if event.causes else 0 for event in found] == sizes
     await reader.close()
     await log.close()
+
+
+async def test_writing_goes_on_after_each_of_several_deaths_of_the_server(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    reader = await log.follow(LOG, ["metrics.*"])
+    reader.loaded()
+    usage = await log.follow(USAGE, ["usage.*"])
+    usage.loaded()
+    for value in range(3):
+        nats_server.kill()
+        nats_server.start()
+        outcome: object = None
+        while not isinstance(outcome, Stored):
+            outcome = await store_batch(log, [Write(event=metric(f"n{value}", value))])
+        async with asyncio.timeout(20):
+            while reader.position < outcome.first:
+                await reader.pull(100, 1.0)
+        said = msgspec.structs.replace(metric("a", value), subject="usage.a", stream=USAGE)
+        sequence = await log.publish(said)
+        assert sequence
+        async with asyncio.timeout(20):
+            while usage.position < sequence:
+                await usage.pull(100, 1.0)
+    await log.close()
+
+
+async def test_a_reader_whose_stream_lost_its_end_goes_on_where_it_ends_now(log: AnyLog) -> None:
+    if isinstance(log, MemoryLog):
+        pytest.skip("memory loses nothing")
+    reader = await log.follow(USAGE, ["usage.*"], after=1000)
+    said = msgspec.structs.replace(metric("a", 1), subject="usage.a", stream=USAGE)
+    await log.publish(said)
+    assert [event.subject for event in await read(reader, 1)] == ["usage.a"]
