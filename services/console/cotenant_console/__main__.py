@@ -15,6 +15,7 @@ import click
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("apply", "Create or change objects from manifests."),
+    "bench": ("bench", "Measure the scheduler on this machine, and check what it decided."),
     "delete": ("delete", "Delete objects by name, by label or by manifest."),
     "describe": ("describe", "Show one object in detail, with its events."),
     "events": ("events", "Show what happened, in words; follow with -f."),

@@ -1,0 +1,1 @@
+"""Benchmarks of the scheduler: private server, real processes, a result that is checked by other means."""

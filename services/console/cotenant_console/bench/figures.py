@@ -1,0 +1,65 @@
+"""What a benchmark found, for JSON and for reading."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """Milliseconds."""
+
+    p50: float
+    p99: float
+    max: float
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Figures; those that a run does not have are left out. Times in seconds unless the name says otherwise."""
+
+    pods_per_second: int | None = None
+    placed: int
+    waiting: int
+    verified: bool
+    wrong: tuple[str, ...] = ()
+    submit_to_placed_ms: Latency | None = None
+    seconds: float | None = None
+    batches: int | None = None
+    mean_batch: float | None = None
+    largest_batch: int | None = None
+    conflicts: int | None = None
+    loads: int | None = None
+    """How often the scheduler loaded its state: 1 unless it fell too far behind, or was started again."""
+    decide_us_per_pod: float | None = None
+    fold_us_per_pod: float | None = None
+    fold_back_us_per_pod: float | None = None
+    cpu_ms_per_pod: dict[str, float] = {}
+    """By process, from the first submit on."""
+    peak_memory_mib: dict[str, int] = {}
+    first_placement_seconds: float | None = None
+
+
+def latency(milliseconds: list[float]) -> Latency | None:
+    """The percentiles of a list of latencies (nearest rank)."""
+    if not milliseconds:
+        return None
+    ordered = sorted(milliseconds)
+
+    def at(share: float) -> float:
+        return round(ordered[min(int(len(ordered) * share), len(ordered) - 1)], 2)
+
+    return Latency(p50=at(0.5), p99=at(0.99), max=round(ordered[-1], 2))
+
+
+def lines(figures: Figures) -> list[str]:
+    """One line a figure."""
+    found = []
+    for name, value in msgspec.to_builtins(figures).items():
+        if value is None:
+            continue
+        if isinstance(value, dict):
+            found += [f"{name}.{key} {part}" for key, part in value.items()]
+        elif isinstance(value, (list, tuple)):
+            found += [f"{name}: {part}" for part in value]
+        else:
+            found.append(f"{name} {value}")
+    return found

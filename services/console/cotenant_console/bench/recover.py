@@ -1,0 +1,69 @@
+"""`bench recover`: the scheduler is killed under load and started again; how long until it places the next pod.
+
+The clock runs from the start of the new process to the time at which its first new placement is on the log. Half of the
+pods are placed before, the submitter goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from cotenant.log import LOG
+
+from cotenant_console.bench.figures import Figures
+from cotenant_console.bench.schedule import LIMIT_SECONDS
+from cotenant_console.bench.stage import BenchError, Stage, encoded
+from cotenant_console.bench.submitter import Orders
+from cotenant_console.bench.verification import verify
+from cotenant_console.bench.workload import Workload
+
+PLACEMENTS = "node.*.placement.>"
+SETTLE_SECONDS = 5.0
+
+
+async def run(workload: Workload) -> Figures:
+    """Carry out one run."""
+    async with Stage() as stage:
+        await stage.write_nodes(workload)
+        stage.start_scheduler()
+        await stage.scheduler_loaded()
+        reader = await stage.log.follow(LOG, [PLACEMENTS])
+        reader.loaded()
+        reader.max_behind = 0
+        orders = Orders(stage.url, workload, 0, 0, workload.pods, str(stage.folder / "submitted"))
+        stage.start_module("submitter", "cotenant_console.bench.submitter", encoded(orders))
+        placed = 0
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while placed < workload.pods * 9 // 10:
+            placed += len(await reader.pull(1000, 1.0))
+            if time.monotonic() > deadline:
+                raise BenchError(f"only {placed} pods were placed: {stage.tail('scheduler')}")
+        stage.kill("scheduler")
+        # What the dead one had stored is not the new one's.
+        while events := await reader.pull(1000, 1.0):
+            placed += len(events)
+        started = time.monotonic()
+        stage.start_scheduler()
+        while not (events := await reader.pull(1000, 1.0)):
+            if time.monotonic() > deadline:
+                raise BenchError(f"nothing was placed any more: {stage.tail('scheduler')}")
+        first = time.monotonic() - started
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < SETTLE_SECONDS and placed < workload.pods:
+            if events:
+                placed += len(events)
+                quiet_since = time.monotonic()
+            events = await reader.pull(1000, 1.0)
+        memory = stage.peak_memory_mib()
+        await asyncio.sleep(0)
+        verdict = verify(await stage.events())
+        return Figures(
+            placed=verdict.placed,
+            waiting=verdict.waiting,
+            verified=not verdict.wrong,
+            wrong=verdict.wrong,
+            first_placement_seconds=round(first, 2),
+            loads=stage.loads(),
+            peak_memory_mib={"scheduler": memory.get("scheduler", 0)},
+        )
