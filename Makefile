@@ -29,7 +29,7 @@ test: install  ## all tests but those that boot a guest or Hadoop
 	$(PYTEST) tests -m "not bench and not guest and not yarn" --ignore tests/conformance
 
 conformance: install  ## the vectors, with a table by group (COTENANT_VECTORS names the folder)
-	$(PYTEST) tests/conformance -q --no-header -p no:warnings
+	$(PYTEST) tests/conformance -q -rfE --no-header -p no:warnings
 
 bench: install  ## speed and memory, one line each: name value unit
 	$(VENV)/bin/python -m tests.bench
