@@ -159,13 +159,13 @@ class World:
         self._wake(seat, self.now + self._hop)
 
     def redeliver(self, name: str, count: int) -> None:
-        """Deliver the last `count` messages of LOG that a participant reads once more, in their order."""
+        """Deliver `count` messages of LOG that a participant has read once more: not the newest, so that they are overtaken."""
         seat = self._by_name.get(name)
         if seat is None or seat.away:
             return
         log = self.streams.log
         found = log.after(max(log.last_sequence - MAX_REDELIVERED, 0), seat.participant.filters, MAX_REDELIVERED)
-        for sequence in found[-count:]:
+        for sequence in found[-2 * count : -count]:
             event = log.event(sequence)
             if event is not None:
                 seat.inbox.append(event)

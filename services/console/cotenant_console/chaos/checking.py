@@ -89,7 +89,7 @@ class Checker:
         sight = self.sight
         sight.now = stage.world.now
         if event.stream != LOG:
-            self.suppressions.see(event, stage.world.now)
+            self.suppressions.see(event)
             return
         commit = sight.see(event)
         for invariant in self._invariants:

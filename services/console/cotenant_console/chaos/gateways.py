@@ -24,7 +24,8 @@ from cotenant_gateway.requests import DeletionWish, plan_creation, plan_deletion
 from cotenant_console.api.client import Document, text_at
 from cotenant_console.simulate.api import KINDS, SimulatedGateway
 
-REVISION = "chaos.cotenant.io/revision"
+REVISION = "chaos.cotenant.io/revision-of-"
+"""With the gateway's name: users of one gateway write one annotation, so that a lost update shows."""
 MERGE = "application/merge-patch+json"
 
 
@@ -106,7 +107,7 @@ class ChaosGateway(SimulatedGateway):
         """Mark a pod with a revision; `stale`: on the condition that it is as it was before its last change."""
 
         def plan(_: datetime) -> Plan | None:
-            metadata: Document = {"annotations": {REVISION: str(revision)}}
+            metadata: Document = {"annotations": {REVISION + self.name: str(revision)}}
             found = self.core.get(PODS, "default", name)
             if stale and found is not None:
                 metadata["resourceVersion"] = str(found.version - 1)

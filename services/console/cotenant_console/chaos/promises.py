@@ -23,7 +23,10 @@ PROMISES: tuple[Invariant, ...] = (
     Invariant(number=3, name="quotas_hold", on_commit=(q.admitted_pods_fit_their_quota, q.runtimes_add_up)),
     Invariant(number=4, name="batch_follows_from_its_samples", on_event=(m.batch_follows_from_its_samples,)),
     Invariant(
-        number=5, name="stale_metrics_are_not_acted_on", on_commit=(m.stale_metrics_evict_nobody, m.stale_metrics_take_no_pods)
+        number=5,
+        name="stale_metrics_are_not_acted_on",
+        on_event=(m.metrics_follow_the_time_of_the_log,),
+        on_commit=(m.stale_metrics_evict_nobody, m.stale_metrics_take_no_pods),
     ),
     Invariant(
         number=6,
@@ -43,7 +46,10 @@ PROMISES: tuple[Invariant, ...] = (
         number=11, name="causes_explain", on_commit=(x.causes_are_earlier,), at_moments=(x.causes_lead_to_a_fact,)
     ),
     Invariant(
-        number=12, name="it_comes_to_rest", when_quiet=(s.no_work_is_left, s.nobody_waits_who_fits, s.it_is_quiet)
+        number=12,
+        name="it_comes_to_rest",
+        on_event=(s.nobody_storms,),
+        when_quiet=(s.no_work_is_left, s.nobody_waits_who_fits, s.it_is_quiet),
     ),
     Invariant(
         number=13,

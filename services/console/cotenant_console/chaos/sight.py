@@ -6,7 +6,7 @@ taken from a core: the checks must not share a mistake with what they check.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -78,6 +78,11 @@ class Offer(msgspec.Struct, frozen=True):
     amounts: dict[str, int]
 
 
+def revisions_of(annotations: dict[str, str]) -> dict[str, int]:
+    """The revisions that a pod shows."""
+    return {name: int(text) for name, text in annotations.items() if name.startswith(REVISION)}
+
+
 _HEAD = msgspec.json.Decoder(ObjectHead)
 
 
@@ -101,8 +106,8 @@ class Sight:
         self.versions: dict[str, list[Event]] = defaultdict(list)
         """Last versions of what decisions rest on: executors, resources, metrics, quotas."""
         self.pods: dict[tuple[str, str], ObjectHead] = {}
-        self.revisions: dict[str, int] = {}
-        """Pod's uid to the highest revision that a user was told is stored."""
+        self.revisions: dict[str, dict[str, int]] = {}
+        """Pod's uid to its annotations with revisions, each the highest that a user was told is stored."""
         self.told: dict[str, str] = {}
         """Subject to the uid that a user was told exists."""
         self.may_end: set[str] = set()
@@ -110,6 +115,9 @@ class Sight:
         self.stale_accepted: list[str] = []
         """Subjects of writes from an old version that were acknowledged."""
         self.evicted: dict[str, int] = defaultdict(int)
+        self.second = 0
+        self.of_second: Counter[str] = Counter()
+        """Events of the present second by source."""
         self._batch: list[Event] = []
         self._record: Event | None = None
         self._ends = 0
@@ -197,8 +205,9 @@ class Sight:
         assert isinstance(first.payload, ObjectStored)
         meta = _HEAD.decode(first.payload.object).metadata
         self.told[first.subject] = meta.uid
-        revision = int(meta.annotations.get(REVISION, "0"))
-        self.revisions[meta.uid] = max(self.revisions.get(meta.uid, 0), revision)
+        told = self.revisions.setdefault(meta.uid, {})
+        for name, revision in revisions_of(meta.annotations).items():
+            told[name] = max(told.get(name, 0), revision)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

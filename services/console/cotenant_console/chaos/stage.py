@@ -31,7 +31,7 @@ QUOTAS = ("scheduling.sigs.k8s.io", "elasticquotas")
 CONFIG_MAPS = ("", "configmaps")
 NODES = ("", "nodes")
 PODS = ("", "pods")
-LIMITS = '{"maxNoOfPodsToEvictPerNode":2,"maxNoOfPodsToEvictTotal":5}'
+LIMITS = '{"maxNoOfPodsToEvictPerNode":1,"maxNoOfPodsToEvictTotal":2}'
 """The descheduler's limits of one cycle; invariant 6 holds it to them."""
 CONFIGS = {"descheduler-arbiter": LIMITS}
 
@@ -166,7 +166,9 @@ class Stage:
     def revise_pod(self, entry: Entry, now: datetime) -> bool:
         """A user changes a pod; `stale-update` on the condition that nobody changed it before."""
         self._revisions += 1
-        self._gateway().wish_revision(now, entry.target, self._revisions, stale=entry.kind == "stale-update")
+        gateway = self.gateways[entry.number("gateway")]
+        gateway.wish_revision(now, entry.target, self._revisions, stale=entry.kind == "stale-update")
+        self.world.wake(gateway, now)
         return True
 
     def delete_pod(self, entry: Entry, now: datetime) -> bool:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 
-STRETCH = timedelta(minutes=5)
-FEW = 20
+STRETCH = timedelta(seconds=30)
+FEW = 4
+KEPT = 200
 PERIODS = 2
-CONSTANT = 50
+CONSTANT = 300
 """Milli-CPU by which the wanted bound may move and count as constant."""
 
 
@@ -27,18 +29,17 @@ class Suppressions:
     def __init__(self) -> None:
         self._over: dict[str, int] = defaultdict(int)
         self._late: list[tuple[str, str]] = []
-        self._changes: dict[str, deque[tuple[datetime, int, str]]] = defaultdict(lambda: deque(maxlen=200))
+        self.changes = 0
+        """Suppressions that nodes said they made."""
+        self._seen: dict[str, deque[tuple[datetime, int, int]]] = defaultdict(lambda: deque(maxlen=KEPT))
         self.periods = 0
         """Control periods that were checked."""
 
-    def see(self, event: Event, now: datetime) -> None:
+    def see(self, event: Event) -> None:
         """Take what a node did."""
         data = event.data
-        if not isinstance(data, Execution) or data.topic != "suppress":
-            return
-        wanted = data.figures.get("best-effort.cpu-milli", 0)
-        first = data.changes[0].new if data.changes else ""
-        self._changes[data.node].append((now, wanted, first))
+        if isinstance(data, Execution) and data.topic == "suppress":
+            self.changes += 1
 
     def sampled(self, name: str, wanted_milli: int, capacity_milli: int, quota: str, cpus: str, now: datetime) -> None:
         """Take a control period: what the rule wanted, and what is in force after it."""
@@ -48,6 +49,7 @@ class Suppressions:
             bound = min(bound, int(quota) // 100)
         elif cpus:
             bound = min(bound, len(parse_cpu_list(cpus)) * 1000)
+        self._seen[name].append((now, wanted_milli, bound))
         # Two CPUs (one core) at least, a twentieth of the capacity: the policies' own floors; and the width of a CPU.
         most = max(wanted_milli, 2_000, capacity_milli // 20) + 2_000
         self._over[name] = self._over[name] + 1 if bound > most else 0
@@ -61,12 +63,15 @@ class Suppressions:
         return self._late
 
     def flutter(self, now: datetime) -> dict[str, int]:
-        """Nodes whose bound went to and fro while the rule wanted the same: node to changes."""
+        """Nodes whose bound went to and fro while the rule wanted the same: node to turns."""
         found: dict[str, int] = {}
-        for name, changes in self._changes.items():
-            recent = [entry for entry in changes if entry[0] > now - STRETCH]
-            if len(recent) > FEW:
-                wanted = [entry[1] for entry in recent]
-                if max(wanted) - min(wanted) <= CONSTANT:
-                    found[name] = len(recent)
+        for name, seen in self._seen.items():
+            recent = [(wanted, bound) for at, wanted, bound in seen if at > now - STRETCH]
+            wanted = [entry[0] for entry in recent]
+            if not recent or max(wanted) - min(wanted) > CONSTANT:
+                continue
+            steps = [after[1] - before[1] for before, after in pairwise(recent) if after[1] != before[1]]
+            turns = sum((one > 0) != (other > 0) for one, other in pairwise(steps))
+            if turns > FEW:
+                found[name] = turns
         return found

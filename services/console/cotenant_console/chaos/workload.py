@@ -62,8 +62,8 @@ def _config(chance: Random, at_ms: int, span_ms: int, *, first: bool) -> Entry:
 
 
 def _quota(chance: Random, at_ms: int, name: str, capacity: int, kind: str) -> Entry:
-    least = capacity * chance.randrange(5, 30) // 100
-    most = least + capacity * chance.randrange(5, 50) // 100
+    least = capacity * chance.randrange(1, 6) // 100
+    most = least + capacity * chance.randrange(1, 10) // 100
     return Entry(at_ms=at_ms, kind=kind, target=name, args={"min": least, "max": most})
 
 
@@ -98,7 +98,7 @@ def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
 def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
     """Jobs come all the time; a few stay for ever."""
     entries: list[Entry] = []
-    mean_gap_ms = max(2_000, 60_000_000 // max(capacity, 1) * 4)
+    mean_gap_ms = max(2_000, 120_000_000 // max(capacity, 1))
     at, index = float(SETTLE_MS), 0
     while True:
         at += chance.expovariate(1.0 / mean_gap_ms)
@@ -129,7 +129,11 @@ def _meddling(chance: Random, header: Header, name: str, born_ms: int, args: dic
     for _ in range(chance.randrange(3)):
         at = chance.randrange(born_ms, header.span_ms)
         kind = "stale-update" if chance.random() < 0.4 else "update-pod"
-        entries.append(Entry(at_ms=at, kind=kind, target=name, args={"revision": chance.randrange(1_000_000)}))
+        entries.append(Entry(at_ms=at, kind=kind, target=name, args={"gateway": 0}))
+        if chance.random() < 0.5:
+            # Another user, at another gateway, at the same moment or a little later.
+            later = at + chance.choice((0, 1, 10))
+            entries.append(Entry(at_ms=later, kind="update-pod", target=name, args={"gateway": 1}))
     if chance.random() < 0.5:
         at = chance.randrange(born_ms, header.span_ms)
         entries.append(Entry(at_ms=at, kind="delete-pod", target=name, args={"grace": chance.choice((-1, -1, 0, 5))}))

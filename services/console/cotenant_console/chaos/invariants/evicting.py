@@ -12,8 +12,8 @@ from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import CommitSeen, Sight
 
-PER_NODE = 2
-TOTAL = 5
+PER_NODE = 1
+TOTAL = 2
 """Of one descheduling cycle, as the stage configures them."""
 MIGRATING_PER_NODE = 2
 """MigrationController's default."""

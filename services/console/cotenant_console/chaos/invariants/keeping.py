@@ -7,9 +7,8 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.subjects import pod_subject, tokens
 
 from cotenant_console.chaos.checking import Moment
-from cotenant_console.chaos.gateways import REVISION
 from cotenant_console.chaos.invariants import Wrong
-from cotenant_console.chaos.sight import Sight
+from cotenant_console.chaos.sight import Sight, revisions_of
 
 
 def an_acknowledged_revision_stays(sight: Sight, event: Event) -> Wrong:
@@ -19,10 +18,11 @@ def an_acknowledged_revision_stays(sight: Sight, event: Event) -> Wrong:
     if not isinstance(data, ObjectStored) or event.tombstone or parts[1:3] != ("core", "pods"):
         return
     head = sight.pods[(parts[3], parts[4])].metadata
-    told = sight.revisions.get(head.uid, 0)
-    shown = int(head.annotations.get(REVISION, "0"))
-    if shown < told:
-        yield event.subject, f"{event.ref} shows revision {shown} of {parts[4]}; a user was told that {told} is stored"
+    shown = revisions_of(head.annotations)
+    for name, told in sight.revisions.get(head.uid, {}).items():
+        if shown.get(name, 0) < told:
+            text = f"{event.ref} shows {name} {shown.get(name, 0)} of {parts[4]}; a user was told that {told} is stored"
+            yield event.subject, text
 
 
 def an_acknowledged_object_stays(sight: Sight, event: Event) -> Wrong:

@@ -58,6 +58,15 @@ def batch_follows_from_its_samples(sight: Sight, event: Event) -> Wrong:
         )
 
 
+def metrics_follow_the_time_of_the_log(_: Sight, event: Event) -> Wrong:
+    """When a node was heard is log time: no metric is of a later time than its event, whatever the node's clock says."""
+    data = event.data
+    if not isinstance(data, NodeMetricComputed) or data.update_time is None or event.time is None:
+        return
+    if data.update_time > event.time + timedelta(seconds=1):
+        yield event.subject, f"{event.ref} of {event.time} says that {data.node} was heard at {data.update_time}"
+
+
 def _metric_of(sight: Sight, event: Event) -> NodeMetricComputed | None:
     for cause in event.causes:
         found = sight.by_reference(cause)

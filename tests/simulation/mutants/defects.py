@@ -1,0 +1,248 @@
+"""The defects, by service. Each docstring or comment says what a person could have got wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
+import cotenant_console.chaos.gateways as chaos_gateways
+import cotenant_descheduler_arbiter.cycle_limits as cycle_limits
+import cotenant_node_executor.strategies.suppress as suppression
+import msgspec
+from cotenant.cycle import Batch
+from cotenant.events.envelope import Event
+from cotenant.log import Write
+from cotenant_batch_resource_calculator.core import BatchResourceCalculator
+from cotenant_console.chaos.schedule import Entry
+from cotenant_descheduler_arbiter.fold import ClusterFold
+from cotenant_metrics_ingest.core import MetricsIngestCore
+from cotenant_quota_tree.core import QuotaTreeCore
+from cotenant_scheduler.endings import Endings
+from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.pods import PodBook
+from cotenant_scheduler.sequences import LastSequences
+
+from tests.simulation.mutants.patches import Mutant
+
+Function = Callable[..., Any]
+
+
+def unfenced(_: Function) -> Function:
+    """Whoever commits does not say what it expects: a second replica is not refused."""
+    return lambda self: [Write(event=event) for event in self.events]
+
+
+def always_new(_: Function) -> Function:
+    """An overtaken message counts as news."""
+    return lambda self, event: True
+
+
+def charged_again(right: Function) -> Function:
+    """A placement that is stored again is charged again."""
+
+    def wrong(self: PodBook, record: Any, node: str, placed: Any) -> None:
+        if placed.counted is not None and placed.counted.membership is not None:
+            counted = placed.counted
+            self._quotas.charge(counted.membership, counted.shape.requests, preemptible=counted.preemptible)
+        right(self, record, node, placed)
+
+    return wrong
+
+
+def no_limit(_: Function) -> Function:
+    """Every pod fits its quota."""
+    return lambda self, shape, membership, preemptible: None
+
+
+def all_room(_: Function) -> Function:
+    """A quota has room for as many as there are."""
+    return lambda self, shape, membership, preemptible, most: most
+
+
+def never_ends(right: Function) -> Function:
+    """A placement of a deleted pod is kept."""
+
+    def wrong(self: Endings, record: Any, node: str, placed: Any) -> str | None:
+        return None if record.facts is None else right(self, record, node, placed)
+
+    return wrong
+
+
+def rounded_up(right: Function) -> Function:
+    """A runtime is rounded up to whole cores."""
+
+    def wrong(*args: Any, **kwargs: Any) -> Any:
+        solved = right(*args, **kwargs)
+        return msgspec.structs.replace(
+            solved, runtime={name: -(-amount // 1000) * 1000 + 1000 for name, amount in solved.runtime.items()}
+        )
+
+    return wrong
+
+
+def without_causes(_: Function) -> Function:
+    """A decision does not say what it rests on."""
+    return lambda self, quota, published: ()
+
+
+def said_again(_: Function) -> Function:
+    """What is on the log already is published with every decision."""
+    return lambda self, quota, published, now: True
+
+
+def services_forgotten(right: Function) -> Function:
+    """The formula leaves out the services that have a metric."""
+
+    def wrong(*, pods: Any, metrics: Any, **others: Any) -> Any:
+        return right(pods=[pod for pod in pods if pod.key not in metrics], metrics={}, **others)
+
+    return wrong
+
+
+def never_stale(_: Function) -> Function:
+    """A sample counts however old it is."""
+    return lambda update_time, strategy, now: ("", "")
+
+
+def hidden_counter(right: Function) -> Function:
+    """What is decided depends on how often that was asked for, which no event says."""
+
+    def wrong(self: Any, now: datetime) -> Any:
+        count = self.__dict__["_asked"] = self.__dict__.get("_asked", 0) + 1
+        return [
+            msgspec.structs.replace(event, data=msgspec.structs.replace(event.data, message=f"decision {count}"))
+            if hasattr(event.data, "batch_cpu_milli")
+            else event
+            for event in right(self, now)
+        ]
+
+    return wrong
+
+
+def node_clock(right: Function) -> Function:
+    """When a node was heard is read from its own clock."""
+
+    def wrong(self: MetricsIngestCore, event: Event, sample: Any) -> None:
+        right(self, event, sample)
+        node = self._nodes.get(sample.node)
+        if node is not None and node.heard is not None:
+            node.heard = event.time
+
+    return wrong
+
+
+def jobs_forgotten(_: Function) -> Function:
+    """Moves under way are not read after a restart: the arbiter knows only what it stored in this life."""
+
+    def wrong(self: ClusterFold, event: Event, parts: Any) -> None:
+        return None
+
+    return wrong
+
+
+def no_cycle_limits(_: Function) -> Function:
+    """The limits of a cycle are not looked at."""
+    return lambda count, limit: False
+
+
+def no_budget(_: Function) -> Function:
+    """Any number of pods of one node may be on the move."""
+    return lambda *args, **kwargs: None
+
+
+def everything_kept(right: Function) -> Function:
+    """A core keeps every event it ever saw."""
+
+    def wrong(self: ClusterFold, event: Event) -> None:
+        self.__dict__.setdefault("_kept", []).append([event] * 10)
+        right(self, event)
+
+    return wrong
+
+
+def unconditional(right: Function) -> Function:
+    """The gateway does not say which version it rests on, nor look at the version that the user states."""
+
+    def wrong(self: Any, plan: Any, now: datetime, world: Any) -> Any:
+        writes = tuple(msgspec.structs.replace(write, expected=None) for write in plan.writes)
+        return right(self, msgspec.structs.replace(plan, writes=writes), now, world)
+
+    return wrong
+
+
+def evicted_again(right: Function) -> Function:
+    """An eviction is granted whether or not the pod is ending already."""
+
+    def wrong(core: Any, wish: Any, now: datetime) -> Any:
+        planned = right(core, wish, now)
+        if planned.outcome.reason != "Terminating" or planned.plan is None:
+            return planned
+        again = msgspec.structs.replace(planned.outcome, reason="Evicted")
+        writes = tuple(msgspec.structs.replace(write, payload=again) for write in planned.plan.writes)
+        return msgspec.structs.replace(planned, plan=msgspec.structs.replace(planned.plan, writes=writes), outcome=again)
+
+    return wrong
+
+
+def services_ignored(_: Function) -> Function:
+    """Suppression leaves batch work the whole threshold, whatever the services use."""
+    return lambda capacity, percent, split, least=None: capacity * percent // 100
+
+
+def flapping(right: Function) -> Function:
+    """Every period the wanted bound is half of what it was, or twice."""
+    turns = {"count": 0}
+
+    def wrong(*args: Any, **kwargs: Any) -> int:
+        turns["count"] += 1
+        wanted = int(right(*args, **kwargs))
+        return wanted // 3 if turns["count"] % 2 else wanted
+
+    return wrong
+
+
+MUTANTS = (
+    Mutant(
+        "a_second_replica_is_not_refused",
+        ((Batch, "writes", unfenced),),
+        (1, 2, 3, 10, 11, 15),
+        faults=tuple(
+            Entry(at_ms=at, kind="delay", target="scheduler/b", fault=True, args={"by_ms": 8_000, "for_ms": 30_000})
+            for at in range(10_000, 240_000, 40_000)
+        ),
+    ),
+    Mutant(
+        "an_overtaken_message_counts_as_news",
+        ((LastSequences, "is_new", always_new),),
+        (2, 10, 15),
+        faults=tuple(
+            Entry(at_ms=at, kind="redeliver", target=f"scheduler/{letter}", fault=True, args={"count": 60})
+            for at in range(60_000, 240_000, 20_000)
+            for letter in "ab"
+        ),
+    ),
+    Mutant("a_placement_stored_again_is_charged_again", ((PodBook, "_account", charged_again),), (10, 15)),
+    Mutant(
+        "the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)
+    ),
+    Mutant("places_of_deleted_pods_are_kept", ((Endings, "_reason_to_end", never_ends),), (2, 12)),
+    Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "_causes", without_causes),), (11,)),
+    Mutant("a_quota_is_published_with_every_decision", ((QuotaTreeCore, "_due", said_again),), (11, 12)),
+    Mutant("the_batch_formula_forgets_services", ((batch_evaluation, "calculate_batch", services_forgotten),), (4,)),
+    Mutant("a_decision_depends_on_a_hidden_counter", ((BatchResourceCalculator, "decide", hidden_counter),), (10, 15)),
+    Mutant(
+        "silence_is_judged_by_the_nodes_clock",
+        ((MetricsIngestCore, "_take", node_clock),),
+        (5,),
+        faults=(Entry(at_ms=60_000, kind="clock", target="n0", fault=True, args={"by_ms": 45_000, "drift_ppm": 0}),),
+    ),
+    Mutant("moves_under_way_are_forgotten", ((ClusterFold, "_migration", jobs_forgotten),), (6, 7, 12), (3, 5, 6), 6, 6),
+    Mutant("the_limits_of_a_cycle_are_ignored", ((cycle_limits, "_full", no_cycle_limits),), (6,), (3, 5, 6), 6, 6),
+    Mutant("a_core_keeps_every_event", ((ClusterFold, "apply", everything_kept),), (13,)),
+    Mutant("the_gateway_writes_unconditionally", ((chaos_gateways.ChaosGateway, "_store", unconditional),), (14, 2, 12)),
+    Mutant("a_pod_is_evicted_again", ((chaos_gateways, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
+    Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
+    Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
+)

@@ -1,0 +1,26 @@
+"""Each deliberate defect is caught within its seeds, by a promise that is named."""
+
+from __future__ import annotations
+
+import pytest
+from cotenant_console.chaos.run import run, schedule_of
+from cotenant_console.chaos.schedule import in_order
+
+from tests.simulation.mutants.defects import MUTANTS
+from tests.simulation.mutants.patches import Mutant
+
+
+@pytest.mark.parametrize(
+    "mutant", [pytest.param(mutant, id=f"{mutant.name}-caught-by-{min(mutant.caught_by)}") for mutant in MUTANTS]
+)
+def test_a_defect_is_caught(mutant: Mutant) -> None:
+    seen = []
+    with mutant.at_work():
+        for seed in mutant.seeds:
+            schedule = schedule_of(seed, mutant.minutes * 60, mutant.nodes)
+            entries = in_order([*schedule.entries, *mutant.faults])
+            violation = run(schedule.having(entries)).violation
+            if violation is not None and violation.invariant in mutant.caught_by:
+                return
+            seen.append(None if violation is None else (violation.invariant, violation.text[:200]))
+    pytest.fail(f"{mutant.name} survived seeds {mutant.seeds}: {seen}")
