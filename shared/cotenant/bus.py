@@ -17,6 +17,7 @@ import asyncio
 import base64
 import logging
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -43,6 +44,11 @@ ANSWER_SECONDS = 5.0
 RECONNECT_SECONDS = 2.0
 CONNECTION_LOOK_SECONDS = 0.05
 INACTIVE_SECONDS = 60
+MANY_FILTERS = 10
+"""From so many filters on, a reader takes the whole stream and selects by itself: a consumer with many filters that is behind
+costs the server many times what the messages left out cost."""
+MAX_BEHIND_UNFILTERED = 200_000
+"""`MAX_BEHIND` for such readers, whom catching up costs no more than reading along."""
 _WRONG_SEQUENCE = {10071, 10164}
 _API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
 
@@ -52,6 +58,14 @@ T = TypeVar("T")
 
 class BusError(RuntimeError):
     """The server refused what a bus needs; the text says what and why."""
+
+
+def selecting(filters: Sequence[str]) -> re.Pattern[bytes]:
+    """Return the expression that matches the subjects which any of the filters selects."""
+    tokens = {"*": r"[^.]+", ">": r".+"}
+    return re.compile(
+        "|".join(r"\.".join(tokens.get(token, re.escape(token)) for token in one.split(".")) for one in filters).encode()
+    )
 
 
 class _ApiError(msgspec.Struct):
@@ -303,7 +317,8 @@ class NatsLog:
         """Send what is pending and close the connection."""
         if not self.client.is_closed:
             try:
-                await asyncio.wait_for(self.client.drain(), ANSWER_SECONDS)
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self.client.drain()
             except _API_ERRORS:
                 await self.client.close()
 
@@ -330,6 +345,10 @@ class NatsReader:
         self._loading = after is None
         self.position = after or 0
         self.max_behind = MAX_BEHIND
+        self._selects: re.Pattern[bytes] | None = None
+        if len(filters) >= MANY_FILTERS:
+            self._selects = selecting(filters)
+            self.max_behind = MAX_BEHIND_UNFILTERED
         self.reopened = 0
 
     async def open(self) -> None:
@@ -353,7 +372,9 @@ class NatsReader:
             config["deliver_policy"] = "by_start_sequence"
             config["opt_start_seq"] = self._resume + 1
         suffix = ""
-        if len(self._filters) == 1:
+        if self._selects is not None:
+            logger.debug("%s: read whole, %d filters are applied here", self._stream, len(self._filters))
+        elif len(self._filters) == 1:
             config["filter_subject"] = self._filters[0]
             suffix = f".{self._filters[0]}"
         else:
@@ -430,7 +451,8 @@ class NatsReader:
             if self._queue:
                 continue
             try:
-                await asyncio.wait_for(self._arrived.wait(), min(remaining, SILENCE_SECONDS))
+                async with asyncio.timeout(min(remaining, SILENCE_SECONDS)):
+                    await self._arrived.wait()
             except TimeoutError:
                 if loop.time() - self._heard > SILENCE_SECONDS:
                     logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
@@ -473,10 +495,12 @@ class NatsReader:
         self._wanted -= 1
         if self._wanted == 0:
             self._asked = False
-        if pending > MAX_BEHIND and not self._loading and consumer_sequence % PULL_BATCH == 0:
+        if pending > self.max_behind > 0 and not self._loading and consumer_sequence % PULL_BATCH == 0:
             await self._check_distance(stream_sequence)
         self.position = self._resume = stream_sequence
         if self._known is not None and self._known(stream_sequence):
+            return None
+        if self._selects is not None and self._selects.fullmatch(subject.encode()) is None:
             return None
         # Most messages carry headers of their batch only: nothing that says what they are.
         telling = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block

@@ -103,7 +103,8 @@ class Host:
         """Leave the list of services."""
         if self._micro is not None and self.log.client.is_connected:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._micro.stop(), 2)
+                async with asyncio.timeout(2):
+                    await self._micro.stop()
 
 
 def status_routes(host: Host) -> list[web.RouteDef]:
@@ -184,7 +185,8 @@ def run_program(
         if not starting.done():
             # The program ends by itself once `host.stopping` is set; one that hangs is cancelled.
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-                await asyncio.wait_for(starting, 15)
+                async with asyncio.timeout(15):
+                    await starting
         stopped.cancel()
         if starting.done() and not starting.cancelled():
             starting.result()

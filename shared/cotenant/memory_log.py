@@ -341,7 +341,8 @@ class MemoryLog:
         """Wait until the stream has grown beyond `after`; False when the time is over."""
         async with self._news:
             try:
-                await asyncio.wait_for(self._news.wait_for(lambda: stream.last_sequence > after), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._news.wait_for(lambda: stream.last_sequence > after)
             except TimeoutError:
                 return False
         return True

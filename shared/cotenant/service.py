@@ -105,7 +105,8 @@ class DecidingService:
             self._sending.clear()
             for reader in readers:
                 with contextlib.suppress(Exception):
-                    await asyncio.wait_for(reader.close(), 2)
+                    async with asyncio.timeout(2):
+                        await reader.close()
 
     async def _read(self, reader: Reader, queue: asyncio.Queue[Sequence[Event]]) -> None:
         while True:

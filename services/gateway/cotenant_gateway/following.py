@@ -75,7 +75,8 @@ class Follower:
                     self._wake(core.folded)
         finally:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(reader.close(), 2)
+                async with asyncio.timeout(2):
+                    await reader.close()
 
     def _marker(self) -> Event:
         identity = self._identity

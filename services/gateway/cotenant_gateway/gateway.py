@@ -204,7 +204,8 @@ class Gateway:
 
     async def _wait_for_version(self, newer: TooNew) -> None:
         try:
-            await asyncio.wait_for(self.follower.folded(newer.version), NEWER_SECONDS)
+            async with asyncio.timeout(NEWER_SECONDS):
+                await self.follower.folded(newer.version)
         except TimeoutError:
             raise newer.answer from newer
 
@@ -214,7 +215,8 @@ class Gateway:
             return
         with self.follower.changes() as changed:
             try:
-                await asyncio.wait_for(changed.wait(), 0.5)
+                async with asyncio.timeout(0.5):
+                    await changed.wait()
             except TimeoutError:
                 return
 
@@ -259,7 +261,8 @@ class Gateway:
                     self.ready.set()
             self.follower.folds.clear()
             try:
-                await asyncio.wait_for(self.follower.folds.wait(), 0.05 if not self.ready.is_set() else TICK_SECONDS)
+                async with asyncio.timeout(0.05 if not self.ready.is_set() else TICK_SECONDS):
+                    await self.follower.folds.wait()
             except TimeoutError:
                 continue
 

@@ -188,7 +188,8 @@ class PlanWriter:
 
     async def _settle_when_folded(self, batch: Sequence[_Pending], stored: Stored) -> None:
         try:
-            await asyncio.wait_for(self._folded(stored.last), FOLD_SECONDS)
+            async with asyncio.timeout(FOLD_SECONDS):
+                await self._folded(stored.last)
         except TimeoutError:
             logger.warning("LOG:%d is stored and was not read back within %.0f s", stored.last, FOLD_SECONDS)
         sequence = stored.first

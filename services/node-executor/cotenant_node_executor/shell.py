@@ -107,7 +107,8 @@ class ExecutorShell:
             with contextlib.suppress(asyncio.CancelledError, Behind):
                 await reading
             with contextlib.suppress(*LOG_ERRORS):
-                await asyncio.wait_for(reader.close(), 2)
+                async with asyncio.timeout(2):
+                    await reader.close()
 
     async def _read(self, reader: Reader) -> None:
         while True:

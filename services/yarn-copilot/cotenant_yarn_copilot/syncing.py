@@ -152,7 +152,8 @@ class Syncing:
             on_pass(self.last_pass)
             await asyncio.sleep(MIN_PASS_SECONDS)
             try:
-                await asyncio.wait_for(self._resources_changed.wait(), max(self.config.sync_seconds - MIN_PASS_SECONDS, 0.01))
+                async with asyncio.timeout(max(self.config.sync_seconds - MIN_PASS_SECONDS, 0.01)):
+                    await self._resources_changed.wait()
             except TimeoutError:
                 continue
 

@@ -148,7 +148,8 @@ class Session:
                     turn += 1
                     left = math.inf if self.wish.for_seconds is None else self.wish.for_seconds - self._elapsed
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self.stopping.wait(), min(pause, max(left, 0.01)))
+                        async with asyncio.timeout(min(pause, max(left, 0.01))):
+                            await self.stopping.wait()
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)

@@ -184,7 +184,8 @@ class ResourceHandlers:
 
     async def _wait_for(self, version: int) -> None:
         try:
-            await asyncio.wait_for(self._gateway.follower.folded(version), 2.0)
+            async with asyncio.timeout(2.0):
+                await self._gateway.follower.folded(version)
         except TimeoutError:
             current = self._gateway.core.folded
             raise timeout(f"Too large resource version: {version}, current: {current}") from None

@@ -157,7 +157,8 @@ async def _stream(
                 next_bookmark = now + BOOKMARK_SECONDS
                 await response.write(events.bookmark(core.folded))
             try:
-                await asyncio.wait_for(changed.wait(), min(1.0, max(deadline - now, 0.01)))
+                async with asyncio.timeout(min(1.0, max(deadline - now, 0.01))):
+                    await changed.wait()
             except TimeoutError:
                 if response.task is not None and response.task.done():
                     return
