@@ -373,7 +373,8 @@ class NatsReader:
             config["opt_start_seq"] = self._resume + 1
         suffix = ""
         if self._selects is not None:
-            logger.debug("%s: read whole, %d filters are applied here", self._stream, len(self._filters))
+            config["filter_subject"] = ">"
+            suffix = ".>"
         elif len(self._filters) == 1:
             config["filter_subject"] = self._filters[0]
             suffix = f".{self._filters[0]}"
