@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,3 +140,9 @@ class Stack:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         return self.process.wait(60)
+
+    def close(self) -> None:
+        """End it and remove what it left in its data folder."""
+        self.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.screen.unlink(missing_ok=True)

@@ -39,7 +39,7 @@ def stack() -> Iterator[Stack]:
         running.until_ready()
         yield running
     finally:
-        running.end()
+        running.close()
 
 
 def host_of(stack: Stack) -> str:
@@ -385,3 +385,4 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     assert not list(Path("/sys/fs/cgroup").glob(f"*/cotenant/{host}"))
     assert not list(Path("/sys/fs/cgroup").glob(f"cotenant/{host}"))
+    running.close()
