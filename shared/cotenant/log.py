@@ -123,7 +123,7 @@ async def store_batch(log: Log, writes: Sequence[Write], *, tries: int = 5) -> S
     """Store a batch whose first message carries an expectation, and find out what happened when no answer came.
 
     After a lost answer the same messages go out as a new batch with the same expectation. If that is refused, the last
-    message of the first subject tells: our own id means that the lost one was stored. At most `tries` attempts.
+    message of the first subject tells: our own id and data mean that the lost one was stored. At most `tries` attempts.
     """
     outcome: Stored | Refused | NoAnswer = NoAnswer("not tried")
     lost = False
@@ -137,10 +137,19 @@ async def store_batch(log: Log, writes: Sequence[Write], *, tries: int = 5) -> S
         if not lost or not outcome.wrong_sequence:
             return outcome
         head = await log.head(writes[0].event.subject)
-        if head is not None and head.event_id == writes[0].event.id:
+        if head is not None and head.event_id == writes[0].event.id and await _is_there(log, head.sequence, writes[0]):
             return Stored(head.sequence, head.sequence + len(writes) - 1)
         return outcome
     return outcome
+
+
+async def _is_there(log: Log, sequence: int, write: Write) -> bool:
+    """Tell whether a stored message is this write, and not what another replica decided after the same commit.
+
+    All replicas of a service give the events that follow one commit the same ids; the commit record says whose it is.
+    """
+    stored = await log.get(LOG, sequence)
+    return stored is not None and stored.data == write.event.data
 
 
 def is_commit(event: Event) -> bool:
