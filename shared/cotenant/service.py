@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS = 1.0
 PULL_LIMIT = 1000
 QUEUE_PULLS = 4
+FOLD_PAUSE_SECONDS = 0.002
+"""While a batch is being stored, what arrived is folded this often, one pull at a time."""
 MAX_REQUESTS = 16
 REQUEST_PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 REQUEST_TIMEOUT_SECONDS = 5.0
@@ -125,7 +127,7 @@ class DecidingService:
             if cycle.loaded and not self.ready.is_set():
                 reader.loaded()
                 self._say_ready(cycle)
-            again = await self._decide(cycle)
+            again = await self._decide(cycle, queue)
             self._send_requests(cycle)
             # Deliveries of a long load arrive between decisions: let the readers run.
             await asyncio.sleep(0)
@@ -153,11 +155,11 @@ class DecidingService:
 
     _early: Sequence[Event] = ()
 
-    def _fold_waiting(self, cycle: Cycle, queue: asyncio.Queue[Sequence[Event]]) -> None:
+    def _fold_waiting(self, cycle: Cycle, queue: asyncio.Queue[Sequence[Event]], pulls: int = QUEUE_PULLS + 1) -> None:
         now = utc_now()
         batches = [self._early]
         self._early = ()
-        while not queue.empty():
+        while not queue.empty() and len(batches) <= pulls:
             batches.append(queue.get_nowait())
         count = 0
         for events in batches:
@@ -174,15 +176,24 @@ class DecidingService:
             self.host.health.ready = True
             self.host.health.detail = "ok"
 
-    async def _decide(self, cycle: Cycle) -> bool:
-        """Decide once and store it. True if there may be more to decide at once."""
+    async def _decide(self, cycle: Cycle, queue: asyncio.Queue[Sequence[Event]]) -> bool:
+        """Decide once and store it. True if there may be more to decide at once.
+
+        What arrives meanwhile is folded meanwhile: folds commute, and the commit record says what was folded before.
+        """
         started = time.perf_counter()
         batch = cycle.propose(utc_now())
         if batch is None:
             return False
         sent_ns = time.time_ns()
         sent = time.perf_counter()
-        outcome = await store_batch(self.log, batch.writes())
+        storing = asyncio.ensure_future(store_batch(self.log, batch.writes()))
+        try:
+            while not (await asyncio.wait({storing}, timeout=FOLD_PAUSE_SECONDS))[0]:
+                self._fold_waiting(cycle, queue, 1)
+        finally:
+            storing.cancel()
+        outcome = storing.result()
         if isinstance(outcome, Stored):
             stored = cycle.stored(batch, outcome)
             self._measure("stored", len(stored), sent - started, time.perf_counter() - sent)

@@ -28,6 +28,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Figure, Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.runs import RunStatus
+from cotenant.last_sequences import LastSequences
 from cotenant.objects.policies import PriorityClassObject
 from cotenant.quantities import QuantityError
 from cotenant.quota.ledger import QuotaLedger
@@ -45,7 +46,6 @@ from cotenant_scheduler.pods import Counted, PodBook, PodRecord
 from cotenant_scheduler.policy import Policy, SchedulerConfig
 from cotenant_scheduler.queue import Group, PodQueue, Walk
 from cotenant_scheduler.results import KeptResults
-from cotenant_scheduler.sequences import LastSequences
 from cotenant_scheduler.series import WORTHWHILE, Figures, Series, one
 from cotenant_scheduler.shapes import PodReader
 from cotenant_scheduler.waiting import WaitingPods

@@ -121,24 +121,24 @@ class PodFacts:
         "uid",
     )
 
-    def __init__(self, pod: _Pod, priority: int, shape: Shape | None, error: str) -> None:
-        self.namespace = pod.metadata.namespace
-        self.name = pod.metadata.name
-        self.uid = pod.metadata.uid
-        self.created = pod.metadata.creation_timestamp or ""
-        self.deleting = pod.metadata.deletion_timestamp is not None
-        grace = pod.metadata.deletion_grace_period_seconds
+    def __init__(self, metadata: _Metadata, spec: _Spec, priority: int, shape: Shape | None, error: str) -> None:
+        self.namespace = metadata.namespace
+        self.name = metadata.name
+        self.uid = metadata.uid
+        self.created = metadata.creation_timestamp or ""
+        self.deleting = metadata.deletion_timestamp is not None
+        grace = metadata.deletion_grace_period_seconds
         if grace is None:
-            grace = pod.spec.termination_grace_period_seconds
+            grace = spec.termination_grace_period_seconds
         self.grace_seconds = 30 if grace is None else grace
-        self.labels = pod.metadata.labels
-        self.annotations = pod.metadata.annotations
-        self.scheduler_name = pod.spec.scheduler_name
-        self.node_name = pod.spec.node_name
+        self.labels = metadata.labels
+        self.annotations = metadata.annotations
+        self.scheduler_name = spec.scheduler_name
+        self.node_name = spec.node_name
         self.priority = priority
-        self.priority_class_name = pod.spec.priority_class_name if pod.spec.priority is None else None
+        self.priority_class_name = spec.priority_class_name if spec.priority is None else None
         """The class that gave the priority; None where the pod says the number itself."""
-        self.gated = tuple(gate.name for gate in pod.spec.scheduling_gates)
+        self.gated = tuple(gate.name for gate in spec.scheduling_gates)
         self.shape = shape
         self.error = error
         """Why there is no shape; empty where there is one."""
@@ -219,7 +219,16 @@ class _Pod(View, frozen=True, kw_only=True):
     status: _Status = _Status()
 
 
+class _Head(View, frozen=True, kw_only=True):
+    """A pod whose spec need not be read, as its bytes are known."""
+
+    metadata: _Metadata = _Metadata()
+    spec: msgspec.Raw = _NONE
+    status: msgspec.Raw = _NONE
+
+
 _DECODER = msgspec.json.Decoder(_Pod)
+_HEAD = msgspec.json.Decoder(_Head)
 
 
 class PodReader:
@@ -229,12 +238,37 @@ class PodReader:
         self._args = args
         self._resources = args.tracked_resources()
         self._wants: set[tuple[object, ...]] = set()
+        self._alike: dict[tuple[object, ...], tuple[_Spec, Shape]] = {}
         self._recognised: dict[tuple[object, ...], Shape | str] = {}
         self.selectors = SelectorBook()
         self._shapes: WeakValueDictionary[_Key, Shape] = WeakValueDictionary()
 
     def read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
         """Return the facts of a pod. Raises msgspec.DecodeError if the document is no pod at all."""
+        if self.selectors.selectors or self._args.allow_customize_estimation:
+            return self._read(document, priorities)
+        # Pods of one template differ in their metadata alone.
+        head = _HEAD.decode(document)
+        metadata = head.metadata
+        labels = metadata.labels
+        alike = (
+            bytes(head.spec),
+            bytes(head.status),
+            labels.get(LABEL_PRIORITY_CLASS),
+            labels.get(LABEL_QOS_CLASS),
+            any(owner.kind == "DaemonSet" for owner in metadata.owner_references),
+        )
+        known = self._alike.get(alike)
+        if known is not None:
+            return PodFacts(metadata, known[0], known[0].priority or 0, known[1], "")
+        facts = self._read(document, priorities)
+        if facts.shape is not None and facts.priority_class_name is None and not self.selectors.selectors:
+            if len(self._alike) >= RECOGNITIONS_KEPT:
+                self._alike.clear()
+            self._alike[alike] = (_DECODER.decode(document).spec, facts.shape)
+        return facts
+
+    def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
         pod = _DECODER.decode(document)
         spec = pod.spec
         priority = spec.priority if spec.priority is not None else priorities.value_of(spec.priority_class_name)
@@ -279,8 +313,8 @@ class PodReader:
                 self._recognised.clear()
             self._recognised[recognition] = found
         if isinstance(found, str):
-            return PodFacts(pod, priority, None, found)
-        return PodFacts(pod, priority, found, "")
+            return PodFacts(pod.metadata, spec, priority, None, found)
+        return PodFacts(pod.metadata, spec, priority, found, "")
 
     def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:
         """Give numbers to the selectors of a pod before any pod is held against them."""
