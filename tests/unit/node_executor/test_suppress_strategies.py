@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.strategies.situation import BESTEFFORT
 from cotenant_node_executor.strategies.suppress import CPUSET, OFF, suppress
@@ -42,6 +43,17 @@ def test_a_pod_without_manifest_counts_as_a_service_and_one_without_qos_label_by
     assert known is not None
     assert known.split is not None
     assert known.split.pods_non_be_milli == 2000
+
+
+def test_seed_5_a_batch_pod_that_ended_since_the_sample_is_not_taken_for_a_service() -> None:
+    """Found by `cotenant simulate --chaos --seed 5`: the bound of the others dipped by what the ended pod had used."""
+    reading = snapshot(3000, {"uid-web": 1000, "uid-ended": 1500})
+    ended = msgspec.structs.replace(reading.pods["uid-ended"], tier=BESTEFFORT)
+    reading = msgspec.structs.replace(reading, pods={**reading.pods, "uid-ended": ended})
+    decided = suppress(situation([service("web")], node_slo=slo(), reading=reading))
+    assert decided is not None
+    assert decided.split is not None
+    assert decided.split.pods_non_be_milli == 1000
 
 
 def test_nothing_is_touched_without_node_slo_or_without_usage() -> None:

@@ -16,7 +16,7 @@ kernel has no CPU sets the cpuset policy works by quota. Source: CPU suppress, k
 from __future__ import annotations
 
 import msgspec
-from cotenant.qos import QoSClass
+from cotenant.qos import KubeQoS, QoSClass
 from msgspec import Struct
 
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
@@ -104,9 +104,19 @@ def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> Us
     return split_usage(
         float(node_used_milli),
         float(reserved_milli(situation.node.capacity_milli, situation.node.allocatable_milli, annotated)),
-        [PodClass(pod.uid, pod.qos, pod.kube_qos) for pod in situation.pods],
+        [*(PodClass(pod.uid, pod.qos, pod.kube_qos) for pod in situation.pods), *_ended_batch(situation, snapshot)],
         used,
     )
+
+
+def _ended_batch(situation: Situation, snapshot: Snapshot) -> list[PodClass]:
+    """Pods of the best-effort tree that have ended since the sample: their usage is batch usage, not that of services."""
+    known = {pod.uid for pod in situation.pods}
+    return [
+        PodClass(uid, QoSClass.BE, KubeQoS.BEST_EFFORT)
+        for uid, pod in sorted(snapshot.pods.items())
+        if uid not in known and pod.tier == BESTEFFORT
+    ]
 
 
 def _by_quota(situation: Situation, decided: Suppression) -> list[Wish]:
