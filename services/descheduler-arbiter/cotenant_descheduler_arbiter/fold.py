@@ -22,6 +22,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.last_sequences import LastSequences
 from cotenant.names import CPU, MEMORY
 from cotenant.objects.node import Node, decode_node
 from cotenant.objects.pod import Pod, decode_pod, pod_requests
@@ -30,7 +31,6 @@ from cotenant.qos import PriorityClass, kube_qos, priority_default
 from cotenant.subjects import tokens
 
 from cotenant_descheduler_arbiter.facts import PodFacts
-from cotenant_descheduler_arbiter.sequences import LastSequences
 
 FILTERS = (
     "objects.core.nodes.>",

@@ -25,12 +25,12 @@ from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectStored
 from cotenant.events.usage import UsageSample
+from cotenant.last_sequences import LastSequences
 from cotenant.log import TOMBSTONE_TTL_SECONDS, USAGE
 from cotenant.subjects import metrics_subject, tokens
 
 from cotenant_metrics_ingest.node_report import report_of
 from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
-from cotenant_metrics_ingest.sequences import LastSequences
 
 CORE_VERSION = "1"
 FILTERS = ("objects.core.nodes.>", "metrics.*")

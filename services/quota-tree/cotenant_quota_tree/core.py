@@ -22,6 +22,7 @@ from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.last_sequences import LastSequences
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.objects.node import decode_node
 from cotenant.objects.pod import decode_pod
@@ -35,7 +36,6 @@ from cotenant.subjects import quota_subject, tokens
 from cotenant_quota_tree.hierarchy import build_trees
 from cotenant_quota_tree.nodes import NodeOffers
 from cotenant_quota_tree.pods import PodDemands
-from cotenant_quota_tree.sequences import LastSequences
 from cotenant_quota_tree.solution import Rules, SolvedQuota, solve_tree
 from cotenant_quota_tree.totals import tree_totals
 

@@ -13,6 +13,7 @@ import cotenant_node_executor.strategies.suppress as suppression
 import msgspec
 from cotenant.cycle import Batch
 from cotenant.events.envelope import Event
+from cotenant.last_sequences import LastSequences
 from cotenant.log import Write
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_console.chaos.schedule import Entry
@@ -22,7 +23,6 @@ from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.pods import PodBook
-from cotenant_scheduler.sequences import LastSequences
 
 from tests.simulation.mutants.patches import Mutant
 

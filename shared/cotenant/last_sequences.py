@@ -1,8 +1,8 @@
 """Which deliveries are news: the last sequence folded of every subject.
 
 In: delivered events. Out: whether an event is newer than what its subject already said, so that a repeated or overtaken
-delivery changes nothing. The last MAX_ENDED ended subjects are remembered; older ones are far behind what may still be
-delivered.
+delivery changes nothing: cores that fold only what is new are idempotent and commute across subjects. A subject that ended is
+forgotten once MAX_ENDED younger ones have ended: its last message is by then far behind what a consumer may still be given.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MAX_ENDED = 65_536
 
 
 class LastSequences:
-    """Bounded by the live subjects and MAX_ENDED ended ones."""
+    """Mutable; bounded by the live subjects and MAX_ENDED ended ones."""
 
     def __init__(self) -> None:
         self._live: dict[str, int] = {}
@@ -24,12 +24,13 @@ class LastSequences:
         known = self._live.get(event.subject) or self._ended.get(event.subject, 0)
         if event.sequence <= known:
             return False
-        self._live.pop(event.subject, None)
-        self._ended.pop(event.subject, None)
         if event.tombstone:
+            self._live.pop(event.subject, None)
+            self._ended.pop(event.subject, None)
             self._ended[event.subject] = event.sequence
             if len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
         else:
+            self._ended.pop(event.subject, None)
             self._live[event.subject] = event.sequence
         return True
