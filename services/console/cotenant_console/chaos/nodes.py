@@ -54,6 +54,7 @@ class ChaosNode:
         self._drift_ppm = 0
         self._base = timedelta(0)
         self.slo: NodeSLORendered | None = None
+        self._sampled_ns = 0
         self.listeners: list[Callable[[ChaosNode, datetime], None]] = []
 
     def crash(self, down: timedelta) -> None:
@@ -92,12 +93,15 @@ class ChaosNode:
         return again
 
     def control(self, now: datetime) -> Control | None:
-        """What the suppression rule wants of the newest sample, and what is in force; None where nothing is suppressed."""
+        """What the suppression rule wants of a new sample, and what is in force; None where there is none."""
         core = self.inner.node.core
         seen = self.inner.node.machine.observe(now + self.inner.offset, sample=False)
         slo = self.slo
         if not core.loaded or slo is None or not slo.enable or seen.snapshot is None or seen.snapshot.node.cpu_milli is None:
             return None
+        if seen.snapshot.monotonic_ns == self._sampled_ns:
+            return None
+        self._sampled_ns = seen.snapshot.monotonic_ns
         batch = {p.placement.uid for p in core.placed.values() if p.view is not None and p.view.qos is QoSClass.BE}
         used = {uid: pod.usage.cpu_milli or 0 for uid, pod in seen.snapshot.pods.items()}
         services = sum(amount for uid, amount in used.items() if uid not in batch)
