@@ -27,6 +27,8 @@ from cotenant.log import LOG, Stored, Write
 from cotenant.subjects import commit_subject, marker_subject
 
 HOLD_BACK = timedelta(seconds=2)
+REMEMBERED_BATCHES = 1024
+"""Own batches whose messages may still be delivered: a reader further behind than that has started over long before."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -97,8 +99,8 @@ class Cycle:
         self._timer = timer
         self._prior_end = 0
         self._own_through = 0
-        self._applied: deque[tuple[int, int]] = deque()
-        self._unread: deque[tuple[int, int]] = deque()
+        self._applied: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
+        self._unread: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
         """Ranges of own messages that a reader may leave out."""
         self._floor = _EPOCH
         self._lost = False
@@ -236,8 +238,10 @@ class Cycle:
         stored = tuple(
             msgspec.structs.replace(event, sequence=outcome.first + 1 + index) for index, event in enumerate(decided)
         )
-        self.prior = outcome.first
-        self._prior_end = outcome.last
+        # A rival may have committed behind this batch, and its record have been folded before the acknowledgement came.
+        if outcome.first > self.prior:
+            self.prior = outcome.first
+            self._prior_end = outcome.last
         self._floor = max(self._floor, record.data.now)
         for event in stored:
             self.core.apply(event)

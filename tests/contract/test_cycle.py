@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgspec
-from cotenant.cycle import Batch, Cycle
+from cotenant.cycle import REMEMBERED_BATCHES, Batch, Cycle
 from cotenant.events import Commit, Event
 from cotenant.log import Refused, Stored, Write
 from cotenant.memory_log import MemoryStream
@@ -208,3 +208,44 @@ def test_own_messages_need_not_be_read_once_they_are_applied() -> None:
     assert isinstance(outcome, Stored)
     cycle.stored(batch, outcome)
     assert [cycle.was_stored(sequence) for sequence in range(end, outcome.last + 2)] == [False, True, True, False]
+
+
+def test_a_rivals_commit_folded_before_the_own_acknowledgement_stays_the_last_one() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    first, second = bench.replica("a"), bench.replica("b")
+    bench.deliver(first)
+    bench.deliver(second)
+    one = first.propose(NOW)
+    assert one is not None
+    outcome = bench.stream.append(one.writes())
+    assert isinstance(outcome, Stored)
+    # The acknowledgement is still under way; the second has folded the batch and commits behind it.
+    bench.store(metric("a", 9))
+    bench.deliver(second)
+    two = second.propose(NOW + timedelta(seconds=3))
+    assert two is not None
+    assert bench.settle(second, two)
+    bench.deliver(first)
+    first.stored(one, outcome)
+    assert first.prior == second.prior
+    bench.store(metric("a", 11))
+    bench.deliver(first)
+    three = first.propose(NOW + timedelta(seconds=6))
+    assert three is not None
+    assert bench.settle(first, three), "what it expects is the rival's record"
+    assert isinstance(first.core, ToyCore)
+    assert first.core.answers["a"].batch_cpu_milli == 22
+
+
+def test_what_is_remembered_of_own_batches_is_bounded() -> None:
+    bench = Bench()
+    cycle = bench.replica()
+    bench.deliver(cycle)
+    for value in range(REMEMBERED_BATCHES + 50):
+        bench.store(metric("a", value + 1))
+        bench.give(cycle, bench.stream.last_sequence)
+        batch = cycle.propose(NOW)
+        assert batch is not None
+        assert bench.settle(cycle, batch)
+    assert len(cycle._applied) == len(cycle._unread) == REMEMBERED_BATCHES
