@@ -36,6 +36,8 @@ class UsageWindow:
         self._period = timedelta(seconds=report_seconds)
         self._taken: deque[_Taken] = deque(maxlen=MAX_SAMPLES)
         self._counter = 0
+        self._classes: dict[str, tuple[Pod, str, str]] = {}
+        """uid to its manifest and what QoS and priority that gives."""
         self._due: datetime | None = None
 
     def add(self, snapshot: Snapshot, now: datetime) -> None:
@@ -55,6 +57,14 @@ class UsageWindow:
         """Whether the period is over and there is something to say; half a sample early is no reason to wait for another."""
         early = timedelta(milliseconds=self._sample_ms // 2)
         return bool(self._taken) and self._due is not None and now + early >= self._due
+
+    def _class_of(self, uid: str, pods: Mapping[str, Pod]) -> tuple[str, str]:
+        known = self._classes.get(uid)
+        if known is None or known[0] is not pods[uid]:
+            if len(self._classes) > 4 * len(pods):
+                self._classes.clear()
+            known = self._classes[uid] = (pods[uid], qos_default(pods[uid]).value, priority_default(pods[uid]).value)
+        return known[1:]
 
     def message(self, pods: Mapping[str, Pod], now: datetime) -> UsageSample:
         """The message of the period that ends now; the next period begins."""
@@ -84,12 +94,12 @@ class UsageWindow:
             pods=tuple(
                 usage
                 for uid in sorted(newest.snapshot.pods)
-                if uid in pods and (usage := _pod_usage(uid, pods[uid], taken)) is not None
+                if uid in pods and (usage := _pod_usage(uid, pods[uid], self._class_of(uid, pods), taken)) is not None
             ),
         )
 
 
-def _pod_usage(uid: str, pod: Pod, taken: list[_Taken]) -> PodUsage | None:
+def _pod_usage(uid: str, pod: Pod, of_class: tuple[str, str], taken: list[_Taken]) -> PodUsage | None:
     """The unbroken series that ends with the newest sample."""
     cpu: list[int] = []
     memory: list[int] = []
@@ -106,8 +116,8 @@ def _pod_usage(uid: str, pod: Pod, taken: list[_Taken]) -> PodUsage | None:
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=uid,
-        qos=qos_default(pod).value,
-        priority=priority_default(pod).value,
+        qos=of_class[0],
+        priority=of_class[1],
         series=Series(cpu_milli=tuple(cpu), memory_bytes=tuple(memory)),
         throttled_permille=_throttled(newest),
         pressure=_pressure(newest.pressure),
