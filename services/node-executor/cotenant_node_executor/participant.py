@@ -2,7 +2,7 @@
 
 In: the world's clock and the node's messages. Out: reports on LOG with their expectations, usage and executions. With
 `periodic` off (traces over months) there are no samples: the node is woken by messages and by the end of its pods only.
-With `calm`, a node is sampled every `period` within BUSY of a change (a message, a report), and every `calm` otherwise.
+With `calm`, a node is sampled every `period` within BUSY of a change (a placement, a node SLO), and every `calm` otherwise.
 
 `offset` is what the node's clock is ahead of the log's: everything that the node does reads its own clock, as a real one
 does; only the pace of its samples is that of a monotonic clock.
@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.placements import Placement
+from cotenant.events.resources import NodeSLORendered
 from cotenant.log import LOG, USAGE, Refused, Stored, Write
 from cotenant.simulation import World
 from cotenant.subjects import encode_token
@@ -24,6 +26,8 @@ from cotenant_node_executor.runtime.simulated import SimulatedRuntime
 
 AGAIN = timedelta(milliseconds=1)
 BUSY = timedelta(seconds=60)
+CHANGES = (Placement, NodeSLORendered)
+"""What changes what a node has to do; its own reports and its resources do not."""
 
 
 class NodeParticipant:
@@ -56,7 +60,8 @@ class NodeParticipant:
         for event in inbox:
             self.node.apply(event)
         local = now + self.offset
-        if self._next_sample is None or inbox:
+        changed = any(isinstance(event.data, CHANGES) for event in inbox)
+        if self._next_sample is None or changed:
             self._busy_until = now + BUSY
         if self._next_sample is None:
             self._next_sample = now
@@ -65,7 +70,7 @@ class NodeParticipant:
         if sample:
             busy = self._busy_until is not None and now < self._busy_until
             self._next_sample = now + (self._period if busy else self._calm)
-        elif inbox:
+        elif changed:
             self._next_sample = min(self._next_sample, now + self._period)
         stored = False
         for event in self.node.step(local, sample=sample):
