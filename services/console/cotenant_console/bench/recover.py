@@ -12,7 +12,7 @@ import time
 from cotenant.log import LOG
 
 from cotenant_console.bench.figures import Figures
-from cotenant_console.bench.stage import BenchError, Stage, encoded
+from cotenant_console.bench.stage import BenchError, Stage
 from cotenant_console.bench.submitter import Orders
 from cotenant_console.bench.verification import verify
 from cotenant_console.bench.workload import Workload
@@ -33,7 +33,7 @@ async def run(workload: Workload) -> Figures:
         reader.max_behind = 0
         before = workload.pods - max(workload.pods // 10, 1)
         orders = Orders(stage.url, workload, 0, 0, before, str(stage.folder / "submitted"))
-        stage.start_module("submitter", "cotenant_console.bench.submitter", encoded(orders))
+        stage.start_module("submitter", "cotenant_console.bench.submitter", stage.written(orders))
         placed = 0
         deadline = time.monotonic() + RECOVER_LIMIT_SECONDS
         while placed < before * 9 // 10:
@@ -42,7 +42,7 @@ async def run(workload: Workload) -> Figures:
                 raise BenchError(f"only {placed} pods were placed: {stage.tail('scheduler')}")
         stage.kill("scheduler")
         rest = Orders(stage.url, workload, 0, before, workload.pods, str(stage.folder / "submitted-rest"))
-        stage.start_module("submitter-rest", "cotenant_console.bench.submitter", encoded(rest))
+        stage.start_module("submitter-rest", "cotenant_console.bench.submitter", stage.written(rest))
         # What the dead one had stored is not the new one's.
         while events := await reader.pull(1000, 1.0):
             placed += len(events)

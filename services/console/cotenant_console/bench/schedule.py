@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from cotenant_console.bench.figures import Figures, latency
-from cotenant_console.bench.stage import Stage, encoded
+from cotenant_console.bench.stage import Stage
 from cotenant_console.bench.submitter import Orders
 from cotenant_console.bench.verification import verify
 from cotenant_console.bench.watcher import Watch
@@ -32,11 +32,11 @@ async def run(workload: Workload, rate: float) -> Figures:
         await stage.scheduler_loaded()
         placed_at, submitted_at = stage.folder / "placed", stage.folder / "submitted"
         watch = Watch(stage.url, workload.pods, str(placed_at))
-        stage.start_module("watcher", "cotenant_console.bench.watcher", encoded(watch))
+        stage.start_module("watcher", "cotenant_console.bench.watcher", stage.written(watch))
         await stage.until(partial(_exists, stage.folder / "placed.ready"), "the watcher watches", 30)
         before = stage.cpu_seconds()
         orders = Orders(stage.url, workload, rate, 0, workload.pods, str(submitted_at))
-        stage.start_module("submitter", "cotenant_console.bench.submitter", encoded(orders))
+        stage.start_module("submitter", "cotenant_console.bench.submitter", stage.written(orders))
         # A process that has ended tells nothing any more: what it used is read while it lives.
         after: dict[str, float] = {}
         memory: dict[str, int] = {}

@@ -65,6 +65,12 @@ class Stage:
         """Start a Python module as a process."""
         self._start(name, [sys.executable, "-m", module, *arguments])
 
+    def written(self, orders: msgspec.Struct) -> str:
+        """Write the orders of a process to a file; returns its path."""
+        path = self.folder / f"orders-{len(self.processes)}.json"
+        path.write_bytes(msgspec.json.encode(orders))
+        return str(path)
+
     def start_scheduler(self) -> None:
         """Start the scheduler."""
         self.start_module("scheduler", "cotenant_scheduler", "--nats", self.url, "--http-port", "-1")
@@ -166,8 +172,3 @@ class Stage:
                 continue
             found[name] = next((int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0)
         return found
-
-
-def encoded(orders: msgspec.Struct) -> str:
-    """Orders for a process, as its argument."""
-    return msgspec.json.encode(orders).decode()

@@ -1,6 +1,6 @@
 """The process that submits pods: batches of at most 500 to the log, as the gateway writes what arrives together.
 
-In: the workload's arguments as JSON, a rate (0: as fast as they are stored). Out, to a file: for each pod the clock at which
+In: a file with the workload as JSON, a rate (0: as fast as they are stored). Out, to a file: for each pod the clock at which
 its batch was handed over (nanoseconds, the machine's monotonic clock).
 """
 
@@ -63,8 +63,8 @@ async def _submit(orders: Orders) -> array.array[int]:
 
 
 def main() -> None:
-    """Run; the orders are the first argument."""
-    orders = msgspec.json.decode(sys.argv[1], type=Orders)
+    """Run; the first argument is the file with the orders."""
+    orders = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Orders)
     Path(orders.out).write_bytes(uvloop.run(_submit(orders)).tobytes())
 
 

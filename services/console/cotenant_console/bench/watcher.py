@@ -64,8 +64,8 @@ async def _watch(watch: Watch, say_ready: Callable[[], None]) -> tuple[array.arr
 
 
 def main() -> None:
-    """Run; what to watch is the first argument."""
-    watch = msgspec.json.decode(sys.argv[1], type=Watch)
+    """Run; the first argument is the file that says what to watch."""
+    watch = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Watch)
     times, sizes = uvloop.run(_watch(watch, Path(f"{watch.out}.ready").touch))
     Path(f"{watch.out}.batches").write_bytes(msgspec.json.encode(sizes))
     Path(watch.out).write_bytes(times.tobytes())
