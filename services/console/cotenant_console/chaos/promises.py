@@ -37,6 +37,7 @@ PROMISES: tuple[Invariant, ...] = (
     Invariant(
         number=7,
         name="moves_end",
+        on_event=(e.a_move_is_begun_once,),
         at_moments=(e.moves_with_a_time_to_live_end,),
         when_quiet=(e.every_move_has_ended,),
     ),

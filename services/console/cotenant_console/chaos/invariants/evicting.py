@@ -66,6 +66,23 @@ def a_pod_is_evicted_once(sight: Sight, event: Event) -> Wrong:
             yield event.subject, f"{data.namespace}/{data.name} ({data.uid}) is evicted {sight.evicted[data.uid]} times"
 
 
+def a_move_is_begun_once(sight: Sight, event: Event) -> Wrong:
+    """A job of a pod is not begun anew while it, or another job of that pod, is unfinished."""
+    data = event.data
+    if not isinstance(data, Migration) or event.tombstone or data.finished:
+        return
+    positions = sight.touched[event.subject]
+    before = sight.log[positions[-2]] if len(positions) > 1 else None
+    if before is not None and not before.tombstone and isinstance(before.data, Migration):
+        if before.data.uid == data.uid and not before.data.finished and before.data.created_at != data.created_at:
+            yield event.subject, f"{event.ref} begins {data.job} anew, which {before.ref} left {before.data.phase}"
+        return
+    for subject, other in sorted(sight.last.items()):
+        job = other.data
+        if subject != event.subject and isinstance(job, Migration) and job.uid == data.uid and not job.finished:
+            yield event.subject, f"{event.ref} begins {data.job} while {job.job} of the same pod is {job.phase}"
+
+
 def moves_with_a_time_to_live_end(moment: Moment) -> Wrong:
     """A job with a time to live is finished when that, and PATIENCE, have passed."""
     for subject, event in sorted(moment.sight.last.items()):

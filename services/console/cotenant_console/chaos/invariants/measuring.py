@@ -35,7 +35,8 @@ def batch_follows_from_its_samples(sight: Sight, event: Event) -> Wrong:
     data = event.data
     if not isinstance(data, NodeResources) or event.tombstone or data.withdrawn:
         return
-    metric = _metric_of(sight, event)
+    terms = {term.name: term for term in data.terms}
+    metric = _metric_of(sight, event, terms["system-used"].source if "system-used" in terms else "")
     if metric is None:
         if data.batch_cpu_milli or data.batch_memory_bytes:
             yield event.subject, f"{event.ref} lends {data.batch_cpu_milli}m of {data.node} and names no metric as its cause"
@@ -44,7 +45,6 @@ def batch_follows_from_its_samples(sight: Sight, event: Event) -> Wrong:
     allowed = timedelta(minutes=strategy.degrade_time_minutes or DEGRADE_MINUTES)
     if metric.update_time is not None and event.time is not None and event.time - metric.update_time > allowed:
         yield event.subject, f"{event.ref} lends on a metric of {metric.update_time}, at {event.time}"
-    terms = {term.name: term for term in data.terms}
     if data.cpu_policy != "usage" or "capacity" not in terms:
         return
     services = sum(pod.usage.cpu_milli for pod in metric.pods if pod.priority not in LENT)
@@ -67,8 +67,9 @@ def metrics_follow_the_time_of_the_log(_: Sight, event: Event) -> Wrong:
         yield event.subject, f"{event.ref} of {event.time} says that {data.node} was heard at {data.update_time}"
 
 
-def _metric_of(sight: Sight, event: Event) -> NodeMetricComputed | None:
-    for cause in event.causes:
+def _metric_of(sight: Sight, event: Event, source: str) -> NodeMetricComputed | None:
+    """The metric that the figures were made from: held figures name an older one than the news that made them be held."""
+    for cause in (source, *event.causes):
         found = sight.by_reference(cause)
         if found is not None and isinstance(found.data, NodeMetricComputed):
             return found.data
