@@ -12,6 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+
 from cotenant.events.envelope import Event, decode_event, encode_event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.usage import PodUsage, Series, UsageSample

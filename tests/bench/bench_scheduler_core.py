@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+
 from cotenant.cycle import REMEMBERED_BATCHES, Batch, Cycle
 from cotenant.events import Commit, Event
 from cotenant.log import Refused, Stored, Write
 from cotenant.memory_log import MemoryStream
-
 from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+
 from cotenant.bus import NatsLog, connect, read_all
 from cotenant.events import CommitRefused, Event, NodeResources
 from cotenant.log import EXECUTION, HISTORY, LOG, Stored, Write
 from cotenant.replay import verify
 from cotenant.service import DecidingService
-
 from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
 from tests.nats_server import NatsServer
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
+
 from cotenant.cycle import Identity
 from cotenant.definition import Definition
 from cotenant.events import Event, NodeMetricComputed, NodeResources

@@ -103,7 +103,7 @@ def test_a_pod_of_any_image_runs_on_a_simulated_node_and_ends_when_deleted(stack
 
 def test_a_batch_pod_runs_in_its_own_cgroup_and_says_its_lines(stack: Stack) -> None:
     stack.apply(batch_pod("worker", "echo hello from batch; exec sleep 300"))
-    wait_for("worker to run", lambda: stack.phase("worker") == "Running", 120)
+    wait_for("worker to run", lambda: stack.phase("worker") == "Running", 200)
     pod = stack.object("pod", "worker")
     assert pod is not None
     assert pod["spec"]["nodeName"] == host_of(stack)
@@ -126,8 +126,8 @@ def test_a_pod_that_fits_nowhere_says_why(stack: Stack) -> None:
 def test_services_that_need_their_cpu_get_it_back_and_the_loan_grows_again(stack: Stack) -> None:
     path = quota_file(stack)
     stack.apply(batch_pod("burner"))
-    wait_for("burner to run", lambda: stack.phase("burner") == "Running", 120)
-    wait_for("a loan of some size", lambda: quota(path) >= 60_000, 90)
+    wait_for("burner to run", lambda: stack.phase("burner") == "Running", 200)
+    wait_for("a loan of some size", lambda: quota(path) >= 60_000, 150)
     lent = quota(path)
     stack.apply(service_pod("spike", "while :; do :; done & while :; do :; done"))
     wait_for("the loan to shrink in the kernel's file", lambda: 0 < quota(path) <= lent // 2, 30)
@@ -195,7 +195,7 @@ def test_a_killed_server_comes_back_with_everything(stack: Stack) -> None:
 
 def test_a_running_process_survives_its_executor(stack: Stack) -> None:
     stack.apply(batch_pod("long", "exec sleep 600"))
-    wait_for("long to run", lambda: stack.phase("long") == "Running", 120)
+    wait_for("long to run", lambda: stack.phase("long") == "Running", 200)
     pod = stack.object("pod", "long")
     assert pod is not None
     procs = quota_file(stack).parent / f"pod{pod['metadata']['uid']}" / "main" / "cgroup.procs"

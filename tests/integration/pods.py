@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.events import Event, ObjectStored
 from cotenant.subjects import pod_subject
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+
 from cotenant.bus import NatsLog, connect, read_all
 from cotenant.events import Event, NodeMetricComputed, NodeResources, ObjectStored, Payload
 from cotenant.events.metrics import Usage
@@ -20,7 +21,6 @@ from cotenant.log import HISTORY, LOG, Stored, Write
 from cotenant.replay import verify
 from cotenant.subjects import metrics_subject, node_subject, object_subject
 from cotenant_batch_resource_calculator.definition import DEFINITION
-
 from tests.nats_server import NatsServer
 
 CONFIG = object_subject("", "configmaps", "koordinator-system", "slo-controller-config")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+
 from cotenant.bus import NatsLog, NatsReader, connect
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
@@ -25,7 +26,6 @@ from cotenant.log import LOG, Stored, Write
 from cotenant.replay import verify
 from cotenant.subjects import executor_subject, metrics_subject, run_subject
 from cotenant_descheduler_arbiter.definition import DEFINITION
-
 from tests.nats_server import NatsServer, free_port
 
 WAIT_SECONDS = 30

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 import nats
 import pytest
 from aiohttp import web
+from nats.aio.client import Client
+
 from cotenant.bus import connect
 from cotenant.host import serve_http
 from cotenant.log import LOG, Write
-from nats.aio.client import Client
-
 from tests.contract.toy import metric
 from tests.integration.pods import stored_pod
 from tests.nats_server import NatsServer, free_port

@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+
 from cotenant.bus import NatsLog, connect, read_all
 from cotenant.events import Event, ObjectStored, QuotaRuntime
 from cotenant.log import HISTORY, LOG, Stored, Write
 from cotenant.replay import verify
 from cotenant.subjects import node_subject, object_subject, pod_subject
 from cotenant_quota_tree.definition import DEFINITION
-
 from tests.nats_server import NatsServer
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, START, quota_document
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from cotenant_console.chaos.run import run, schedule_of
 from cotenant_console.chaos.schedule import in_order
-
 from tests.simulation.mutants.defects import MUTANTS
 from tests.simulation.mutants.patches import Mutant
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from cotenant_console.chaos.report import failure_lines
 from cotenant_console.chaos.run import Result, run, schedule_of
 from cotenant_console.chaos.schedule import read_schedule, write_schedule

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from cotenant_console.chaos.run import run, schedule_of
 from cotenant_console.chaos.schedule import Entry, Header, Schedule, ScheduleError, in_order, read_schedule
 from cotenant_console.chaos.shrink import shrink, until
-
 from tests.simulation.mutants.defects import MUTANTS
 
 HEADER = Header(seed=1, span_ms=60_000, nodes=1, hop_ms=20)

@@ -19,6 +19,7 @@ import msgspec
 import nats
 import nats.errors
 import pytest
+
 from cotenant.bus import NatsLog, connect
 from cotenant.cycle import Identity
 from cotenant.events import Event, NodeMetricComputed, NodeResources, ObjectStored, YarnNode
@@ -34,7 +35,6 @@ from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.node_id import ANNOTATION_NODE_ID, DEFAULT_CLUSTER
 from cotenant_yarn_copilot.rm_client import ResourceManagerClient, ResourceManagerError
 from cotenant_yarn_copilot.syncing import Syncing
-
 from tests.nats_server import NatsServer
 from tests.yarn.hadoop_cluster import ANNOUNCED_MB, ANNOUNCED_VCORES, HadoopCluster, HadoopMissingError, hadoop_jars
 

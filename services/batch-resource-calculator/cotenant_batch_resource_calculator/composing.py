@@ -7,10 +7,10 @@ the payload.
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.events.resources import NodeResources, Term, ZoneResources
 from cotenant.quantities import format_milli
 from cotenant.reservation import kubelet_reserved
-
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.config.json_overlay import JsonObject
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts, of_mapping

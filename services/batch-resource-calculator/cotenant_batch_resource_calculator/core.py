@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
+
 from cotenant.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
@@ -36,7 +37,6 @@ from cotenant.objects.metadata import ObjectMeta
 from cotenant.objects.node import Node, decode_node
 from cotenant.objects.policies import ConfigMap
 from cotenant.subjects import object_subject, resources_subject, slo_subject, tokens
-
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.deciding import is_due_now, resources_of
 from cotenant_batch_resource_calculator.node_state import NodeState, placed_pod

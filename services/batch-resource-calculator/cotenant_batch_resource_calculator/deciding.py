@@ -20,12 +20,12 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
 from cotenant.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.quantities import QuantityError
 from cotenant.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
-
 from cotenant_batch_resource_calculator.composing import Situation, compose, compose_withdrawn
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy

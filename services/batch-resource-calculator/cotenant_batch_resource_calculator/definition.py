@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cotenant.definition import Definition
-
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
 
 DEFINITION = Definition(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.placements import Placement
@@ -21,7 +22,6 @@ from cotenant.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.qos import PriorityClass, QoSClass, priority_default, qos_default
 from cotenant.quantities import QuantityError, resource_amount
 from cotenant.reservation import Reservation, parse_reservation
-
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import MeasuredUsage, PodNeed

@@ -18,6 +18,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import msgspec
+
 from cotenant.events.migrations import AnomalyStreak, DetectorState
 
 DEFAULT_TIMEOUT = timedelta(seconds=60)

@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-from cotenant.names import PODS
 
+from cotenant.names import PODS
 from cotenant_descheduler_arbiter.classify import LoadClass, NodeLoad, is_over, is_under
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fit import misfit

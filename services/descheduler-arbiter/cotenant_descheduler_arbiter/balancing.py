@@ -22,7 +22,6 @@ from cotenant.events.placements import Figure
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.names import PODS
 from cotenant.subjects import descheduling_subject, migration_subject
-
 from cotenant_descheduler_arbiter.backoff import latest_moves, workload_key
 from cotenant_descheduler_arbiter.balance import Kept, Move
 from cotenant_descheduler_arbiter.classify import NodeLoad

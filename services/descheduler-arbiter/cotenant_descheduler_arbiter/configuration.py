@@ -21,8 +21,8 @@ accepted and have no effect. An unknown field in a plugin's args is an error.
 from __future__ import annotations
 
 import msgspec
-from cotenant.objects.metadata import LabelSelector
 
+from cotenant.objects.metadata import LabelSelector
 from cotenant_descheduler_arbiter.max_unavailable import IntOrPercent
 
 _NO_ARGS = msgspec.Raw(b"{}")

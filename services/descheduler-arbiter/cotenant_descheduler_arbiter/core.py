@@ -26,7 +26,6 @@ from cotenant.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration, NodeLoadJudged
 from cotenant.subjects import migration_subject
-
 from cotenant_descheduler_arbiter.balancing import Balancing, forget_gone_nodes, judged_in_slot, slot_of
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fold import ClusterFold

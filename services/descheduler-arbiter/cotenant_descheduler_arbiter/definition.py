@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cotenant.definition import Definition
-
 from cotenant_descheduler_arbiter.configuration import DeschedulerConfiguration
 from cotenant_descheduler_arbiter.core import CORE_VERSION, DeschedulerArbiterCore
 from cotenant_descheduler_arbiter.fold import FILTERS

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+
 from cotenant.objects.metadata import LabelSelector
 from cotenant.objects.pod import Pod
-
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.selection import selects
 

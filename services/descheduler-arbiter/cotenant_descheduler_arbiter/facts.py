@@ -6,6 +6,7 @@ Amounts: cpu in milli-cores, everything else in plain units.
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.objects.metadata import OwnerReference
 from cotenant.objects.pod import Pod
 

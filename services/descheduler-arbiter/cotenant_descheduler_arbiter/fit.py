@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from cotenant.names import PODS
 from cotenant.objects.pod import Pod, Toleration
-
 from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts, Taint
 from cotenant_descheduler_arbiter.selection import any_term_matches
 

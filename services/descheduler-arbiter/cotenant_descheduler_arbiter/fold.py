@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec
+
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
@@ -29,7 +30,6 @@ from cotenant.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.objects.policies import PodMigrationJob, PriorityClassObject
 from cotenant.qos import PriorityClass, kube_qos, priority_default
 from cotenant.subjects import tokens
-
 from cotenant_descheduler_arbiter.facts import PodFacts
 
 FILTERS = (

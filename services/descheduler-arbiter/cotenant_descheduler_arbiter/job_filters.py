@@ -12,8 +12,8 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
-from cotenant.events.migrations import Migration
 
+from cotenant.events.migrations import Migration
 from cotenant_descheduler_arbiter import budgets
 from cotenant_descheduler_arbiter.configuration import NamespaceRule
 from cotenant_descheduler_arbiter.evictable import EvictableRules, below_max_cost, forced, why_not_evictable

@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import msgspec
+
 from cotenant.core import Request
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest, Migration
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.objects.policies import PodMigrationJob
 from cotenant.subjects import migration_subject
-
 from cotenant_descheduler_arbiter.arbitration import REASON_FORBIDDEN, Verdict, run_round
 from cotenant_descheduler_arbiter.backoff import latest_moves, next_in_row, pause, remembered_until, workload_key
 from cotenant_descheduler_arbiter.durations import DurationError, parse_duration

@@ -24,7 +24,6 @@ from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.runs import ExecutorStatus
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.subjects import condition_subject
-
 from cotenant_descheduler_arbiter.fold import ClusterFold, Known
 
 

@@ -21,8 +21,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
-from cotenant.events.migrations import AnomalyStreak, DetectorState, NodeLoadJudged
 
+from cotenant.events.migrations import AnomalyStreak, DetectorState, NodeLoadJudged
 from cotenant_descheduler_arbiter.anomaly import AnomalyCondition, mark, reset
 from cotenant_descheduler_arbiter.balance import Balance, Kept, Move, WhyNot
 from cotenant_descheduler_arbiter.classify import LoadClass, NodeLoad, classify, is_over

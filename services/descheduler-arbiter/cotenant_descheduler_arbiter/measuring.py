@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.names import CPU, MEMORY, PODS
-
 from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.pools import MeasuredNode, MeasuredPod
 

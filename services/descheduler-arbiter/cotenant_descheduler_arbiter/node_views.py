@@ -11,9 +11,9 @@ A node without a condition is ready.
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME, MID_CPU, MID_MEMORY
 from cotenant.quantities import QuantityError, Scalar, resource_amount
-
 from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts, Taint
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.measuring import add_amounts

@@ -20,8 +20,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 import msgspec
-from cotenant.objects.metadata import LabelSelector
 
+from cotenant.objects.metadata import LabelSelector
 from cotenant_descheduler_arbiter.anomaly import AnomalyCondition
 from cotenant_descheduler_arbiter.budgets import Budgets
 from cotenant_descheduler_arbiter.configuration import (

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
+
 from cotenant.names import CPU, MEMORY
 from cotenant.objects.metadata import LabelSelector
-
 from cotenant_descheduler_arbiter.anomaly import AnomalyCondition
 from cotenant_descheduler_arbiter.classify import NodeLoad
 from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts

@@ -14,7 +14,6 @@ from datetime import datetime
 
 from cotenant.events.migrations import NodeLoadJudged
 from cotenant.names import CPU, MEMORY
-
 from cotenant_descheduler_arbiter.classify import LoadClass
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.low_node_load import SOURCES, LowNodeLoad, streaks_of

@@ -26,8 +26,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import msgspec
-from cotenant.events.migrations import JobCondition, Migration
 
+from cotenant.events.migrations import JobCondition, Migration
 from cotenant_descheduler_arbiter.facts import PodFacts
 
 EVICTION = "Eviction"

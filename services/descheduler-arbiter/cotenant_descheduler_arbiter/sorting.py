@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from cotenant.qos import KubeQoS, PriorityClass, QoSClass, kube_qos, priority_default, qos_default
-
 from cotenant_descheduler_arbiter.evictable import ANNOTATION_EVICTION_COST, parse_cost
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.scoring import excess_score, usage_score

@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 
 from cotenant.events.conditions import NodeCondition
 from cotenant.objects.pod import Pod
-
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fit import tolerates
 from cotenant_descheduler_arbiter.fold import ClusterFold

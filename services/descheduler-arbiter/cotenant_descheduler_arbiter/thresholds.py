@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+
 from cotenant.names import MEMORY
 
 Percentages = Mapping[str, float]

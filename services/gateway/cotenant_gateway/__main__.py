@@ -7,12 +7,12 @@ import asyncio
 import gc
 
 import msgspec
+from nats.errors import NoRespondersError
+
 from cotenant.cycle import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
 from cotenant.host import VERSION, Host, RequestError, run_program, status_routes
 from cotenant.settings import parser
-from nats.errors import NoRespondersError
-
 from cotenant_gateway.core import PODS
 from cotenant_gateway.gateway import Gateway
 from cotenant_gateway.http.app import refuse_other_addresses, request_handler

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
+
 from cotenant.events.objects import ObjectStored
 from cotenant.objects.metadata import LabelSelector, View
-
 from cotenant_gateway.composing.times import parse_rfc3339, rfc3339
 from cotenant_gateway.core import BUDGETS, PODS, GatewayCore
 from cotenant_gateway.metadata import with_status

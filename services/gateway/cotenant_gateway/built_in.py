@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+
 from cotenant.events.objects import ObjectStored
 from cotenant.objects.kinds import BY_RESOURCE, Kind
 from cotenant.objects.validation_policies import SYSTEM_PRIORITIES
 from cotenant.qos import PRIORITY_VALUES
-
 from cotenant_gateway.admission.namespaces import BUILT_IN_NAMESPACES, NAMESPACES
 from cotenant_gateway.core import GatewayCore
 from cotenant_gateway.plans import Plan, object_write

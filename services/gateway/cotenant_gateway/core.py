@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
+
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
@@ -24,7 +25,6 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.objects.kinds import BY_RESOURCE, Kind
 from cotenant.subjects import decode_token
-
 from cotenant_gateway.composing.migration import compose_migration
 from cotenant_gateway.composing.node import compose_node
 from cotenant_gateway.composing.pod import compose_pod

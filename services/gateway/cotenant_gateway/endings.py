@@ -12,7 +12,6 @@ from datetime import datetime
 
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.objects.kinds import BY_RESOURCE
-
 from cotenant_gateway.composing.pod import live_placement
 from cotenant_gateway.core import NAMESPACES, NODES, PODS, GatewayCore
 from cotenant_gateway.metadata import marked_for_deletion

@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.names import ANNOTATION_EVICTED_BY
-
 from cotenant_gateway.budgets import Verdict, charged_status, judge
 from cotenant_gateway.core import MIGRATION_JOBS, PODS, GatewayCore
 from cotenant_gateway.endings import deletion

@@ -17,7 +17,6 @@ from cotenant.cycle import Identity
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event, traceparent_of
 from cotenant.log import LOG, Behind, Log, Stored, Write, store_batch
-
 from cotenant_gateway.core import GatewayCore
 
 logger = logging.getLogger(__name__)

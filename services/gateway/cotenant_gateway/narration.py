@@ -13,13 +13,13 @@ from datetime import datetime
 from hashlib import blake2b
 
 import msgspec
+
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.objects.kinds import BY_RESOURCE
-
 from cotenant_gateway.composing.overlay import Overlay, head_of
 from cotenant_gateway.composing.times import derived_uid, rfc3339
 from cotenant_gateway.snapshots import Address, Snapshot

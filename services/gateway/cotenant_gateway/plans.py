@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.events.envelope import Payload
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.subjects import eviction_subject, object_subject
-
 from cotenant_gateway.snapshots import Address
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.objects import ObjectStored
 from cotenant.objects.kinds import Kind
 from cotenant.objects.metadata import AnyObject
-
 from cotenant_gateway.admission.chain import REFUSALS, run_mutators, run_validators
 from cotenant_gateway.admission.namespaces import namespace_deletion_refusal
 from cotenant_gateway.admission.quotas import quota_deletion_refusal

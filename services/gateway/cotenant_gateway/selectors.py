@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 import msgspec
+
 from cotenant.objects.metadata import LabelSelector
 from cotenant.objects.validation import label_value, qualified_name
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.objects.kinds import Kind
 from cotenant.objects.metadata import AnyObject, ObjectMeta
 from cotenant.objects.pod import Pod, decode_pod
-
 from cotenant_gateway.composing.overlay import NOTHING, Overlay, composed_document
 
 _HEAD = msgspec.json.Decoder(AnyObject)

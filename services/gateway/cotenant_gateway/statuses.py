@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+
 from cotenant.objects.kinds import Kind
 from cotenant.objects.validation import FieldError
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cotenant.host import Host
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from cotenant.host import Host
 from cotenant_gateway.gateway import Gateway
 
 

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.envelope import Event, traceparent_of
 from cotenant.log import TOMBSTONE_TTL_SECONDS, Log, NoAnswer, Refused, Stored, Write, store_batch
-
 from cotenant_gateway.plans import Plan
 
 logger = logging.getLogger(__name__)

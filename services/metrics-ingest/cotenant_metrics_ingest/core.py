@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+
 from cotenant.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
@@ -28,7 +29,6 @@ from cotenant.events.usage import UsageSample
 from cotenant.last_sequences import LastSequences
 from cotenant.log import TOMBSTONE_TTL_SECONDS, USAGE
 from cotenant.subjects import metrics_subject, tokens
-
 from cotenant_metrics_ingest.node_report import report_of
 from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
 

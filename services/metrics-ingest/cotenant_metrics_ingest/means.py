@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
-from cotenant.events.metrics import MeanDigest, Usage
 
+from cotenant.events.metrics import MeanDigest, Usage
 from cotenant_metrics_ingest import varints
 
 SLOTS_PER_WINDOW = 5

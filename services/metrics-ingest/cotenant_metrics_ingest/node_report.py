@@ -14,7 +14,6 @@ from cotenant.events.metrics import (
     PodMetric,
     Usage,
 )
-
 from cotenant_metrics_ingest.means import NODE, SYSTEM
 from cotenant_metrics_ingest.node_windows import NodeWindows
 from cotenant_metrics_ingest.report import in_cold_start

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
+
 from cotenant.events.metrics import NodeMetricComputed, WindowDigest
 from cotenant.events.usage import Series, UsageSample
-
 from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots
 from cotenant_metrics_ingest.slots import MAX_OPEN, MAX_SLOTS, PercentileSlots
 

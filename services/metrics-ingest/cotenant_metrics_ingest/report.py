@@ -9,6 +9,7 @@ seen and is still there. Source: koordlet NodeMetric informer.
 from collections.abc import Mapping, Sequence
 
 import msgspec
+
 from cotenant.events.metrics import Usage
 
 

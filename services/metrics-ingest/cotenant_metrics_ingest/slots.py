@@ -19,8 +19,8 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from cotenant.events.metrics import SlotDigest
 
+from cotenant.events.metrics import SlotDigest
 from cotenant_metrics_ingest import varints
 from cotenant_metrics_ingest.aggregation import PERCENTILES, percentile_rank
 

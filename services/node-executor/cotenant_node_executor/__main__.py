@@ -18,7 +18,6 @@ from cotenant.host import VERSION, Host, run_program
 from cotenant.quantities import QuantityError, parse_milli, parse_value
 from cotenant.requests import logs_subject
 from cotenant.settings import parser
-
 from cotenant_node_executor.core import ExecutorCore
 from cotenant_node_executor.host_facts import executor_status, host_facts
 from cotenant_node_executor.kernel.driver import open_driver

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec import Struct
+
 from cotenant.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
@@ -24,8 +26,6 @@ from cotenant.objects.pod import Pod, decode_pod
 from cotenant.objects.process_runtime import process_runtime_errors
 from cotenant.quantities import QuantityError
 from cotenant.subjects import run_subject
-from msgspec import Struct
-
 from cotenant_node_executor.composer import compose, wishes_of
 from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.observation import Observation

@@ -22,7 +22,6 @@ from cotenant.events.envelope import Event
 from cotenant.events.execution import Change, Execution
 from cotenant.log import EXECUTION, USAGE
 from cotenant.subjects import execution_subject
-
 from cotenant_node_executor.core import ExecutorCore, Placed, Plan
 from cotenant_node_executor.kernel.interface import Knob, Refused, WriteReport, Written
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from cotenant.events.runs import ExecutorStatus
 from cotenant.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
-
 from cotenant_node_executor.core import MAX_PODS
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupVersion
 from cotenant_node_executor.sampling.proc import parse_node_meminfo

@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
+from msgspec import Struct
+
 from cotenant.events.envelope import Event
 from cotenant.events.runs import ExecutorStatus
 from cotenant.log import USAGE
 from cotenant.subjects import executor_subject, usage_subject
-from msgspec import Struct
-
 from cotenant_node_executor.core import ExecutorCore
 from cotenant_node_executor.executions import NEWEST_USAGE, Executions
 from cotenant_node_executor.kernel.interface import Knob, WriteReport

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from cotenant.events.envelope import Event, traceparent_of
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeSLORendered
 from cotenant.log import LOG, USAGE, Refused, Stored, Write
 from cotenant.simulation import World
 from cotenant.subjects import encode_token
-from msgspec.structs import replace
-
 from cotenant_node_executor.node import ExecutorNode
 from cotenant_node_executor.runtime.simulated import SimulatedRuntime
 

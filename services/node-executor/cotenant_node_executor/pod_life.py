@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
 from cotenant_node_executor.runtime.interface import (
     REASON_COMPLETED,
     REASON_CREATING,

@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from cotenant.events.envelope import Event, traceparent_of
-from cotenant.log import LOG, USAGE, Behind, Log, Reader, Refused, Stored, Write
-from cotenant.subjects import encode_token
 from msgspec.structs import replace
 from nats.errors import Error as NatsError
 
+from cotenant.events.envelope import Event, traceparent_of
+from cotenant.log import LOG, USAGE, Behind, Log, Reader, Refused, Stored, Write
+from cotenant.subjects import encode_token
 from cotenant_node_executor.node import ExecutorNode
 
 logger = logging.getLogger(__name__)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from cotenant.events.runs import ExecutorStatus
-from cotenant.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
-from cotenant.qos import KubeQoS, QoSClass
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cotenant.events.runs import ExecutorStatus
+from cotenant.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
+from cotenant.qos import KubeQoS, QoSClass
 from cotenant_node_executor.core import MAX_PODS, ExecutorCore
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import (

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
+from msgspec import Struct
+
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 from cotenant.objects.pod import Pod, pod_requests
 from cotenant.quantities import QuantityError, parse_milli, parse_value
-from msgspec import Struct
-
 from cotenant_node_executor.runtime.simulated import parse_duration
 
 ANNOTATION_USAGE = "cotenant.io/simulated-usage"

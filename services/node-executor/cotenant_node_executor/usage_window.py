@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from msgspec import Struct
+
 from cotenant.events.usage import PodUsage, Pressure, Series, UsageSample
 from cotenant.objects.pod import Pod
 from cotenant.qos import priority_default, qos_default
-from msgspec import Struct
-
 from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet, Snapshot
 
 MAX_SAMPLES = 120

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+
 from cotenant.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
@@ -32,7 +33,6 @@ from cotenant.quota.membership import QuotaIdentity, QuotaIndex
 from cotenant.quota.names import DEFAULT, DEFAULT_TREE, ROOT, SYSTEM
 from cotenant.quota.view import ElasticQuotaView, built_in_quota, decode_quota
 from cotenant.subjects import quota_subject, tokens
-
 from cotenant_quota_tree.hierarchy import build_trees
 from cotenant_quota_tree.nodes import NodeOffers
 from cotenant_quota_tree.pods import PodDemands

@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 import msgspec
-from cotenant.definition import Definition
 
+from cotenant.definition import Definition
 from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
 from cotenant_quota_tree.solution import Rules
 

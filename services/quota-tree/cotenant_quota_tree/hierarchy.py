@@ -18,6 +18,7 @@ it here.
 from collections.abc import Mapping
 
 import msgspec
+
 from cotenant.quota.names import DEFAULT, DEFAULT_TREE, ROOT, SYSTEM
 from cotenant.quota.sums import QuotaNode
 from cotenant.quota.view import ElasticQuotaView

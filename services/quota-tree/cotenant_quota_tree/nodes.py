@@ -7,6 +7,7 @@ that the object itself declares as batch or mid (a node of a real cluster) is re
 """
 
 import msgspec
+
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY

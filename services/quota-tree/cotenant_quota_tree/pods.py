@@ -13,6 +13,7 @@ quotas change, every pod's membership is looked up anew.
 from collections.abc import Mapping
 
 import msgspec
+
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunStatus
 from cotenant.objects.pod import Pod, pod_requests

@@ -14,10 +14,10 @@ refreshRuntime in its converged state (all siblings refreshed against the same t
 from collections.abc import Mapping, Sequence
 
 import msgspec
+
 from cotenant.quota.amounts import Amounts
 from cotenant.quota.names import ROOT
 from cotenant.quota.sums import QuotaNode, QuotaSums
-
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Sibling, share
 

@@ -15,6 +15,7 @@ never sum to more than there is. Resources that the total does not have are not 
 from collections.abc import Sequence
 
 import msgspec
+
 from cotenant.quota.amounts import Amounts
 from cotenant.quota.amounts import total as sum_of
 

@@ -9,12 +9,12 @@ what it returns is always that of the facts given.
 from collections.abc import Mapping
 
 import msgspec
+
 from cotenant.quota.amounts import Amounts, exceeding, masked
 from cotenant.quota.amounts import total as sum_of
 from cotenant.quota.names import ROOT
 from cotenant.quota.sums import OwnPods, QuotaNode, QuotaSums, aggregate
 from cotenant.quota.view import ElasticQuotaView
-
 from cotenant_quota_tree.hierarchy import Tree
 from cotenant_quota_tree.runtime import tree_runtime
 from cotenant_quota_tree.totals import available

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cotenant.service import run_service
-
 from cotenant_scheduler.definition import DEFINITION
 
 

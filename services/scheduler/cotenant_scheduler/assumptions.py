@@ -11,10 +11,10 @@ Bounds: the placements of one decision.
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.events.placements import Placement
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership
-
 from cotenant_scheduler.load_estimate import AssignedPod
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.pods import Counted

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
+
 from cotenant.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
@@ -34,7 +35,6 @@ from cotenant.quantities import QuantityError
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership, is_preemptible
 from cotenant.subjects import placement_subject, tokens
-
 from cotenant_scheduler.assumptions import Assumptions
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.evaluation import Evaluation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cotenant.definition import Definition
-
 from cotenant_scheduler.core import FILTERS, SchedulerCore
 from cotenant_scheduler.policy import SchedulerConfig
 

@@ -21,13 +21,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, WaitingReason
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.names import SCHEDULER_NAMES
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.subjects import node_subject, placement_subject, pod_subject, waiting_subject
-
 from cotenant_scheduler.node_facts import NodeFacts
 from cotenant_scheduler.nodes import PodKey
 from cotenant_scheduler.pods import Placed, PodRecord

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from cotenant.events.placements import Figure
 
+from cotenant.events.placements import Figure
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows, distinct
 from cotenant_scheduler.nodes import TIE_BITS, NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 
 import msgspec
+
 from cotenant.names import CPU, MEMORY
 
 ANNOTATION_USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
+
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from cotenant.qos import PriorityClass
 

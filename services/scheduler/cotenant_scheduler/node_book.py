@@ -15,7 +15,6 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.objects.node import decode_node
-
 from cotenant_scheduler.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.node_facts import NodeFacts, describe, report_of
 from cotenant_scheduler.nodes import NodeTable

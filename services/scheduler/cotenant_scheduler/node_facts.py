@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.resources import NodeResources
@@ -24,7 +25,6 @@ from cotenant.objects.node import Node, Taint
 from cotenant.quantities import QuantityError, Scalar, resource_amount
 from cotenant.quota.names import RENAMED_RESOURCES
 from cotenant.reservation import parse_reservation, trim_allocatable
-
 from cotenant_scheduler.load_aware_args import LoadAwareArgs, thresholds_of
 from cotenant_scheduler.load_estimate import MICROSECONDS, NodeReport, ReportedPod, Vector, microseconds
 from cotenant_scheduler.nodes import NodeDescription

@@ -13,9 +13,9 @@ from copy import copy
 
 import msgspec
 import numpy as np
+
 from cotenant.names import CPU, MEMORY, PODS
 from cotenant.objects.node import Taint
-
 from cotenant_scheduler.columns import FIRST_CAPACITY, Changes, IntArray, Rows, doubled, grown
 from cotenant_scheduler.load_aware_args import LoadAwareArgs, Thresholds
 from cotenant_scheduler.load_columns import LoadColumns

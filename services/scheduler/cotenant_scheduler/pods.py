@@ -12,11 +12,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership, is_preemptible
-
 from cotenant_scheduler.load_estimate import AssignedPod, estimation_deadline, microseconds
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.priorities import PriorityValues

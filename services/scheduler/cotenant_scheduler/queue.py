@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Iterator
 
 import msgspec
+
 from cotenant.events.placements import Waiting
 from cotenant.quota.membership import Membership
-
 from cotenant_scheduler.nodes import PodKey
 from cotenant_scheduler.pods import PodRecord
 from cotenant_scheduler.shapes import PodFacts, Shape

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+
 from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant.objects.pod import Pod, PodAffinityTerm
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from cotenant.events.placements import Figure
 
+from cotenant.events.placements import Figure
 from cotenant_scheduler.columns import IntArray
 from cotenant_scheduler.evaluation import Evaluation
 from cotenant_scheduler.nodes import TIE_BITS, NodeTable

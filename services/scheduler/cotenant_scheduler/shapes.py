@@ -17,12 +17,12 @@ from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
+
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY, PODS
 from cotenant.objects.metadata import View
 from cotenant.objects.pod import NodeAffinity, Toleration, decode_pod, pod_requests
 from cotenant.qos import PriorityClass, priority_default, priority_of_value
 from cotenant.quantities import QuantityError
-
 from cotenant_scheduler.columns import IntArray
 from cotenant_scheduler.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.load_estimate import Vector, estimate_pod, scaling_factors

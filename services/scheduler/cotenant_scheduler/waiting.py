@@ -11,10 +11,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Waiting, WaitingReason
 from cotenant.subjects import waiting_subject
-
 from cotenant_scheduler.evaluation import Evaluation
 from cotenant_scheduler.load_estimate import microseconds
 from cotenant_scheduler.nodes import NodeTable

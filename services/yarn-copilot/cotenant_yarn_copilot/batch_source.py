@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from cotenant.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.quantities import Scalar
 from cotenant.third_party import amounts_of, parse_origin
-
 from cotenant_yarn_copilot.capacity import BatchAmounts
 
 

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import Usage
 from cotenant.events.objects import ObjectStored
@@ -31,7 +32,6 @@ from cotenant.events.yarn import YarnNode
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
 from cotenant.objects.metadata import AnyObject
 from cotenant.subjects import tokens, yarn_subject
-
 from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource, of_yarn, to_yarn
 from cotenant_yarn_copilot.node_id import (
     ANNOTATION_NODE_ID,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cotenant.definition import Definition
-
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, YarnCopilot
 

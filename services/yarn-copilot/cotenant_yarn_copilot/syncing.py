@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event, traceparent_of
 from cotenant.events.resources import NodeResources
 from cotenant.log import LOG, TOMBSTONE_TTL_SECONDS, Behind, Log, Stored, Write, store_batch
 from cotenant.subjects import marker_subject
-
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, Setting, YarnCopilot
 from cotenant_yarn_copilot.rm_client import ResourceManagerClient, ResourceManagerError

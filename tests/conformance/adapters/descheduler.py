@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 import msgspec
+
 from cotenant.events.migrations import AnomalyStreak, DetectorState, JobCondition, Migration
 from cotenant.objects.metadata import LabelSelector
 from cotenant.objects.node import Node

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+
 from cotenant.names import (
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_RESOURCE_STATUS,

@@ -1,6 +1,7 @@
 """node-metrics vectors of the aggregating half: percentiles and the values of a NodeMetric."""
 
 import msgspec
+
 from cotenant.events.metrics import Usage
 from cotenant.objects.pod import Pod
 from cotenant.qos import priority_default, priority_raw, qos_default, qos_raw

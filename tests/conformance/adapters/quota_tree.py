@@ -1,6 +1,7 @@
 """quota-tree vectors: from `given` to what the quota rules return; no rule stands here, only the translation."""
 
 import msgspec
+
 from cotenant.objects.metadata import ObjectMeta
 from cotenant.objects.node import Node
 from cotenant.objects.pod import Pod, pod_requests
@@ -17,7 +18,6 @@ from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Shared, Sibling, share
 from cotenant_quota_tree.solution import Rules, SolvedQuota, solve_tree
 from cotenant_quota_tree.totals import available, tree_totals
-
 from tests.conformance.mended import mended
 
 

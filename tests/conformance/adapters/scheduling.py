@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+
 from cotenant.objects.node import Node
 from cotenant.quantities import format_amount, resource_amount
 from cotenant_scheduler.load_aware_args import LoadAwareArgs, parse_duration_seconds, thresholds_of

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from cotenant.objects.node import Node
 from cotenant.objects.pod import Pod
@@ -30,7 +31,6 @@ from cotenant_batch_resource_calculator.formulas.placing import amplified, norma
 from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, is_due, settle
 from cotenant_batch_resource_calculator.node_state import need_of, zones_of
 from cotenant_batch_resource_calculator.topology import zone_capacities
-
 from tests.conformance.mended import mended
 
 Json = dict[str, Any]

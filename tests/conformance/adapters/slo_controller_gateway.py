@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
 from cotenant.colocation import colocation_errors
 from cotenant.objects.pod import Pod
 from cotenant.qos import priority_default, priority_raw, priority_value_default, qos_raw

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
 from cotenant.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.quantities import format_binary, format_decimal, parse_value
 from cotenant.third_party import (

@@ -16,8 +16,8 @@ import aiohttp
 import msgspec
 import nats
 import pytest
-from cotenant.events.migrations import EVICT_ENDPOINT, EvictionOutcome, EvictionRequest
 
+from cotenant.events.migrations import EVICT_ENDPOINT, EvictionOutcome, EvictionRequest
 from tests.nats_server import NatsServer, free_port
 
 PROGRAM = Path(sys.executable).parent / "cotenant-gateway"

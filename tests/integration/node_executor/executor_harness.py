@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
+
 from cotenant.bus import NatsLog, connect
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.execution import Execution

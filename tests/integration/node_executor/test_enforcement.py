@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 
 import pytest
+
 from cotenant.events.execution import Execution
 from cotenant.events.resources import CpuIdentity
 from cotenant.events.runs import ExecutorStatus, RunPhase
 from cotenant_node_executor.kernel.interface import Knob
-
 from tests.integration.node_executor.executor_harness import NODE, Harness, pod_manifest
 from tests.nats_server import NatsServer
 

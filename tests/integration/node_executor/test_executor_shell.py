@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import msgspec
+
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement
 from cotenant.events.runs import RunPhase, RunStatus

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from cotenant.events.runs import RunPhase
 
+from cotenant.events.runs import RunPhase
 from tests.integration.node_executor.executor_harness import Harness, pod_manifest
 
 

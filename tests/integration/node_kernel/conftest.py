@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from cotenant_node_executor.kernel.driver import open_driver
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, CgroupVersion
 from cotenant_node_executor.kernel.knobs import probe
 from cotenant_node_executor.kernel.sandbox import SandboxDriver
-
 from tests.integration.node_kernel.waiting import own_base, until
 
 Start = Callable[[str, str], int]

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from cotenant_node_executor.kernel.driver import open_driver
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, CgroupVersion, InvalidValueError, Knob
-
 from tests.integration.node_kernel.waiting import own_base, until
 
 Start = Callable[[str, str], int]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.driver import open_driver
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, CgroupVersion, Knob

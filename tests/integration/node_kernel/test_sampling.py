@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, Knob
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.snapshot import Snapshot
-
 from tests.integration.node_kernel.waiting import until
 
 Start = Callable[[str, str], int]

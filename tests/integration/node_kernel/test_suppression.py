@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeSLORendered
@@ -25,7 +26,6 @@ from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, Knob
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.node import ExecutorNode, Periods
-
 from tests.integration.node_kernel.waiting import until
 
 NODE, UID = "node-1", "11111111-1111-4111-8111-111111111111"

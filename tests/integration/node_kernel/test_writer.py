@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 import pytest
+
 from cotenant_node_executor.kernel.cpulist import format_cpu_list
 from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, CgroupVersion, Knob, WriteReport
 from cotenant_node_executor.kernel.writer import CONFIRMED_FOR_NS, Writer

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
 import cotenant_console.chaos.gateways as chaos_gateways
 import cotenant_descheduler_arbiter.cycle_limits as cycle_limits
 import cotenant_node_executor.strategies.suppress as suppression
-import msgspec
 from cotenant.cycle import Batch
 from cotenant.events.envelope import Event
 from cotenant.last_sequences import LastSequences
@@ -23,7 +24,6 @@ from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.pods import PodBook
-
 from tests.simulation.mutants.patches import Mutant
 
 Function = Callable[..., Any]

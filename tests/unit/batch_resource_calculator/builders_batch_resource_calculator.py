@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import msgspec
+
 from cotenant.events import (
     Event,
     NodeMetricComputed,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from cotenant.qos import PriorityClass
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts, margin_of, to_zone_level, total
 from cotenant_batch_resource_calculator.formulas.batch import (
@@ -15,8 +18,6 @@ from cotenant_batch_resource_calculator.formulas.batch import (
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones, zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import offer
 from cotenant_batch_resource_calculator.formulas.synchronise import differs, settle
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 UNHURRIED = settings(deadline=None)
 """A busy machine is no counter-example."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from cotenant_console.manifests.documents import Manifest, ManifestError, field_steps, parse_manifests, read_manifests
 
 TWO = b"""\

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
+
 from cotenant_console.commands.simulate import command
 from cotenant_console.simulate.openb import Trace, TraceNode, TracePod
 from cotenant_console.simulate.openb_run import run_trace

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from cotenant_console.up.folder_lock import FolderInUseError, FolderLock
 from cotenant_console.up.nats_server import answers, free_port, nats_process
 from cotenant_console.up.restarts import HEALTHY_AFTER_SECONDS, Backoff

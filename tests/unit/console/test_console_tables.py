@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+
 from cotenant_console.ages import age, human_duration
 from cotenant_console.api.client import ApiError, error_from
 from cotenant_console.api.kinds import find_by_name, find_by_type

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cotenant_console.manifests.three_way import LAST_APPLIED, annotated, apply_patch, merge_difference
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from cotenant_console.manifests.three_way import LAST_APPLIED, annotated, apply_patch, merge_difference
 
 
 def pod(**spec: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.execution import Change, Execution
 from cotenant.events.placements import Placement

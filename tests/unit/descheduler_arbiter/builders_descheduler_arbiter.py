@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+
 from cotenant.core import Request
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage

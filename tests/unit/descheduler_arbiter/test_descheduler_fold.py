@@ -4,12 +4,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 import pytest
-from cotenant.subjects import matches
-from cotenant_descheduler_arbiter.definition import DEFINITION
-from cotenant_descheduler_arbiter.fold import FILTERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant.subjects import matches
+from cotenant_descheduler_arbiter.definition import DEFINITION
+from cotenant_descheduler_arbiter.fold import FILTERS
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster, configuration, hot_and_cold
 
 

@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 import msgspec
-from cotenant.events.migrations import EvictionRequest, Migration
 
+from cotenant.events.migrations import EvictionRequest, Migration
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import Cluster, configuration, hot_and_cold
 
 AT_ONCE = {"anomalyCondition": {"consecutiveAbnormalities": 1}}

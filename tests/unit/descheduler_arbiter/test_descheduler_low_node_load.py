@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 import msgspec
+
 from cotenant.events.metrics import HostApplicationMetric, NodeMetricComputed, Usage
 from cotenant.events.migrations import DetectorState, Migration, NodeLoadJudged
-
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster, configuration, hot_and_cold
 
 AT_ONCE = {"anomalyCondition": {"consecutiveAbnormalities": 1}}

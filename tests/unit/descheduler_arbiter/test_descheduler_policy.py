@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 import pytest
+
 from cotenant_descheduler_arbiter.durations import DurationError, parse_duration
 from cotenant_descheduler_arbiter.policy import PolicyError, resolve
-
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import configuration
 
 

@@ -3,6 +3,9 @@
 import itertools
 from datetime import UTC, datetime, timedelta
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from cotenant.events.migrations import AnomalyStreak, DetectorState
 from cotenant.objects.metadata import ObjectMeta, OwnerReference
 from cotenant.objects.pod import Pod
@@ -14,8 +17,6 @@ from cotenant_descheduler_arbiter.max_unavailable import max_away
 from cotenant_descheduler_arbiter.measuring import measure
 from cotenant_descheduler_arbiter.object_limiter import limited
 from cotenant_descheduler_arbiter.pools import Pool, judge
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CAPACITY = 10_000

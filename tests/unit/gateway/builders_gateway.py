@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase

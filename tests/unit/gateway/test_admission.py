@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from cotenant.colocation import colocation_errors
 from cotenant.objects.pod import decode_pod
 from cotenant_gateway.requests import (
@@ -19,7 +20,6 @@ from cotenant_gateway.requests import (
     plan_replacement,
 )
 from cotenant_gateway.statuses import ApiError
-
 from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
 
 

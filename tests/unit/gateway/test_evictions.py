@@ -9,7 +9,6 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.runs import RunPhase
 from cotenant_gateway.budgets import budget_updates
 from cotenant_gateway.evictions import plan_eviction
-
 from tests.unit.gateway.builders_gateway import World, pod_document
 
 

@@ -9,7 +9,6 @@ from cotenant.events.resources import NodeResources, Term
 from cotenant.events.usage import Series, UsageSample
 from cotenant.explain import MAX_EVENTS, CauseWalk, concerns, explain_pod, lookup_all, told
 from cotenant.sentences import figures, sentence
-
 from tests.unit.gateway.builders_gateway import NOW
 
 

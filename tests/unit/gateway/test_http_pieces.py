@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from cotenant_gateway.http.ages import human_duration
 from cotenant_gateway.http.app import discovery_document, refuse_other_addresses
 from cotenant_gateway.http.logs import new_text

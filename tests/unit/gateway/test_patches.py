@@ -6,6 +6,9 @@ import json
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cotenant_gateway.patches import (
     PatchError,
     PatchTestError,
@@ -13,8 +16,6 @@ from cotenant_gateway.patches import (
     merge_patch,
     strategic_merge_patch,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def raw(text: str) -> msgspec.Raw:

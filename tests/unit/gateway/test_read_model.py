@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
@@ -21,7 +22,6 @@ from cotenant_gateway.core import NODES, PODS, GatewayCore
 from cotenant_gateway.endings import deletion, endings, registrations
 from cotenant_gateway.http.watching import seen_change
 from cotenant_gateway.ring import ChangeRing, TooOld
-
 from tests.unit.gateway.builders_gateway import World, kind, pod_document
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+
 from cotenant.events.envelope import Event, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectDeleted, ObjectStored

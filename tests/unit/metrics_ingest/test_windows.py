@@ -4,14 +4,15 @@ from bisect import bisect_left
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_of
 from cotenant_metrics_ingest.means import NODE, MeanSlots
 from cotenant_metrics_ingest.node_windows import WindowSizes, cut
 from cotenant_metrics_ingest.policy import duration_ms
 from cotenant_metrics_ingest.slots import MAX_OPEN, MAX_SLOTS, POINTS, PercentileSlots, thinning
 from cotenant_metrics_ingest.varints import VarintError, decode, encode
-from hypothesis import given
-from hypothesis import strategies as st
 
 VALUES = st.integers(0, 2**44)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeSLORendered

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+
 from cotenant.events.resources import CpuIdentity
 from cotenant_node_executor.composer import PRECEDENCE, CompositionError, compose, wishes_of
 from cotenant_node_executor.executions import TOPICS
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.strategies.situation import Situation, Wish
 from cotenant_node_executor.strategies.suppress import suppress
-
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
 
 IDENTITY = {

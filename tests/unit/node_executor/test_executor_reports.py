@@ -15,7 +15,6 @@ from cotenant_node_executor.node import Periods
 from cotenant_node_executor.runtime.interface import Stop
 from cotenant_node_executor.simulated import NodeSize, simulated_node
 from cotenant_node_executor.usage_window import MAX_SAMPLES, UsageWindow
-
 from tests.unit.node_executor.builders_node_executor import START, Bench, batch, pod, service, snapshot
 
 

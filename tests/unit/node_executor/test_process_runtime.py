@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cotenant.objects.process_runtime import process_runtime_errors
 from cotenant_node_executor.runtime.container_files import attempt_files, drop_old_attempts, newest_attempt
 from cotenant_node_executor.runtime.log_files import bound_log, read_tail
 from cotenant_node_executor.runtime.program import arguments, environment, expand, user_and_group
 from cotenant_node_executor.runtime.restart import backoff_seconds, restarts
-from hypothesis import given
-from hypothesis import strategies as st
-
 from tests.unit.node_executor.builders_node_executor import pod
 
 

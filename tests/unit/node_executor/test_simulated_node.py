@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cotenant.events.envelope import Event, Payload, encode_payload
 from cotenant.events.execution import Execution
 from cotenant.events.placements import Placement, PlacementPhase
@@ -21,9 +24,6 @@ from cotenant_node_executor.participant import NodeParticipant
 from cotenant_node_executor.runtime.simulated import parse_duration
 from cotenant_node_executor.simulated import NodeSize, simulated_node
 from cotenant_node_executor.simulated_usage import Curve, share_out, wanted_usage
-from hypothesis import given
-from hypothesis import strategies as st
-
 from tests.unit.node_executor.builders_node_executor import batch, pod, service
 
 NODE = "sim-1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from cotenant_node_executor.kernel.driver import open_driver
 from cotenant_node_executor.kernel.hierarchy import Hierarchies, parse_mountinfo, parse_own_groups
 from cotenant_node_executor.kernel.interface import CgroupVersion

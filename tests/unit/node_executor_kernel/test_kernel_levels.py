@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.kernel.levels import Change, Phase, level_values, plan
-from hypothesis import given
-from hypothesis import strategies as st
 
 TIER, POD, CONTAINER = "besteffort", "besteffort/poda", "besteffort/poda/main"
 

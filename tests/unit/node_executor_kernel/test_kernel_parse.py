@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from cotenant_node_executor.kernel import parse, paths
 from cotenant_node_executor.kernel.interface import CgroupVersion
 from cotenant_node_executor.kernel.paths import HostApplicationPath, KubeQoS, Layout

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement

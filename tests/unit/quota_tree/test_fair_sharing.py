@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from cotenant.quota.names import ROOT
 from cotenant.quota.sums import OwnPods, QuotaNode, aggregate
 from cotenant_quota_tree.runtime import tree_runtime
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Sibling, share, split
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 AMOUNT = st.integers(0, 2**50)
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")

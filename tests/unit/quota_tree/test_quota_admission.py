@@ -1,6 +1,9 @@
 """Admission, membership, the ledger, and the validation of quota objects."""
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.objects.validation import FieldError
 from cotenant.quota.admission import QuotaLevel, admit
@@ -9,9 +12,6 @@ from cotenant.quota.membership import Membership, QuotaIdentity, QuotaIndex
 from cotenant.quota.sums import OwnPods, PodDemand, add_pod
 from cotenant.quota.validation import validate_quota, validate_quota_deletion
 from cotenant.quota.view import ElasticQuotaView, decode_quota
-from hypothesis import given
-from hypothesis import strategies as st
-
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document
 
 GIB = 2**30

@@ -8,7 +8,6 @@ from cotenant.events import QuotaRuntime
 from cotenant.events.envelope import encode_payload
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership
-
 from tests.unit.quota_tree.builders_quota_tree import QuotaLog
 
 

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 from cotenant.events.runs import RunPhase
 from cotenant_quota_tree.core import QuotaTreeCore
-
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, QuotaLog
 
 

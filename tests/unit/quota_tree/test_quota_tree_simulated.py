@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 import msgspec
+
 from cotenant.cycle import Identity
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectDeleted
@@ -21,7 +22,6 @@ from cotenant.simulation import ServiceParticipant, World
 from cotenant.subjects import node_subject, object_subject, placement_subject, pod_subject
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_quota_tree.definition import DEFINITION, QuotaTreeConfig
-
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document, stored
 
 NAMES = ("a", "b", "c", "d", "e", "f")

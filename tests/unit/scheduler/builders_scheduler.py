@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectStored

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase
-
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase
 from cotenant_scheduler.policy import SchedulerConfig
-
 from tests.unit.scheduler.builders_scheduler import GIB, NOW, Story, batch_pod, node, pod
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from cotenant_scheduler.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.policy import SchedulerConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant_scheduler.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.policy import SchedulerConfig
 from tests.unit.scheduler.builders_scheduler import GIB, Story, batch_pod, node, pod
 
 percent = st.sampled_from([0, 10, 40, 65, 90])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.runs import RunPhase
 from tests.unit.scheduler.builders_scheduler import GIB, Story, batch_pod, node, pod
 from tests.unit.scheduler.reference_scheduler import schedule
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from cotenant.events.placements import Placement, PlacementPhase
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cotenant.events.placements import Placement, PlacementPhase
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 from tests.unit.scheduler.reference_scheduler import schedule
 

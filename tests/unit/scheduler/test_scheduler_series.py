@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cotenant.events.placements import Placement
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cotenant.events.placements import Placement
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 from tests.unit.scheduler.reference_scheduler import schedule
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+
 from cotenant.cycle import Identity
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
@@ -17,7 +18,6 @@ from cotenant.simulation import START, ServiceParticipant, World
 from cotenant.subjects import executor_subject, node_subject, pod_subject, run_subject
 from cotenant_scheduler.definition import DEFINITION
 from cotenant_scheduler.policy import SchedulerConfig
-
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 NODES = 5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cotenant.events.placements import Waiting, WaitingReason, waiting_line
 from cotenant.events.runs import RunPhase
-
 from tests.unit.scheduler.builders_scheduler import Story, batch_pod, node, pod
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+
 from cotenant.events import Event, ObjectStored, Placement, decode_event, encode_event, payload_types
 from cotenant.events.envelope import EventError, UnknownEventTypeError, traceparent_of
 from cotenant.reference import CHANNELS, asyncapi, events_page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from cotenant.reservation import (
     Reservation,
     kubelet_reserved,

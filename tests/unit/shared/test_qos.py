@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from cotenant.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.qos import (
     KubeQoS,

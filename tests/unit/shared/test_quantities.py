@@ -5,6 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cotenant.quantities import (
     QuantityError,
     format_amount,
@@ -17,8 +20,6 @@ from cotenant.quantities import (
     parse_value,
     resource_amount,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 SUFFIXES = {
     "n": Fraction(1, 10**9),

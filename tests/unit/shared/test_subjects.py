@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from cotenant import subjects
-from cotenant.objects.kinds import find_kind
 from hypothesis import given
 from hypothesis import strategies as st
+
+from cotenant import subjects
+from cotenant.objects.kinds import find_kind
 
 
 @given(st.text(min_size=1, max_size=50))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
+
 from cotenant.events import Event, NodeResources, ObjectDeleted, ObjectStored, Payload, Placement, YarnNode
 from cotenant.events.metrics import Usage
 from cotenant.subjects import node_subject, placement_subject, resources_subject, yarn_subject

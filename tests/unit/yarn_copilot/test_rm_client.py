@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.rm_client import NotConfirmedError, ResourceManagerClient, ResourceManagerError
 from cotenant_yarn_copilot.rm_messages import AnswerError

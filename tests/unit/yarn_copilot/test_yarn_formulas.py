@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from cotenant_yarn_copilot.capacity import MIB, BatchAmounts, Rounding, YarnResource, of_yarn, to_yarn
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.node_id import NodeIdError, parse_node_id
 from cotenant_yarn_copilot.rm_messages import NEVER_KILL_MS, AnswerError, read_info, read_node, read_nodes, update_body
 from cotenant_yarn_copilot.update_call import Step, update_steps
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 UNHURRIED = settings(deadline=None)
 """A busy machine is no counter-example."""

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+
 from cotenant.names import ANNOTATION_COLOCATION_STRATEGY, LABEL_CPU_RECLAIM_RATIO, LABEL_MEMORY_RECLAIM_RATIO
 from cotenant.objects.metadata import LabelSelector
-
 from cotenant_batch_resource_calculator.config.json_overlay import (
     ConfigError,
     JsonObject,

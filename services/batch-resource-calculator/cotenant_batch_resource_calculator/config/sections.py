@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from cotenant.objects.metadata import LabelSelector
 
+from cotenant.objects.metadata import LabelSelector
 from cotenant_batch_resource_calculator.config.json_overlay import (
     ConfigError,
     JsonObject,

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
+
 from cotenant.names import CPU, MEMORY
 from cotenant.quantities import multiply_milli, multiply_value
 

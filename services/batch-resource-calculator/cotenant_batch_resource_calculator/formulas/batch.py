@@ -23,8 +23,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
-from cotenant.qos import PriorityClass
 
+from cotenant.qos import PriorityClass
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, margin_of, share
 
 _LENT_TIERS = frozenset({PriorityClass.BATCH, PriorityClass.FREE})

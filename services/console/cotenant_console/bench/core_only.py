@@ -11,14 +11,14 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement
 from cotenant.host import GC_THRESHOLDS
-from cotenant_scheduler.core import SchedulerCore
-
 from cotenant_console.bench.figures import Figures
 from cotenant_console.bench.verification import verify
 from cotenant_console.bench.workload import Workload, node_events, pod_event
+from cotenant_scheduler.core import SchedulerCore
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -10,7 +10,6 @@ import asyncio
 import time
 
 from cotenant.log import LOG
-
 from cotenant_console.bench.figures import Figures
 from cotenant_console.bench.stage import BenchError, Stage
 from cotenant_console.bench.submitter import Orders

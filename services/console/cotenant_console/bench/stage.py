@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+
 from cotenant.bus import NatsLog, connect, read_all
 from cotenant.events.envelope import Event
 from cotenant.log import LOG, Stored, Write
-
 from cotenant_console.bench.workload import Workload, node_events
 from cotenant_console.up.nats_server import answers, free_port, nats_process
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 import uvloop
+
 from cotenant.bus import connect
 from cotenant.log import Stored, Write
-
 from cotenant_console.bench.workload import Workload, pod_event
 
 BATCH = 500

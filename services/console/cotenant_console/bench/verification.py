@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectStored

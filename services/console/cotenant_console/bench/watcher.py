@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 import uvloop
+
 from cotenant.bus import connect
 from cotenant.events.commits import Commit
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.log import LOG
-
 from cotenant_console.bench.workload import pod_number
 
 QUIET_SECONDS = 10.0

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored

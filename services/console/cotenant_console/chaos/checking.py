@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
+
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
@@ -21,7 +22,6 @@ from cotenant.log import LOG
 from cotenant.objects.pod import decode_pod, pod_requests
 from cotenant.simulation import ServiceParticipant, World
 from cotenant.subjects import pod_subject
-
 from cotenant_console.chaos.nodes import ChaosNode
 from cotenant_console.chaos.sight import BrokenInvariantError, Sight, Violation
 from cotenant_console.chaos.suppressing import Suppressions

@@ -16,13 +16,12 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
 from cotenant.log import Stored
 from cotenant.simulation import HOP, NEVER, World
+from cotenant_console.api.client import Document, text_at
+from cotenant_console.simulate.api import KINDS, SimulatedGateway
 from cotenant_gateway.core import PODS, GatewayCore
 from cotenant_gateway.evictions import plan_eviction
 from cotenant_gateway.plans import Plan
 from cotenant_gateway.requests import DeletionWish, plan_creation, plan_deletion, plan_patch
-
-from cotenant_console.api.client import Document, text_at
-from cotenant_console.simulate.api import KINDS, SimulatedGateway
 
 REVISION = "chaos.cotenant.io/revision-of-"
 """With the gateway's name: users of one gateway write one annotation, so that a lost update shows."""

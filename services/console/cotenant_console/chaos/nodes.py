@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from msgspec import Struct
+
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeSLORendered
 from cotenant.qos import QoSClass
@@ -18,7 +20,6 @@ from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.participant import NodeParticipant
 from cotenant_node_executor.simulated import NodeSize, simulated_node
 from cotenant_node_executor.strategies.situation import BESTEFFORT
-from msgspec import Struct
 
 SAMPLE = timedelta(seconds=1)
 CALM = timedelta(seconds=15)

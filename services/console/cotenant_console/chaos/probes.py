@@ -10,10 +10,10 @@ import json
 from datetime import UTC, datetime
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.subjects import pod_subject
-
 from cotenant_console.chaos.manifests import pod
 from cotenant_console.chaos.workload import QUOTAS
 

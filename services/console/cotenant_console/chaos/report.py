@@ -11,7 +11,6 @@ from datetime import timedelta
 from cotenant.events.envelope import Event, encode_payload
 from cotenant.simulation import START
 from cotenant.subjects import tokens
-
 from cotenant_console.chaos.run import Progress, Result
 from cotenant_console.chaos.schedule import Entry, Schedule
 from cotenant_console.chaos.sight import Sight, Violation

@@ -13,10 +13,10 @@ from datetime import timedelta
 from hashlib import blake2b
 
 import msgspec
+
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event, encode_event
 from cotenant.simulation import START
-
 from cotenant_console.chaos.checking import Checker
 from cotenant_console.chaos.faults import SERVICES, faults
 from cotenant_console.chaos.invariants.folding import state_is_the_fold

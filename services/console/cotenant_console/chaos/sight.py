@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
@@ -22,9 +23,8 @@ from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log import LOG
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.subjects import tokens
-from cotenant_gateway.plans import Plan
-
 from cotenant_console.chaos.gateways import REVISION
+from cotenant_gateway.plans import Plan
 
 KEPT_VERSIONS = 64
 

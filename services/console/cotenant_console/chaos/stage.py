@@ -18,7 +18,6 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.simulation import START, Death, Link, World
 from cotenant.simulation.links import NEVER
-
 from cotenant_console.chaos.faults import REPLICATED, SERVICES
 from cotenant_console.chaos.gateways import ChaosGateway, Users
 from cotenant_console.chaos.manifests import budget, node_config, pod, quota, quota_patch

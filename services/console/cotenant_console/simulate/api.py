@@ -19,6 +19,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.log import TOMBSTONE_TTL_SECONDS, Stored, Write
 from cotenant.objects.kinds import BY_RESOURCE, Kind
 from cotenant.simulation import HOP, START, World
+from cotenant_console.api.client import Document, Json, text_at
 from cotenant_gateway.budgets import budget_updates
 from cotenant_gateway.built_in import missing_built_ins
 from cotenant_gateway.composing.times import rfc3339
@@ -29,8 +30,6 @@ from cotenant_gateway.metadata import with_metadata
 from cotenant_gateway.plans import Plan, PlannedWrite
 from cotenant_gateway.requests import DeletionWish, plan_creation, plan_deletion
 from cotenant_gateway.statuses import ApiError
-
-from cotenant_console.api.client import Document, Json, text_at
 
 SOURCE = "/cell/gateway/0"
 FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrations.>", "evictions.>")

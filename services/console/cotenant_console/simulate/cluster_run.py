@@ -16,9 +16,6 @@ from cotenant.events.envelope import Event, encode_event
 from cotenant.events.execution import Execution
 from cotenant.log import LOG
 from cotenant.simulation import START, World
-from cotenant_node_executor.participant import NodeParticipant
-from cotenant_node_executor.simulated import NodeSize, simulated_node
-
 from cotenant_console.api.client import Document, Json, list_at, mapping_at, text_at
 from cotenant_console.simulate.api import SimulatedGateway
 from cotenant_console.simulate.catalogue import participant
@@ -27,6 +24,8 @@ from cotenant_console.simulate.tally import Tally
 from cotenant_console.simulate.workloads import arrivals, node_names
 from cotenant_console.up.figures import NodeFigures, node_figures, phase_counts
 from cotenant_console.up.journal import SUPPRESS_TOPIC, shrinks
+from cotenant_node_executor.participant import NodeParticipant
+from cotenant_node_executor.simulated import NodeSize, simulated_node
 
 SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 SETTLE = timedelta(seconds=2)

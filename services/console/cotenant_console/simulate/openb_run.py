@@ -14,7 +14,6 @@ from datetime import timedelta
 
 from cotenant.events.runs import ExecutorStatus
 from cotenant.simulation import START, World
-
 from cotenant_console.api.client import Document
 from cotenant_console.simulate.api import SimulatedGateway
 from cotenant_console.simulate.catalogue import participant

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from cotenant.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.quantities import QuantityError, parse_value
-
 from cotenant_console.api.client import Document, Json, list_at, mapping_at, text_at, value_at
 
 ENDED = ("Succeeded", "Failed")

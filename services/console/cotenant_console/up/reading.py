@@ -11,7 +11,6 @@ import logging
 
 from cotenant.bus import NatsLog, connect
 from cotenant.log import EXECUTION, LOG, Behind
-
 from cotenant_console.up.journal import Journal
 
 LOG_FILTERS = ("node.>", "waiting.>", "evictions.>", "migrations.>", "services.>")

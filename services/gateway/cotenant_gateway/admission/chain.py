@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cotenant.objects.validation import FieldError
-
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid, owners_are_named
 from cotenant_gateway.admission.namespaces import namespace_refusal
 from cotenant_gateway.admission.objects_rules import object_is_valid

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cotenant.objects.validation import FieldError, required
 from cotenant.objects.validation_metadata import metadata_errors
-
 from cotenant_gateway.admission.review import Review
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cotenant.objects.kinds import BY_RESOURCE
-
 from cotenant_gateway.admission.review import Review
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.statuses import ApiError, forbidden, not_found

@@ -19,7 +19,6 @@ from cotenant.objects.validation_policies import (
     priority_class_errors,
     runtime_class_errors,
 )
-
 from cotenant_gateway.admission.review import Review
 
 

@@ -6,12 +6,12 @@ import json
 from functools import lru_cache
 
 import msgspec
+
 from cotenant.colocation import colocation_errors
 from cotenant.objects.metadata import ObjectMeta
 from cotenant.objects.pod import Pod, PodSpec
 from cotenant.objects.validation import FieldError, FieldReason, forbidden, validate_all
 from cotenant.objects.validation_pod import POD_CHECKS, RESERVED_ANNOTATION
-
 from cotenant_gateway.admission.review import Review
 from cotenant_gateway.splices import EMPTY_OBJECT, members
 

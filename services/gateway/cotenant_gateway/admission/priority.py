@@ -7,10 +7,10 @@ class keeps it: the priority tiers are told by value, and manifests for tests an
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.objects.kinds import BY_RESOURCE
 from cotenant.objects.pod import Pod
 from cotenant.objects.policies import PriorityClassObject
-
 from cotenant_gateway.admission.review import ObjectSource, Review, decode_view
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import member_object, members, raw

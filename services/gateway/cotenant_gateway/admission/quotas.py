@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.names import LABEL_QUOTA_NAME
 from cotenant.objects.kinds import BY_RESOURCE
 from cotenant.objects.pod import Pod
@@ -12,7 +13,6 @@ from cotenant.quantities import QuantityError
 from cotenant.quota.names import LABEL_IS_PARENT, LABEL_PARENT, LABEL_TREE, ROOT
 from cotenant.quota.validation import validate_quota, validate_quota_deletion
 from cotenant.quota.view import ElasticQuotaView, decode_quota
-
 from cotenant_gateway.admission.review import ObjectSource, Review
 from cotenant_gateway.metadata import with_metadata
 from cotenant_gateway.snapshots import Snapshot

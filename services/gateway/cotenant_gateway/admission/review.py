@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 import msgspec
+
 from cotenant.objects.kinds import Kind
 from cotenant.objects.metadata import AnyObject
 from cotenant.objects.node import Node
@@ -25,7 +26,6 @@ from cotenant.objects.policies import (
     RuntimeClass,
 )
 from cotenant.objects.validation import FieldError, wrong_type
-
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import without_nulls
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.objects.kinds import BY_RESOURCE
 from cotenant.objects.pod import Pod
 from cotenant.objects.policies import RuntimeClass
-
 from cotenant_gateway.admission.review import ObjectSource, Review, decode_view
 from cotenant_gateway.splices import Members, elements, is_array, member_object, members, raw
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from cotenant.objects.pod import Pod
 from cotenant.objects.validation import FieldError, forbidden, invalid, not_found
 from cotenant.quantities import QuantityError, parse_nanos
-
 from cotenant_gateway.admission.priority import find_priority_class
 from cotenant_gateway.admission.review import Review
 from cotenant_gateway.admission.runtime_class import find_runtime_class

@@ -6,8 +6,8 @@ In: the `migrations.<job>` event. Out: the job's status, and its spec where it h
 from __future__ import annotations
 
 import msgspec
-from cotenant.events.migrations import JobCondition, Migration
 
+from cotenant.events.migrations import JobCondition, Migration
 from cotenant_gateway.composing.overlay import Overlay, head_of
 from cotenant_gateway.composing.times import derived_uid, go_duration, rfc3339
 from cotenant_gateway.snapshots import Snapshot

@@ -11,12 +11,12 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME, MID_CPU, MID_MEMORY
 from cotenant.quantities import format_amount
-
 from cotenant_gateway.composing.overlay import Overlay
 from cotenant_gateway.composing.times import rfc3339
 from cotenant_gateway.snapshots import Snapshot

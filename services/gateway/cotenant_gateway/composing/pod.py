@@ -10,12 +10,12 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.qos import kube_qos
 from cotenant.quantities import QuantityError
-
 from cotenant_gateway.composing.overlay import Overlay
 from cotenant_gateway.composing.times import rfc3339
 from cotenant_gateway.snapshots import Snapshot

@@ -7,9 +7,9 @@ runtime, request and guaranteed, as Koordinator's scheduler writes them on the o
 from __future__ import annotations
 
 import msgspec
+
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.quantities import format_amount
-
 from cotenant_gateway.composing.overlay import Overlay
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import raw

@@ -8,7 +8,6 @@ from __future__ import annotations
 from cotenant.events.metrics import AggregatedUsage, NodeMetricComputed, Usage
 from cotenant.events.resources import NodeSLORendered
 from cotenant.quantities import format_decimal, format_milli
-
 from cotenant_gateway.composing.overlay import Overlay, head_of
 from cotenant_gateway.composing.times import derived_uid, go_duration, rfc3339
 from cotenant_gateway.snapshots import Snapshot

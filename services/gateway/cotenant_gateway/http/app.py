@@ -17,8 +17,8 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
-from cotenant.host import VERSION
 
+from cotenant.host import VERSION
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import msgspec
+
 from cotenant.names import LABEL_QOS_CLASS
 from cotenant.objects.metadata import ObjectMeta, View
 from cotenant.quota.names import LABEL_PARENT
-
 from cotenant_gateway.http.ages import age
 from cotenant_gateway.snapshots import Snapshot
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 
 import msgspec
+
 from cotenant.objects.kinds import KINDS, Kind
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]

@@ -16,6 +16,7 @@ from datetime import datetime
 
 import msgspec
 from aiohttp import web
+
 from cotenant.bus import NatsLog
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
@@ -23,7 +24,6 @@ from cotenant.events.objects import ObjectDeleted
 from cotenant.explain import CauseWalk, Explanation, concerns, explain_node, explain_pod, told
 from cotenant.log import EXECUTION, HISTORY, LOG, Reader
 from cotenant.subjects import eviction_subject, pod_subject
-
 from cotenant_gateway.core import NODES, PODS
 from cotenant_gateway.gateway import Gateway
 from cotenant_gateway.http.resources import json_response

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from aiohttp import web
-from cotenant.requests import MAX_LOG_ANSWER_BYTES, LogsRequest, logs_subject
 
+from cotenant.requests import MAX_LOG_ANSWER_BYTES, LogsRequest, logs_subject
 from cotenant_gateway.core import PODS
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.statuses import ApiError, bad_request, not_found, unavailable

@@ -9,9 +9,9 @@ import asyncio
 
 import msgspec
 from aiohttp import web
+
 from cotenant.events.migrations import EvictionRequest
 from cotenant.objects.kinds import Kind
-
 from cotenant_gateway.gateway import Gateway
 from cotenant_gateway.http.logs import LogReader
 from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF

@@ -9,6 +9,7 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 import msgspec
+
 from cotenant.objects.kinds import BY_RESOURCE, Kind
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
-from cotenant.objects.kinds import Kind
 
+from cotenant.objects.kinds import Kind
 from cotenant_gateway.http.columns import LAYOUTS, PLAIN, Column
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import EMPTY_OBJECT, members, raw

@@ -15,8 +15,8 @@ from datetime import datetime
 
 import msgspec
 from aiohttp import web
-from cotenant.objects.kinds import Kind
 
+from cotenant.objects.kinds import Kind
 from cotenant_gateway.core import GatewayCore
 from cotenant_gateway.following import Follower
 from cotenant_gateway.http.queries import Query

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
+from msgspec import Struct
+
 from cotenant.events.runs import RunStatus
 from cotenant.objects.pod import Pod
-from msgspec import Struct
 
 UNKNOWN_EXIT = 137
 """Exit code of a container whose end nobody saw, as kubelet reports it."""

@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from cotenant.events.runs import RunStatus
 
+from cotenant.events.runs import RunStatus
 from cotenant_node_executor.kernel.interface import CgroupDriver, Knob
 from cotenant_node_executor.runtime.container_files import (
     SHIM,

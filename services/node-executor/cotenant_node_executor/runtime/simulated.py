@@ -14,7 +14,6 @@ from functools import lru_cache
 
 from cotenant.events.runs import ContainerRun, RunStatus
 from cotenant.objects.pod import Pod
-
 from cotenant_node_executor.runtime.interface import (
     REASON_COMPLETED,
     REASON_ERROR,

@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cotenant.qos import QoSClass
 from msgspec import Struct
 
+from cotenant.qos import QoSClass
 from cotenant_node_executor.kernel.convert import UNLIMITED, milli_to_quota_us, milli_to_shares
 
 CFS_QUOTA = "cfsQuota"

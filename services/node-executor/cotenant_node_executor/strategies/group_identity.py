@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from cotenant.qos import KubeQoS, QoSClass
 from msgspec import Struct
+
+from cotenant.qos import KubeQoS, QoSClass
 
 POLICY = "groupIdentity"
 ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"

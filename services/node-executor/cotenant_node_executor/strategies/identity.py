@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from cotenant.events.resources import NodeSLORendered
 from cotenant.qos import KubeQoS, QoSClass
-
 from cotenant_node_executor.kernel.interface import ROOT_GROUP, Knob
 from cotenant_node_executor.strategies.group_identity import (
     ClassIdentity,

@@ -12,7 +12,6 @@ saturating batch work from 1.96 to 1.20 times its p99 alone.
 from __future__ import annotations
 
 from cotenant.qos import KubeQoS
-
 from cotenant_node_executor.kernel.convert import MAX_SHARES
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.strategies.group_identity import IdentityRule

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cotenant.qos import KubeQoS
-
 from cotenant_node_executor.kernel.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
 from cotenant_node_executor.kernel.interface import ROOT_GROUP, UNLIMITED, Knob
 from cotenant_node_executor.strategies.situation import (

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import Struct
+
 from cotenant.events.resources import NodeSLORendered
 from cotenant.names import (
     ANNOTATION_EXTENDED_RESOURCE_SPEC,
@@ -22,8 +24,6 @@ from cotenant.names import (
 from cotenant.objects.pod import Container, Pod, Resources
 from cotenant.qos import KubeQoS, QoSClass, kube_qos, qos_raw
 from cotenant.quantities import QuantityError, parse_value, resource_amount
-from msgspec import Struct
-
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.sampling.snapshot import Snapshot

@@ -16,9 +16,9 @@ kernel has no CPU sets the cpuset policy works by quota. Source: CPU suppress, k
 from __future__ import annotations
 
 import msgspec
-from cotenant.qos import KubeQoS, QoSClass
 from msgspec import Struct
 
+from cotenant.qos import KubeQoS, QoSClass
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import UNLIMITED, Knob
 from cotenant_node_executor.sampling.snapshot import Snapshot

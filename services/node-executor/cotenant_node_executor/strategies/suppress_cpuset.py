@@ -15,9 +15,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from cotenant.qos import QoSClass
 from msgspec import Struct
 
+from cotenant.qos import QoSClass
 from cotenant_node_executor.kernel.cpulist import format_cpu_list
 
 MIN_CPUS = 2

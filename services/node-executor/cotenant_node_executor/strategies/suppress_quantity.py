@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cotenant.qos import KubeQoS, QoSClass
 from msgspec import Struct
+
+from cotenant.qos import KubeQoS, QoSClass
 
 KUBEPODS_BESTEFFORT = "KubepodsBesteffort"
 

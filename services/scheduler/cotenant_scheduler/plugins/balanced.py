@@ -8,8 +8,8 @@ offered. Source: kube-scheduler NodeResourcesBalancedAllocation, default weight 
 from __future__ import annotations
 
 import numpy as np
-from cotenant.names import CPU, MEMORY
 
+from cotenant.names import CPU, MEMORY
 from cotenant_scheduler.columns import IntArray, Rows, of_rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Normalise, RowFunction

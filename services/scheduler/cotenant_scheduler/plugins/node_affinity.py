@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+
 from cotenant.objects.metadata import LabelSelectorRequirement
 from cotenant.objects.pod import NodeSelectorTerm
-
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count, row_numbers

@@ -14,7 +14,6 @@ from cotenant.quota.admission import Refusal, admit
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership
 from cotenant.subjects import quota_subject
-
 from cotenant_scheduler.policy import SchedulerConfig
 from cotenant_scheduler.shapes import Shape
 

@@ -11,9 +11,9 @@ Source: kube-scheduler NodeResourcesFit with LeastAllocated and Koordinator's re
 from __future__ import annotations
 
 import numpy as np
+
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, PODS
 from cotenant.quantities import format_amount, format_milli
-
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows, of_rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction, row_count

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from cotenant.objects.node import Taint
 from cotenant.objects.pod import Toleration
-
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count

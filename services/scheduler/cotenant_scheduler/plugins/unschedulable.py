@@ -7,8 +7,8 @@ Inputs: `spec.unschedulable` of the node, the pod's tolerations. Rule: such a no
 from __future__ import annotations
 
 import numpy as np
-from cotenant.objects.node import Taint
 
+from cotenant.objects.node import Taint
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import Refusal, RowFunction

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
-from cotenant.events.envelope import Event
 
+from cotenant.events.envelope import Event
 from cotenant_console.chaos.sight import CommitSeen, Sight
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
-
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import CommitSeen, Sight

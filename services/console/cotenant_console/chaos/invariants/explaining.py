@@ -9,7 +9,6 @@ from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log import USAGE
-
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import CommitSeen, Sight

@@ -12,7 +12,6 @@ from cotenant.events.envelope import Event, encode_payload
 from cotenant.replay import verify
 from cotenant.simulation import ServiceParticipant, World
 from cotenant.subjects import matches
-
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.probes import probes

@@ -5,7 +5,6 @@ from __future__ import annotations
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.subjects import pod_subject, tokens
-
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import Sight, revisions_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import Migration
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeResources
 from cotenant.subjects import metrics_subject
-
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.invariants.placing import new_placements
 from cotenant_console.chaos.sight import CommitSeen, Sight

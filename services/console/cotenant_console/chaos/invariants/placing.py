@@ -8,7 +8,6 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.names import PODS
 from cotenant.subjects import encode_token
-
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import TRACKED, CommitSeen, Sight

@@ -8,7 +8,6 @@ from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.quota.names import DEFAULT, SYSTEM
 from cotenant.subjects import quota_subject
-
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.invariants.placing import new_placements
 from cotenant_console.chaos.sight import CommitSeen, Sight

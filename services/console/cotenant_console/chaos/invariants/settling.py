@@ -11,7 +11,6 @@ from cotenant.events.placements import Placement, Waiting
 from cotenant.events.runs import RunStatus
 from cotenant.log import KEEP_PER_SUBJECT, LOG
 from cotenant.names import PODS
-
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import TRACKED, Sight
