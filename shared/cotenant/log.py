@@ -7,12 +7,10 @@ One test-suite runs against both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event
 
 LOG = "LOG"
@@ -150,14 +148,3 @@ async def _is_there(log: Log, sequence: int, write: Write) -> bool:
     """
     stored = await log.get(LOG, sequence)
     return stored is not None and stored.data == write.event.data
-
-
-def is_commit(event: Event) -> bool:
-    """Tell whether the event is some service's commit record."""
-    return isinstance(event.data, Commit)
-
-
-class Clock(Protocol):
-    """Where the shell reads the time."""
-
-    def __call__(self) -> datetime: ...

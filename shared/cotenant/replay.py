@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from cotenant.core import Core
-from cotenant.cycle import Identity, config_digest
+from cotenant.cycle import config_digest
 from cotenant.definition import Definition
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event, encode_payload, traceparent_of
@@ -65,7 +65,6 @@ class _Line:
         self.foreign: list[Event] = []
         self.own: list[Event] = []
         self.history: list[Event] = []
-        self.last_commit = 0
         self.last_end = 0
 
     def wants(self, event: Event) -> bool:
@@ -164,7 +163,6 @@ def _finish(
     del pending[source]
     line = lines[source]
     prior_end, line.last_end = line.last_end, record.sequence + commit.count
-    line.last_commit = record.sequence
     if (first and record.sequence < first) or (last and record.sequence > last):
         wanted = False
     else:
@@ -231,9 +229,3 @@ def compare(
             if before != after:
                 return Difference(service, record.ref, index + 1, field, before, after)
     return None
-
-
-def identity_of(record: Event, commit: Commit) -> Identity:
-    """Return who made a commit, from its record."""
-    cell, service, partition, *_ = record.id.split("/")
-    return Identity(service=service, cell=cell, partition=partition, replica=commit.replica, core=commit.core)
