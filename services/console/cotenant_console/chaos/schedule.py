@@ -7,9 +7,15 @@ shrunk and replayed. An entry whose target is not there when its moment comes do
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
+
+
+def ms(count: int) -> timedelta:
+    """So many milliseconds."""
+    return timedelta(milliseconds=count)
 
 
 class ScheduleError(ValueError):

@@ -1,0 +1,21 @@
+"""What each kind of entry does when its moment comes: one function a kind, and the table of all.
+
+In: the stage, an entry, the time. Out: whether anything was there to act on. `users` is the workload; `links`, `processes` and
+`machines` are faults of the ways to the log, of services and of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cotenant_console.chaos.acts import links, machines, processes, users
+from cotenant_console.chaos.schedule import Entry
+
+if TYPE_CHECKING:
+    from cotenant_console.chaos.stage import Stage
+
+Act = Callable[["Stage", Entry, datetime], bool]
+
+ACTS: Mapping[str, Act] = {**users.ACTS, **links.ACTS, **processes.ACTS, **machines.ACTS}

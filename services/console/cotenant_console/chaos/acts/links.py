@@ -1,0 +1,95 @@
+"""Faults of the ways to the log: late, lost, twice, refused, cut off. Each ends by itself, or when the stage is mended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from random import Random
+from typing import TYPE_CHECKING
+
+from cotenant.simulation import Link
+from cotenant_console.chaos.schedule import Entry, ms
+
+if TYPE_CHECKING:
+    from cotenant_console.chaos.stage import Stage
+
+
+def _link(stage: Stage, name: str) -> Link | None:
+    link = stage.world.link(name)
+    if link is not None:
+        link.troubled = True
+    return link
+
+
+def delay(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """Deliveries come late."""
+    link = _link(stage, entry.target)
+    if link is None:
+        return False
+    link.delay, link.delayed_until = ms(entry.number("by_ms")), now + ms(entry.number("for_ms"))
+    return True
+
+
+def redeliver(stage: Stage, entry: Entry, _now: datetime) -> bool:
+    """The last messages come once more."""
+    if _link(stage, entry.target) is None:
+        return False
+    stage.world.redeliver(entry.target, entry.number("count"))
+    return True
+
+
+def lose(stage: Stage, entry: Entry, _now: datetime) -> bool:
+    """The next writes fail in one of three ways."""
+    link = _link(stage, entry.target)
+    if link is None:
+        return False
+    field = {"answer-lost": "answers_lost", "write-lost": "writes_lost", "refused": "refusals"}[entry.kind]
+    setattr(link, field, entry.number("count"))
+    return True
+
+
+def stall(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """The log has no leader."""
+    stage.world.stalled_until = max(stage.world.stalled_until, now + ms(entry.number("for_ms")))
+    return True
+
+
+def partition(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """Cut off from the log."""
+    link = _link(stage, entry.target)
+    if link is None:
+        return False
+    link.severed_until = now + ms(entry.number("for_ms"))
+    return True
+
+
+def lose_samples(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """Samples of a node do not arrive."""
+    link = _link(stage, f"node-{entry.target}")
+    if link is None:
+        return False
+    link.random = Random(entry.number("seed"))
+    link.loss_permille, link.lossy_until = entry.number("permille"), now + ms(entry.number("for_ms"))
+    return True
+
+
+def shuffle(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """Samples overtake one another."""
+    link = _link(stage, entry.target)
+    if link is None:
+        return False
+    link.random = Random(entry.number("seed"))
+    link.shuffle, link.shuffled_until = ms(entry.number("by_ms")), now + ms(entry.number("for_ms"))
+    return True
+
+
+ACTS = {
+    "delay": delay,
+    "redeliver": redeliver,
+    "answer-lost": lose,
+    "write-lost": lose,
+    "refused": lose,
+    "stall": stall,
+    "partition": partition,
+    "sample-loss": lose_samples,
+    "shuffle": shuffle,
+}

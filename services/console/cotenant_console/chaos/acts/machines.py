@@ -1,0 +1,64 @@
+"""Machines: they join, die, come back as they were or as others; their executors crash, their clocks jump."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cotenant_console.chaos.schedule import Entry, ms
+
+if TYPE_CHECKING:
+    from cotenant_console.chaos.stage import Stage
+
+NODES = ("", "nodes")
+
+
+def join(stage: Stage, entry: Entry, _now: datetime) -> bool:
+    """A machine joins the cluster."""
+    return stage.add_node(entry.target, entry.number("cpu"), entry.number("memory_gib"))
+
+
+def crash_executor(stage: Stage, entry: Entry, _now: datetime) -> bool:
+    """The executor's process dies; its pods go on."""
+    node = stage.nodes.get(entry.target)
+    if node is None:
+        return False
+    node.crash(ms(entry.number("down_ms")))
+    return True
+
+
+def set_clock(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """A node's clock jumps and drifts."""
+    node = stage.nodes.get(entry.target)
+    if node is None:
+        return False
+    node.set_clock(ms(entry.number("by_ms")), entry.number("drift_ppm"), now)
+    return True
+
+
+def die(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """A machine dies, and comes back later: empty, perhaps of another size or under another name."""
+    node = stage.nodes.pop(entry.target, None)
+    if node is None:
+        return False
+    stage.world.remove(node)
+    name = f"{entry.target}x" if entry.kind == "rename" else entry.target
+    args: Mapping[str, int | str] = entry.args
+    cpu, memory = int(args.get("cpu", node.cpu_milli)), int(args.get("memory_gib", node.memory_gib))
+    if entry.kind == "rename":
+        # The administrator removes the machine that is not there any more.
+        stage.gateway().wish_deletion(now, NODES, "", entry.target, None)
+    back = min(now + ms(entry.number("down_ms")), stage.ends)
+    stage.at(max(back, now + ms(1)), lambda _: stage.add_node(name, cpu, memory))
+    return True
+
+
+ACTS = {
+    "node": join,
+    "executor-crash": crash_executor,
+    "clock": set_clock,
+    "node-death": die,
+    "capacity": die,
+    "rename": die,
+}

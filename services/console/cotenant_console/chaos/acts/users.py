@@ -1,0 +1,83 @@
+"""What users and administrators do: objects created, changed and deleted through any gateway."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from cotenant_console.chaos.manifests import budget, node_config, pod, quota, quota_patch
+from cotenant_console.chaos.schedule import Entry
+
+if TYPE_CHECKING:
+    from cotenant_console.chaos.stage import Stage
+
+QUOTAS = ("scheduling.sigs.k8s.io", "elasticquotas")
+CONFIG_MAPS = ("", "configmaps")
+PODS = ("", "pods")
+CONFIG_NAMESPACE, CONFIG = "koordinator-system", "slo-controller-config"
+
+
+def create_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """A user creates a pod."""
+    stage.controllers.made[entry.target] = entry
+    stage.gateway().wish_creation(now, pod(entry.target, entry.args))
+    return True
+
+
+def revise_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """A user changes a pod; `stale-update` on the condition that nobody changed it before."""
+    stage.revisions += 1
+    gateway = stage.gateways[entry.number("gateway")]
+    gateway.wish_revision(now, entry.target, stage.revisions, stale=entry.kind == "stale-update")
+    stage.world.wake(gateway, now)
+    return True
+
+
+def delete_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """A user deletes a pod."""
+    grace = entry.number("grace")
+    stage.gateway().wish_deletion(now, PODS, "default", entry.target, None if grace < 0 else grace)
+    return True
+
+
+def create_quota(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """An administrator declares a quota."""
+    stage.gateway().wish_creation(now, quota(entry.target, entry.number("min"), entry.number("max")))
+    return True
+
+
+def update_quota(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """An administrator changes a quota."""
+    patch = quota_patch(entry.number("min"), entry.number("max"))
+    stage.gateway().wish_patch(now, QUOTAS, "default", entry.target, patch)
+    return True
+
+
+def create_budget(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """A user declares a disruption budget."""
+    stage.gateway().wish_creation(now, budget(entry.target, entry.text("app"), entry.number("min_available")))
+    return True
+
+
+def configure(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """An administrator changes the node configuration, sometimes to nonsense."""
+    document = node_config(entry.args)
+    gateway = stage.gateway()
+    if gateway.core.get(gateway.core.collections[CONFIG_MAPS].kind, CONFIG_NAMESPACE, CONFIG) is None:
+        gateway.wish_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONFIG_NAMESPACE}})
+        gateway.wish_creation(now + timedelta(milliseconds=50), document)
+    else:
+        gateway.wish_patch(now, CONFIG_MAPS, CONFIG_NAMESPACE, CONFIG, {"data": document["data"]})
+    return True
+
+
+ACTS = {
+    "create-pod": create_pod,
+    "update-pod": revise_pod,
+    "stale-update": revise_pod,
+    "delete-pod": delete_pod,
+    "create-quota": create_quota,
+    "update-quota": update_quota,
+    "create-budget": create_budget,
+    "config": configure,
+}
