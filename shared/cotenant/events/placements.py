@@ -10,6 +10,10 @@ import msgspec
 from cotenant.events.envelope import Part, Payload, null_document
 
 
+VICTIMS_SHOWN = 3
+"""Victims that a nomination's line names."""
+
+
 class PlacementPhase(StrEnum):
     """bound: shall run; terminating: shall end; gone: has ended (a tombstone)."""
 
@@ -67,12 +71,40 @@ class WaitingReason(Part, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class Victim(Part, frozen=True, kw_only=True):
+    """A pod of lower priority that shall end so that a nominated pod has room.
+
+    `violates_budget`: no choice spares its disruption budget, so its eviction does not ask the budget.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    priority: int = 0
+    violates_budget: bool = False
+
+
+class Nomination(Part, frozen=True, kw_only=True):
+    """The node that a waiting pod gets room on by preemption.
+
+    It counts as occupied by the pod, for pods of the same or a lower priority. `victims` were on the node at `at`, when the
+    node was chosen; `attempts` counts the choices in a row: another one is made once all victims have had their time, which
+    doubles from 1 s to 10 s.
+    """
+
+    node: str
+    at: datetime
+    attempts: int = 1
+    victims: tuple[Victim, ...] = ()
+
+
 class Waiting(Payload, frozen=True, kw_only=True):
     """Subject `waiting.<namespace>.<pod>`: why the pod is not placed, and what would change that.
 
     `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
-    answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. Stored again when
-    the set of (code, resource) changes, or when figures changed and 30 s have passed.
+    answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. `priority` is the
+    pod's; `nomination` the node that other pods make room on. Stored again when the set of (code, resource) or the
+    nomination changes, or when figures changed and 30 s have passed.
     """
 
     TYPE = "cotenant.waiting.v1"
@@ -84,6 +116,8 @@ class Waiting(Payload, frozen=True, kw_only=True):
     reasons: tuple[WaitingReason, ...] = ()
     wakes_on: tuple[str, ...] = ()
     message: str = ""
+    priority: int = 0
+    nomination: Nomination | None = None
 
     @property
     def codes(self) -> frozenset[tuple[str, str]]:
@@ -102,4 +136,16 @@ def waiting_line(waiting: Waiting) -> str:
     lines = of_pod
     if of_nodes or not of_pod:
         lines = [*of_pod, f"0/{waiting.nodes} nodes" + (f": {', '.join(of_nodes)}" if of_nodes else "")]
+    if waiting.nomination is not None:
+        lines.append(nomination_line(waiting.nomination))
     return "; ".join(lines)
+
+
+def nomination_line(nomination: Nomination) -> str:
+    """Return where a pod gets room and who makes it: `nominated to n3, which 2 pods leave: default/a, default/b`."""
+    victims = nomination.victims
+    if not victims:
+        return f"nominated to {nomination.node}, where pods are ending"
+    shown = ", ".join(f"{victim.namespace}/{victim.name}" for victim in victims[:VICTIMS_SHOWN])
+    more = f" and {len(victims) - VICTIMS_SHOWN} others" if len(victims) > VICTIMS_SHOWN else ""
+    return f"nominated to {nomination.node}, which pods of lower priority leave: {shown}{more}"
