@@ -13,17 +13,26 @@ import time
 from pathlib import Path
 
 BINARY = Path(sys.executable).parent / "nats-server"
+START_SECONDS = 60
+
+_handed_out: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago, below the range that the kernel hands out for outgoing connections."""
-    for port in random.sample(range(15_000, 32_000), 100):
+    """Return a port that was free a moment ago, below the range that the kernel hands out for outgoing connections.
+
+    The same one is never returned twice: who asks for several listens on them later.
+    """
+    for port in random.sample(range(15_000, 32_000), 1000):
+        if port in _handed_out:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+        _handed_out.add(port)
+        return port
     raise OSError("no free port on 127.0.0.1")
 
 
@@ -43,13 +52,13 @@ class NatsServer:
         )
 
     def start(self) -> None:
-        """Start and wait until the port answers, at most 10 s."""
+        """Start and wait until the port answers, at most START_SECONDS."""
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen([BINARY, "-c", self.folder / "server.conf"], stdout=log, stderr=log)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                with socket.create_connection(("127.0.0.1", self.port), 0.2) as probe:
+                with socket.create_connection(("127.0.0.1", self.port), 5) as probe:
                     if probe.recv(4) == b"INFO":
                         return
             except OSError:
@@ -67,7 +76,7 @@ class NatsServer:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(10)
+                self._process.wait(START_SECONDS)
             except subprocess.TimeoutExpired:
                 self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -28,7 +28,7 @@ modules='netfs 9pnet 9pnet_virtio 9p overlay virtio_blk'
 fetch_kernel() {
   package=$(apt-cache depends linux-image-6.12-amd64 2> /dev/null | awk '/Depends: linux-image/ { print $2; exit }')
   [ -n "$package" ] || { echo "guest: apt knows no linux-image-6.12-amd64; run apt-get update first" >&2; exit 126; }
-  (cd "$cache" && apt-get download -q "$package" >&2 && dpkg-deb -x "$package"_*.deb kernel && rm "$package"_*.deb)
+  (cd "$cache" && apt-get download -q -o Acquire::Retries=5 "$package" >&2 && dpkg-deb -x "$package"_*.deb kernel && rm "$package"_*.deb)
   mkdir -p "$cache/modules"
   for module in $modules; do
     xz -dc "$(find "$cache/kernel" -name "$module.ko.xz")" > "$cache/modules/$module.ko"
