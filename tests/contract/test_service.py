@@ -15,6 +15,8 @@ from cotenant.service import DecidingService
 from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
 from tests.nats_server import NatsServer
 
+WAIT_SECONDS = 60
+
 
 async def say(log: NatsLog, *events: Event) -> int:
     outcome = await log.append([Write(event=event) for event in events])
@@ -28,7 +30,7 @@ async def answers(log: NatsLog, wanted: dict[str, int]) -> None:
     reader = await log.follow(LOG, ["node.*.resources"])
     reader.loaded()
     reader.max_behind = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while seen != wanted:
             for event in await reader.pull(100, 1.0):
                 assert isinstance(event.data, NodeResources)
@@ -46,13 +48,13 @@ class Running:
         self.task = asyncio.ensure_future(self.service.run())
 
     async def ready(self) -> Running:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             await self.service.ready.wait()
         return self
 
     async def stop(self) -> None:
         self.service.stopping.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await self.task
 
 
@@ -64,7 +66,7 @@ async def connected(server: NatsServer) -> NatsLog:
 
 async def history(log: NatsLog, until: Callable[[list[Event]], bool]) -> list[Event]:
     """Read HISTORY until it has caught up (it follows asynchronously), bounded."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_SECONDS):
         while True:
             events = await read_all(log, HISTORY, [">"])
             if until(events):
