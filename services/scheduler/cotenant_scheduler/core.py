@@ -166,8 +166,7 @@ class SchedulerCore:
         if event.tombstone or not isinstance(event.data, ObjectStored):
             changed = self.pods.priorities.drop(name)
         else:
-            found = _PRIORITY_CLASS.decode(event.data.object)
-            changed = self.pods.priorities.set(name, found.value, found.global_default)
+            changed = self.pods.priorities.set(name, _PRIORITY_CLASS.decode(event.data.object))
         if changed:
             self.pods.reprioritise()
 

@@ -1,10 +1,15 @@
-"""Priority classes: what number a class name stands for.
+"""Priority classes: what number a class name stands for, and whether its pods preempt others.
 
-In: the PriorityClass objects. Out: the value of a pod that names a class, or none (then the default class, else 0).
-Source: Kubernetes priority admission; two classes are always there.
+In: the PriorityClass objects. Out: the value and the preemption policy of a pod that names a class, or none (then the
+default class, else 0 and preempting). Source: Kubernetes priority admission; two classes are always there.
 """
 
 from __future__ import annotations
+
+from cotenant.objects.policies import PriorityClassObject
+
+NEVER = "Never"
+"""The preemption policy of pods that wait rather than have others end."""
 
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """Classes that Kubernetes always has."""
@@ -14,20 +19,30 @@ class PriorityValues:
     """PriorityClass objects by name, with the one that is the default."""
 
     def __init__(self) -> None:
-        self._values: dict[str, tuple[int, bool]] = {}
+        self._classes: dict[str, PriorityClassObject] = {}
 
-    def set(self, name: str, value: int, is_default: bool) -> bool:
+    def set(self, name: str, found: PriorityClassObject) -> bool:
         """Take over a class; tell whether that changed anything."""
-        changed = self._values.get(name) != (value, is_default)
-        self._values[name] = (value, is_default)
-        return changed
+        known = self._classes.get(name)
+        self._classes[name] = found
+        return known is None or _meaning(known) != _meaning(found)
 
     def drop(self, name: str) -> bool:
         """Forget a class; tell whether it was there."""
-        return self._values.pop(name, None) is not None
+        return self._classes.pop(name, None) is not None
 
-    def value_of(self, name: str) -> int:
-        """The value of the named class, or of the default class (the highest, if there are several), or 0."""
+    def of(self, name: str) -> tuple[int, bool]:
+        """The value of the named class and whether its pods preempt; of the default class (the highest, if there are several)
+        where none is named."""
         if name:
-            return self._values.get(name, (SYSTEM_CLASSES.get(name, 0), False))[0]
-        return max((value for value, is_default in self._values.values() if is_default), default=0)
+            found = self._classes.get(name)
+        else:
+            defaults = [entry for entry in self._classes.values() if entry.global_default]
+            found = max(defaults, key=lambda entry: (entry.value, entry.preemption_policy != NEVER), default=None)
+        if found is None:
+            return SYSTEM_CLASSES.get(name, 0), True
+        return found.value, found.preemption_policy != NEVER
+
+
+def _meaning(found: PriorityClassObject) -> tuple[int, bool, str]:
+    return found.value, found.global_default, found.preemption_policy

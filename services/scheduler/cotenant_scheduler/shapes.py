@@ -21,13 +21,13 @@ import numpy as np
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY, PODS
 from cotenant.objects.metadata import View
 from cotenant.objects.pod import NodeAffinity, Toleration, decode_pod, pod_requests
-from cotenant.qos import PriorityClass, priority_default, priority_of_value
+from cotenant.qos import PriorityClass, priority_default
 from cotenant.quantities import QuantityError
 from cotenant_scheduler.columns import IntArray
 from cotenant_scheduler.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.load_estimate import Vector, estimate_pod, scaling_factors
 from cotenant_scheduler.pod_needs import HostPort, host_ports, nonzero_requests, pod_limits
-from cotenant_scheduler.priorities import PriorityValues
+from cotenant_scheduler.priorities import NEVER, PriorityValues
 from cotenant_scheduler.relations import NO_RELATIONS, Relations, SelectorBook
 
 RECOGNITIONS_KEPT = 16_384
@@ -55,6 +55,8 @@ class Shape:
         "nonzero_column",
         "nonzero_cpu",
         "nonzero_memory",
+        "preempts",
+        "priority",
         "prod",
         "relational",
         "relations",
@@ -71,6 +73,9 @@ class Shape:
         """What must fit, in the order in which a shortage is reported: pods, then by name."""
         self.nonzero_cpu = key.nonzero_cpu
         self.nonzero_memory = key.nonzero_memory
+        self.priority = key.priority
+        self.preempts = key.preempts
+        """Pods of a lower priority may have to make room for it."""
         self.tier = key.tier
         self.prod = key.tier is PriorityClass.PROD
         self.batch = any(self.requests.get(name) for name in (BATCH_CPU, BATCH_MEMORY))
@@ -108,6 +113,7 @@ class PodFacts:
         "daemon",
         "deleting",
         "error",
+        "from_class",
         "gated",
         "grace_seconds",
         "labels",
@@ -115,7 +121,6 @@ class PodFacts:
         "namespace",
         "node_name",
         "priority",
-        "priority_class_name",
         "scheduler_name",
         "shape",
         "uid",
@@ -136,8 +141,8 @@ class PodFacts:
         self.scheduler_name = spec.scheduler_name
         self.node_name = spec.node_name
         self.priority = priority
-        self.priority_class_name = spec.priority_class_name if spec.priority is None else None
-        """The class that gave the priority; None where the pod says the number itself."""
+        self.from_class = spec.from_class
+        """A class gave the priority or the preemption policy."""
         self.gated = tuple(gate.name for gate in spec.scheduling_gates)
         self.shape = shape
         self.error = error
@@ -150,6 +155,8 @@ class _Key(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[tuple[str, int], ...]
     nonzero_cpu: int
     nonzero_memory: int
+    priority: int
+    preempts: bool
     tier: PriorityClass
     daemon: bool
     estimate: Vector
@@ -203,8 +210,14 @@ class _Spec(View, frozen=True, kw_only=True):
     scheduler_name: str = "default-scheduler"
     priority: int | None = None
     priority_class_name: str = ""
+    preemption_policy: str | None = None
     scheduling_gates: list[_Gate] = []
     termination_grace_period_seconds: int | None = None
+
+    @property
+    def from_class(self) -> bool:
+        """Priority or preemption policy are those of a class."""
+        return self.priority is None or (bool(self.priority_class_name) and not self.preemption_policy)
 
 
 class _Status(View, frozen=True, kw_only=True):
@@ -262,7 +275,7 @@ class PodReader:
         if known is not None:
             return PodFacts(metadata, known[0], known[0].priority or 0, known[1], "")
         facts = self._read(document, priorities)
-        if facts.shape is not None and facts.priority_class_name is None and not self.selectors.selectors:
+        if facts.shape is not None and not facts.from_class and not self.selectors.selectors:
             if len(self._alike) >= RECOGNITIONS_KEPT:
                 self._alike.clear()
             self._alike[alike] = (_DECODER.decode(document).spec, facts.shape)
@@ -271,7 +284,12 @@ class PodReader:
     def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
         pod = _DECODER.decode(document)
         spec = pod.spec
-        priority = spec.priority if spec.priority is not None else priorities.value_of(spec.priority_class_name)
+        priority, preempts = spec.priority, spec.preemption_policy != NEVER
+        if spec.from_class:
+            value, class_preempts = priorities.of(spec.priority_class_name)
+            priority = value if priority is None else priority
+            preempts = preempts if spec.preemption_policy else class_preempts
+        priority = priority or 0
         labels = pod.metadata.labels
         daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
         custom = (
@@ -291,7 +309,8 @@ class PodReader:
             self.selectors.selecting(namespace, labels),
             tuple((bytes(c.resources), bytes(c.ports)) for c in spec.containers),
             tuple((bytes(c.resources), bytes(c.ports), c.restart_policy) for c in spec.init_containers),
-            priority_of_value(priority),
+            priority,
+            preempts,
             labels.get(LABEL_PRIORITY_CLASS),
             labels.get(LABEL_QOS_CLASS),
             daemon,
@@ -306,7 +325,7 @@ class PodReader:
         found = self._recognised.get(recognition)
         if found is None:
             try:
-                found = self._shape(document, priority, daemon)
+                found = self._shape(document, priority, preempts, daemon)
             except (msgspec.DecodeError, QuantityError, ShapeError) as error:
                 found = f"the pod cannot be read: {error}"
             if len(self._recognised) >= RECOGNITIONS_KEPT:
@@ -324,7 +343,7 @@ class PodReader:
             self._wants.clear()
         self._wants.add(wants)
 
-    def _shape(self, document: msgspec.Raw | bytes, priority: int, daemon: bool) -> Shape:
+    def _shape(self, document: msgspec.Raw | bytes, priority: int, preempts: bool, daemon: bool) -> Shape:
         pod = decode_pod(document)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
         requests = pod_requests(pod)
@@ -342,6 +361,8 @@ class PodReader:
             requests=tuple(sorted(requests.items())),
             nonzero_cpu=nonzero_cpu,
             nonzero_memory=nonzero_memory,
+            priority=priority,
+            preempts=preempts,
             tier=tier,
             daemon=daemon,
             estimate=tuple(estimate.get(resource, 0) for resource in self._resources),
