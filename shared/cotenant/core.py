@@ -51,3 +51,21 @@ class Requesting(Protocol):
 
     def requests(self, now: datetime) -> Sequence[Request]:
         """Return the wishes outstanding in this state, in a stated order."""
+
+
+@runtime_checkable
+class Assuming(Protocol):
+    """A core that can decide on a batch of its own that is still being stored. At most one batch is assumed.
+
+    Sequences of assumed events are not known: an event that is caused by the n-th of them (from 1) names `LOG:-<n>`, which
+    becomes its sequence when the later event is stored.
+    """
+
+    def assume(self, events: Sequence[Event]) -> None:
+        """Fold own events as if they were stored."""
+
+    def confirm(self, first: int) -> None:
+        """What was assumed is stored, at `first` and behind it. The state is as after `apply`."""
+
+    def withdraw(self) -> None:
+        """What was assumed is not stored: take it back. What else was folded since stays."""

@@ -9,6 +9,10 @@ the whole fencing. A replica that lost the last race holds back HOLD_BACK and co
 State decided on = foreign messages up to `folded` plus own messages up to the end of `prior`'s batch. A proposal is made
 only when both are true of the core: the start marker has been delivered, and every own message up to the end of the last
 known commit's batch has been folded.
+
+While a batch is being stored, a core that can assume it (`cotenant.core.Assuming`) decides the next one: `think_ahead`. One
+batch is under way and one decided behind it, no more. The next batch is sealed once the first one's sequences are known; it
+is thrown away, and what it rests on withdrawn, if the first one is refused or another replica's commit is seen instead.
 """
 
 from __future__ import annotations
@@ -18,58 +22,23 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
-import msgspec
-
-from cotenant.core import MAX_EVENTS_PER_DECISION, Core
+from cotenant.core import MAX_EVENTS_PER_DECISION, Assuming, Core
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event, traceparent_of
-from cotenant.log import LOG, Stored, Write
-from cotenant.subjects import commit_subject, marker_subject
+from cotenant.log import LOG, Stored
+from cotenant.sealing import Batch, Decision, Identity, seal
 
 HOLD_BACK = timedelta(seconds=2)
 REMEMBERED_BATCHES = 1024
 """Own batches whose messages may still be delivered: a reader further behind than that has started over long before."""
+AHEAD_FROM = 100
+"""Behind a batch of so many events the next one is decided while it is stored. Behind a smaller one that would save little
+time, and keep what arrives meanwhile waiting for one batch more."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DecisionError(RuntimeError):
     """A core broke its contract; the text says how."""
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who decides: all replicas of one partition share everything but `replica`."""
-
-    service: str
-    cell: str = "cell"
-    partition: str = "0"
-    replica: str = "0"
-    version: str = "0.1.0"
-    core: str = "1"
-
-    @property
-    def source(self) -> str:
-        """CloudEvents source, and the mark by which own messages are known."""
-        return f"/{self.cell}/{self.service}/{self.partition}"
-
-    @property
-    def commit_subject(self) -> str:
-        return commit_subject(self.service, self.partition)
-
-    @property
-    def marker_subject(self) -> str:
-        return marker_subject(self.service, self.replica)
-
-
-class Batch(msgspec.Struct, frozen=True):
-    """A proposal: the commit record and what was decided, ready to be stored."""
-
-    prior: int
-    events: tuple[Event, ...]
-
-    def writes(self) -> list[Write]:
-        """Return the messages with the one expectation that fences them."""
-        first, *rest = self.events
-        return [Write(event=first, expected=self.prior), *(Write(event=event) for event in rest)]
 
 
 def config_digest(config_text: str) -> str:
@@ -78,7 +47,7 @@ def config_digest(config_text: str) -> str:
 
 
 class Cycle:
-    """Fold, propose, settle. Not thread-safe; one proposal at a time."""
+    """Fold, propose, settle. Not thread-safe; one proposal at a time, and one decided behind it."""
 
     def __init__(
         self,
@@ -87,6 +56,7 @@ class Cycle:
         config_text: str = "{}",
         *,
         timer: Callable[[], int] = lambda: 0,
+        ahead_from: int = AHEAD_FROM,
     ) -> None:
         self.core = core
         self.identity = identity
@@ -97,6 +67,14 @@ class Cycle:
         self.prior = 0
         self.conflicts = 0
         self._timer = timer
+        self._ahead_from = ahead_from
+        self._assumed: Batch | None = None
+        """The batch that the core holds although it is only being stored."""
+        self._ahead: Decision | None = None
+        self._ahead_prior = 0
+        """The commit record that `_ahead` was decided behind, once it is stored."""
+        self._settled: Batch | None = None
+        """The last batch known to be stored."""
         self._prior_end = 0
         self._own_through = 0
         self._applied: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
@@ -143,7 +121,7 @@ class Cycle:
         own = event.source == self.identity.source and event.stream == LOG
         if own and isinstance(data, Commit):
             if event.sequence > self.prior:
-                self._saw_commit(event.sequence, data, now)
+                self._saw_commit(event, data, now)
             self._advance(event)
             return
         if own:
@@ -172,7 +150,14 @@ class Cycle:
         if event.stream == LOG:
             self._own_through = max(self._own_through, event.sequence)
 
-    def _saw_commit(self, sequence: int, record: Commit, now: datetime) -> None:
+    def _saw_commit(self, event: Event, record: Commit, now: datetime) -> None:
+        sequence = event.sequence
+        if self._assumed is not None:
+            if self._assumed.is_begun_by(event):
+                # Delivered before the acknowledgement: a batch is stored whole, so this says the same.
+                self._settle(self._assumed, Stored(sequence, sequence + record.count))
+                return
+            self._withdraw()
         self.prior = sequence
         self._prior_end = sequence + record.count
         self._floor = max(self._floor, record.now)
@@ -183,13 +168,18 @@ class Cycle:
 
     @property
     def ready(self) -> bool:
-        """The core holds a state that may be decided on."""
-        return self.loaded and self._own_through >= self._prior_end
+        """The core holds a state that may be decided on, and nothing beside it."""
+        return self.loaded and self._assumed is None and self._own_through >= self._prior_end
 
     @property
     def holding_back(self) -> bool:
         """This replica lost the last race."""
         return self._lost
+
+    @property
+    def has_next(self) -> bool:
+        """The next batch is decided already and large enough to be stored as it is, whatever arrived since."""
+        return self._ahead is not None and len(self._ahead.events) >= self._ahead_from
 
     def propose(self, now: datetime) -> Batch | None:
         """Return the next batch, None if nothing follows from the state (or it may not be decided on yet)."""
@@ -197,64 +187,84 @@ class Cycle:
             return None
         if self._lost and self._rival_seen is not None and now - self._rival_seen < HOLD_BACK:
             return None
-        now = max(now, self._floor)
+        decision, self._ahead = self._ahead, None
+        if decision is None or self._ahead_prior != self.prior or not self._holds(decision):
+            decision = self._decide(max(now, self._floor))
+        return seal(decision, self.identity, self.config, self.prior) if decision.events else None
+
+    def think_ahead(self, batch: Batch, now: datetime) -> bool:
+        """Decide what follows `batch`, which is being stored; True if anything does. To be called again when more was folded:
+        what was decided is decided anew while it is small."""
+        core = self.core
+        if not isinstance(core, Assuming) or len(batch.events) <= self._ahead_from:
+            return False
+        if self._assumed is None:
+            if batch.prior != self.prior or not self.ready:
+                return False  # settled already, or bound to be refused
+            core.assume(batch.events[1:])
+            self._assumed = batch
+        elif self._assumed is not batch:
+            raise DecisionError(f"{self.identity.service}: two batches under way")
+        if self._ahead is None or not self._holds(self._ahead):
+            self._ahead = self._decide(max(now, self._floor, batch.record.now))
+        return bool(self._ahead.events)
+
+    def _holds(self, decision: Decision) -> bool:
+        """A decision is stored as it is if it is large, or nothing arrived since."""
+        return len(decision.events) >= self._ahead_from or decision.folded == self.folded
+
+    def _decide(self, now: datetime) -> Decision:
         started = self._timer()
         decided = self.core.decide(now)
-        if not decided:
-            return None
         if len(decided) > MAX_EVENTS_PER_DECISION:
             raise DecisionError(
                 f"{self.identity.service} decided {len(decided)} events at once; at most {MAX_EVENTS_PER_DECISION} fit a batch"
             )
-        took_us = (self._timer() - started) // 1000
-        record = Event(
-            subject=self.identity.commit_subject,
-            data=Commit(
-                prior=self.prior,
-                folded=self.folded,
-                now=now,
-                count=len(decided),
-                config=self.config,
-                core=self.identity.core,
-                replica=self.identity.replica,
-                took_us=took_us,
-            ),
-        )
-        return Batch(self.prior, tuple(self._seal(event, index, now) for index, event in enumerate((record, *decided))))
-
-    def _seal(self, event: Event, index: int, now: datetime) -> Event:
-        identity = self.identity
-        event_id = f"{identity.cell}/{identity.service}/{identity.partition}/{self.prior}/{index}"
-        return msgspec.structs.replace(
-            event, id=event_id, source=identity.source, time=now, traceparent=traceparent_of(event.causes, event_id)
-        )
+        return Decision(events=decided, folded=self.folded, now=now, took_us=(self._timer() - started) // 1000)
 
     # -- settling ------------------------------------------------------------------------------------------------
 
-    def stored(self, batch: Batch, outcome: Stored) -> tuple[Event, ...]:
-        """Apply what was stored; its sequences follow from the acknowledgement. Returns the events as stored."""
-        record, *decided = batch.events
-        assert isinstance(record.data, Commit)
-        stored = tuple(
-            msgspec.structs.replace(event, sequence=outcome.first + 1 + index) for index, event in enumerate(decided)
-        )
+    def stored(self, batch: Batch, outcome: Stored) -> None:
+        """Apply what was stored; its sequences follow from the acknowledgement."""
+        self._lost = False
+        if self._settled is not batch:
+            self._settle(batch, outcome)
+
+    def _settle(self, batch: Batch, outcome: Stored) -> None:
         # A rival may have committed behind this batch, and its record have been folded before the acknowledgement came.
         if outcome.first > self.prior:
             self.prior = outcome.first
             self._prior_end = outcome.last
-        self._floor = max(self._floor, record.data.now)
-        for event in stored:
-            self.core.apply(event)
+        self._floor = max(self._floor, batch.record.now)
+        if self._assumed is batch:
+            assert isinstance(self.core, Assuming)
+            self.core.confirm(outcome.first + 1)
+            self._assumed, self._ahead_prior = None, outcome.first
+        else:
+            for event in batch.as_stored(outcome.first):
+                self.core.apply(event)
         self._applied.append((outcome.first, outcome.last))
         self._unread.append((outcome.first, outcome.last))
         self._own_through = max(self._own_through, outcome.last)
-        self._lost = False
-        return stored
+        self._settled = batch
 
     def refused(self, now: datetime) -> bool:
-        """Another replica committed first: the core was not touched, the rival's messages follow. True if that is news."""
+        """Another replica committed first: nothing of the batch stays in the core, the rival's messages follow. True if that is
+        news."""
+        self._withdraw()
         self.conflicts += 1
         self._rival_seen = now
         news = not self._lost
         self._lost = True
         return news
+
+    def _withdraw(self) -> None:
+        """The batch under way is not stored: the core forgets it, and what was decided behind it."""
+        self._ahead = None
+        if self._assumed is not None:
+            self._assumed = None
+            assert isinstance(self.core, Assuming)
+            self.core.withdraw()
+
+
+__all__ = ["AHEAD_FROM", "HOLD_BACK", "Batch", "Cycle", "DecisionError", "Identity", "config_digest"]

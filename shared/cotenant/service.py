@@ -1,10 +1,11 @@
-"""The shell of a deciding service: pull, fold, decide, store, apply; at least one decision a tick.
+"""The shell of a deciding service: pull, fold, decide, store, apply; at least one decision a tick. While a batch is being
+stored, what arrives is folded and the next batch is decided.
 
 It owns no rule: `cotenant.cycle` holds the order of things, `cotenant.log` what can go wrong. A core that raises ends the
 process (the supervisor starts it again and the crash is seen); a bad message cannot, as the reader puts it aside.
 
-Bounds: QUEUE_PULLS pulls wait between reader and core; MAX_REQUESTS wishes under way, each repeated with growing pauses
-while it is wanted.
+Bounds: QUEUE_PULLS pulls of PULL_LIMIT wait between reader and core; MAX_REQUESTS wishes under way, each repeated with growing
+pauses while it is wanted.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ from cotenant.subjects import execution_subject
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
-PULL_LIMIT = 1000
-QUEUE_PULLS = 4
-FOLD_PAUSE_SECONDS = 0.002
-"""While a batch is being stored, what arrived is folded this often, one pull at a time."""
+PULL_LIMIT = 250
+"""So many messages are decoded, or folded while a batch is being stored, before its answer is looked for."""
+QUEUE_PULLS = 16
+LEAVE_SECONDS = 0.001
+"""What a batch is given to leave for the server before anything else is computed."""
 MAX_REQUESTS = 16
 REQUEST_PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 REQUEST_TIMEOUT_SECONDS = 5.0
@@ -63,6 +65,8 @@ class DecidingService:
         self.cycle: Cycle | None = None
         self.lives = 0
         self.ready = asyncio.Event()
+        self._wake = asyncio.Event()
+        """Something arrived, was answered, or ended."""
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._tries: dict[str, int] = {}
 
@@ -98,12 +102,15 @@ class DecidingService:
             raise Behind(f"the start marker was not stored: {outcome.reason}")
         queue: asyncio.Queue[Sequence[Event]] = asyncio.Queue(QUEUE_PULLS)
         tasks = [asyncio.ensure_future(self._read(reader, queue)) for reader in readers]
+        ends = asyncio.ensure_future(self.stopping.wait())
+        for task in (*tasks, ends):
+            task.add_done_callback(self._awake)
         try:
             await self._cycle(cycle, readers[0], queue, tasks)
         finally:
-            for task in (*tasks, *self._sending.values()):
+            for task in (*tasks, ends, *self._sending.values()):
                 task.cancel()
-            await asyncio.gather(*tasks, *self._sending.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, ends, *self._sending.values(), return_exceptions=True)
             self._sending.clear()
             for reader in readers:
                 with contextlib.suppress(Exception):
@@ -115,6 +122,12 @@ class DecidingService:
             events = await reader.pull(PULL_LIMIT, TICK_SECONDS)
             if events:
                 await queue.put(events)
+                self._wake.set()
+                # Deliveries of a long load arrive between decisions: let the others run.
+                await asyncio.sleep(0)
+
+    def _awake(self, _: object) -> None:
+        self._wake.set()
 
     async def _cycle(
         self, cycle: Cycle, reader: Reader, queue: asyncio.Queue[Sequence[Event]], tasks: Sequence[asyncio.Task[None]]
@@ -123,51 +136,40 @@ class DecidingService:
         while not self.stopping.is_set():
             if not again:
                 await self._wait(queue, tasks)
-            self._fold_waiting(cycle, queue)
+            if not cycle.has_next:
+                self._fold_waiting(cycle, queue)
             if cycle.loaded and not self.ready.is_set():
                 reader.loaded()
                 self._say_ready(cycle)
             again = await self._decide(cycle, queue)
             self._send_requests(cycle)
-            # Deliveries of a long load arrive between decisions: let the readers run.
             await asyncio.sleep(0)
 
     async def _wait(self, queue: asyncio.Queue[Sequence[Event]], tasks: Sequence[asyncio.Task[None]]) -> None:
         """Wait for news, a tick, the end, or a reader that fails."""
-        if not queue.empty():
-            return
-        news = asyncio.ensure_future(queue.get())
-        stop = asyncio.ensure_future(self.stopping.wait())
-        try:
-            done, _ = await asyncio.wait({news, stop, *tasks}, timeout=TICK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stop.cancel()
-        if news in done:
-            self._early = news.result()
-        else:
-            news.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                self._early = await news
+        self._wake.clear()
+        if queue.empty() and not any(task.done() for task in tasks) and not self.stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._wake.wait()
         for task in tasks:
-            if task in done:
+            if task.done():
                 task.result()
                 raise StoppedReadingError(self.identity.service)
 
-    _early: Sequence[Event] = ()
-
-    def _fold_waiting(self, cycle: Cycle, queue: asyncio.Queue[Sequence[Event]], pulls: int = QUEUE_PULLS + 1) -> None:
+    def _fold_waiting(self, cycle: Cycle, queue: asyncio.Queue[Sequence[Event]], pulls: int = QUEUE_PULLS) -> int:
+        """Fold what has arrived, at most so many pulls; returns how many messages."""
         now = utc_now()
-        batches = [self._early]
-        self._early = ()
-        while not queue.empty() and len(batches) <= pulls:
-            batches.append(queue.get_nowait())
         count = 0
-        for events in batches:
+        while pulls and not queue.empty():
+            pulls -= 1
+            events = queue.get_nowait()
             for event in events:
                 cycle.fold(event, now)
             count += len(events)
         if count and self.host is not None:
             self.host.telemetry.folded.add(count)
+        return count
 
     def _say_ready(self, cycle: Cycle) -> None:
         self.ready.set()
@@ -188,17 +190,24 @@ class DecidingService:
         sent_ns = time.time_ns()
         sent = time.perf_counter()
         storing = asyncio.ensure_future(store_batch(self.log, batch.writes()))
+        storing.add_done_callback(self._awake)
         try:
-            while not (await asyncio.wait({storing}, timeout=FOLD_PAUSE_SECONDS))[0]:
-                self._fold_waiting(cycle, queue, 1)
+            await asyncio.wait({storing}, timeout=LEAVE_SECONDS)
+            while not storing.done():
+                self._wake.clear()
+                cycle.think_ahead(batch, utc_now())
+                if self._fold_waiting(cycle, queue, 1):
+                    await asyncio.sleep(0)
+                else:
+                    await self._wake.wait()
         finally:
             storing.cancel()
         outcome = storing.result()
         if isinstance(outcome, Stored):
-            stored = cycle.stored(batch, outcome)
-            self._measure("stored", len(stored), sent - started, time.perf_counter() - sent)
-            if self.host is not None:
-                self.host.telemetry.trace_stored(stored, sent_ns, time.time_ns())
+            cycle.stored(batch, outcome)
+            self._measure("stored", len(batch.events) - 1, sent - started, time.perf_counter() - sent)
+            if self.host is not None and self.host.telemetry.traces:
+                self.host.telemetry.trace_stored(tuple(batch.as_stored(outcome.first)), sent_ns, time.time_ns())
             return True
         word = "refused" if isinstance(outcome, Refused) else "unanswered"
         self._measure(word, 0, sent - started, time.perf_counter() - sent)

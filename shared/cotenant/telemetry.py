@@ -90,6 +90,11 @@ class Telemetry:
         """Return the metrics in Prometheus' text format."""
         return generate_latest(REGISTRY)
 
+    @property
+    def traces(self) -> bool:
+        """Whether anybody receives traces."""
+        return self._tracing is not None
+
     def trace_stored(self, events: Sequence[Event], started_ns: int, ended_ns: int) -> None:
         """Send one span a stored event (at most 64 a batch), with the trace id that its causes give it."""
         if self._tracing is None:

@@ -10,7 +10,8 @@ from cotenant.cycle import REMEMBERED_BATCHES, Batch, Cycle
 from cotenant.events import Commit, Event
 from cotenant.log import Refused, Stored, Write
 from cotenant.memory_log import MemoryStream
-from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
+from cotenant.replay import verify
+from tests.contract.toy import ASSUMING_TOY, TOY, AssumingToyCore, ToyConfig, ToyCore, metric, toy_identity
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,6 +31,16 @@ class Bench:
             self.give(cycle, sequence)
         self.positions[id(cycle)] = self.stream.last_sequence
         self.stream.append([Write(event=cycle.start_marker(self.now, filters))])
+        return cycle
+
+    def pipelined(self, name: str = "a", ahead_from: int = 1) -> Cycle:
+        """A replica that decides ahead, loaded."""
+        cycle = Cycle(
+            AssumingToyCore(ToyConfig()), toy_identity(name), TOY.config_text(ToyConfig()), ahead_from=ahead_from
+        )
+        self.positions[id(cycle)] = 0
+        self.stream.append([Write(event=cycle.start_marker(self.now, TOY.filters))])
+        self.deliver(cycle)
         return cycle
 
     def give(self, cycle: Cycle, sequence: int) -> None:
@@ -249,3 +260,171 @@ def test_what_is_remembered_of_own_batches_is_bounded() -> None:
         assert batch is not None
         assert bench.settle(cycle, batch)
     assert len(cycle._applied) == len(cycle._unread) == REMEMBERED_BATCHES
+
+
+def proposed(cycle: Cycle) -> Batch:
+    batch = cycle.propose(NOW)
+    assert batch is not None
+    return batch
+
+
+def answers(cycle: Cycle) -> dict[str, int]:
+    assert isinstance(cycle.core, ToyCore)
+    return {node: answer.batch_cpu_milli for node, answer in cycle.core.answers.items()}
+
+
+def verified(bench: Bench) -> int:
+    """How many commits `replay --verify` has checked, all of them right."""
+    events = [event for number in range(1, bench.stream.last_sequence + 1) if (event := bench.stream.event(number))]
+    report = verify(events, {"toy": ASSUMING_TOY})
+    assert report.ok, report.first_difference
+    return report.verified
+
+
+def test_the_next_batch_is_decided_while_the_last_one_is_stored() -> None:
+    bench = Bench()
+    cycle = bench.pipelined()
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    first = proposed(cycle)
+    bench.store(metric("a", 2), metric("b", 7))
+    bench.deliver(cycle)
+    folded = bench.stream.last_sequence
+    assert cycle.think_ahead(first, NOW)
+    assert not cycle.ready
+    assert cycle.propose(NOW) is None, "one batch is under way"
+    assert bench.settle(cycle, first)
+    bench.store(metric("c", 1))
+    bench.deliver(cycle)
+    second = proposed(cycle)
+    assert second.prior == cycle.prior
+    assert second.record.folded == folded
+    assert [event.subject for event in second.events[1:]] == ["node.a.resources", "node.b.resources"]
+    assert second.events[1].causes == (f"LOG:{folded - 1}", f"LOG:{second.prior + 1}"), "the answer that was being stored"
+    assert bench.settle(cycle, second)
+    assert bench.settle(cycle, proposed(cycle))
+    assert answers(cycle) == {"a": 4, "b": 14, "c": 2}
+    assert verified(bench) == 3
+
+
+def test_what_was_decided_behind_a_refused_batch_is_thrown_away() -> None:
+    bench = Bench()
+    cycle, rival = bench.pipelined("a"), bench.replica("b")
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    bench.deliver(rival)
+    first = proposed(cycle)
+    bench.store(metric("a", 2))
+    bench.deliver(cycle)
+    assert cycle.think_ahead(first, NOW)
+    assert bench.settle(rival, proposed(rival))
+    assert not bench.settle(cycle, first)
+    assert answers(cycle) == {}, "nothing of the refused batch is left"
+    assert cycle.conflicts == 1
+    bench.deliver(cycle)
+    assert answers(cycle) == {"a": 2}
+    late = cycle.propose(NOW + timedelta(seconds=3))
+    assert late is not None
+    assert late.events[1].causes == (f"LOG:{bench.stream.last_sequence - 2}", f"LOG:{rival.prior + 1}")
+    assert bench.settle(cycle, late)
+    assert verified(bench) == 2
+
+
+def test_a_rivals_commit_that_is_seen_before_the_refusal_withdraws_what_was_assumed() -> None:
+    bench = Bench()
+    cycle, rival = bench.pipelined("a"), bench.replica("b")
+    bench.store(metric("a", 1), metric("b", 1))
+    bench.deliver(cycle)
+    first = proposed(cycle)
+    assert not cycle.think_ahead(first, NOW)
+    bench.store(metric("a", 9))
+    bench.deliver(rival)
+    assert bench.settle(rival, proposed(rival))
+    bench.deliver(cycle)
+    assert not bench.settle(cycle, first)
+    assert answers(cycle) == answers(rival) == {"a": 18, "b": 2}
+    assert not cycle.think_ahead(first, NOW), "there is nothing to think ahead of"
+
+
+def test_the_delivery_of_the_own_record_says_what_the_acknowledgement_says() -> None:
+    bench = Bench()
+    cycle = bench.pipelined()
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    first = proposed(cycle)
+    assert not cycle.think_ahead(first, NOW)
+    outcome = bench.stream.append(first.writes())
+    assert isinstance(outcome, Stored)
+    bench.deliver(cycle)
+    assert cycle.ready
+    assert cycle.prior == outcome.first
+    cycle.stored(first, outcome)
+    bench.store(metric("a", 2))
+    bench.deliver(cycle)
+    second = proposed(cycle)
+    assert second.events[1].causes[1] == f"LOG:{outcome.first + 1}"
+    assert bench.settle(cycle, second)
+    assert verified(bench) == 2
+
+
+def test_a_rivals_commit_behind_the_own_one_voids_what_was_decided_ahead() -> None:
+    bench = Bench()
+    cycle, rival = bench.pipelined("a"), bench.replica("b")
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    first = proposed(cycle)
+    bench.store(metric("b", 1))
+    bench.deliver(cycle)
+    assert cycle.think_ahead(first, NOW)
+    outcome = bench.stream.append(first.writes())
+    assert isinstance(outcome, Stored)
+    bench.deliver(rival)
+    assert bench.settle(rival, proposed(rival))
+    bench.deliver(cycle)
+    cycle.stored(first, outcome)
+    assert cycle.propose(NOW) is None, "the rival has decided it"
+    assert answers(cycle) == {"a": 2, "b": 2}
+    assert verified(bench) == 2
+
+
+def test_a_small_decision_made_ahead_is_made_anew_with_what_has_arrived() -> None:
+    bench = Bench()
+    cycle = bench.pipelined(ahead_from=2)
+    bench.store(metric("a", 1), metric("b", 1))
+    bench.deliver(cycle)
+    first = proposed(cycle)
+    bench.store(metric("c", 1))
+    bench.deliver(cycle)
+    assert cycle.think_ahead(first, NOW)
+    assert not cycle.has_next
+    bench.store(metric("d", 1))
+    bench.deliver(cycle)
+    assert bench.settle(cycle, first)
+    second = proposed(cycle)
+    assert [event.subject for event in second.events[1:]] == ["node.c.resources", "node.d.resources"]
+    bench.store(metric("e", 1), metric("f", 1))
+    bench.deliver(cycle)
+    assert cycle.think_ahead(second, NOW)
+    assert cycle.has_next
+    bench.store(metric("g", 1))
+    bench.deliver(cycle)
+    assert bench.settle(cycle, second)
+    third = proposed(cycle)
+    assert [event.subject for event in third.events[1:]] == ["node.e.resources", "node.f.resources"]
+    assert bench.settle(cycle, third)
+    assert verified(bench) == 3
+
+
+def test_behind_a_small_batch_nothing_is_decided_ahead() -> None:
+    bench = Bench()
+    cycle = bench.pipelined(ahead_from=2)
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    first = proposed(cycle)
+    bench.store(metric("b", 1))
+    bench.deliver(cycle)
+    assert not cycle.think_ahead(first, NOW)
+    assert cycle.ready
+    assert bench.settle(cycle, first)
+    assert bench.settle(cycle, proposed(cycle))
+    assert answers(cycle) == {"a": 2, "b": 2}

@@ -65,6 +65,53 @@ class ToyCore:
         return decided[:999]
 
 
+class AssumingToyCore(ToyCore):
+    """The toy, which also decides on answers of its own that are still being stored. An answer that follows another one
+    of the same node names it as a cause."""
+
+    def __init__(self, config: ToyConfig) -> None:
+        super().__init__(config)
+        self.answered_at: dict[str, int] = {}
+        self.assumed: list[tuple[str, NodeResources | None, int]] = []
+
+    def apply(self, event: Event) -> None:
+        super().apply(event)
+        if isinstance(event.data, NodeResources):
+            self.answered_at[event.data.node] = event.sequence
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        return [
+            msgspec.structs.replace(event, causes=(*event.causes, f"LOG:{self.answered_at[event.data.node]}"))
+            if isinstance(event.data, NodeResources) and event.data.node in self.answered_at
+            else event
+            for event in super().decide(now)
+        ]
+
+    def assume(self, events: Sequence[Event]) -> None:
+        assert not self.assumed, "one batch at a time"
+        for index, event in enumerate(events, 1):
+            assert isinstance(event.data, NodeResources)
+            node = event.data.node
+            self.assumed.append((node, self.answers.get(node), self.answered_at.get(node, 0)))
+            self.apply(msgspec.structs.replace(event, sequence=-index))
+
+    def confirm(self, first: int) -> None:
+        for index, (node, _, _) in enumerate(self.assumed):
+            self.answered_at[node] = first + index
+        self.assumed = []
+
+    def withdraw(self) -> None:
+        for node, answer, sequence in reversed(self.assumed):
+            if answer is None:
+                self.answers.pop(node, None)
+            else:
+                self.answers[node] = answer
+            self.answered_at[node] = sequence
+            if not sequence:
+                del self.answered_at[node]
+        self.assumed = []
+
+
 TOY = Definition(
     name="toy",
     core_version="1",
@@ -86,3 +133,12 @@ def metric(node: str, cpu_milli: int, *, event_id: str = "") -> Event:
         id=event_id or f"metric/{node}/{cpu_milli}",
         source="/cell/other/0",
     )
+
+
+ASSUMING_TOY = Definition(
+    name="toy",
+    core_version="1",
+    filters=("metrics.*", "node.*.resources"),
+    config_type=ToyConfig,
+    make_core=AssumingToyCore,
+)

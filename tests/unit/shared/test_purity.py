@@ -20,6 +20,7 @@ PURE = sorted(
         *ROOT.glob("shared/cotenant/objects/*.py"),
         *ROOT.glob("shared/cotenant/quota/*.py"),
         ROOT / "shared/cotenant/cycle.py",
+        ROOT / "shared/cotenant/sealing.py",
         ROOT / "shared/cotenant/replay.py",
         ROOT / "shared/cotenant/quantities.py",
         ROOT / "shared/cotenant/qos.py",
