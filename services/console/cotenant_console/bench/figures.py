@@ -22,6 +22,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verified: bool
     wrong: tuple[str, ...] = ()
     submit_to_placed_ms: Latency | None = None
+    running: int | None = None
+    """Pods that their nodes said to run."""
+    submit_to_running_ms: Latency | None = None
+    running_per_second: int | None = None
+    """From first submit to the last node's report."""
     seconds: float | None = None
     batches: int | None = None
     mean_batch: float | None = None

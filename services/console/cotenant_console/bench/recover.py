@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 
 from cotenant.log import LOG
 from cotenant_console.bench.figures import Figures
 from cotenant_console.bench.stage import BenchError, Stage
 from cotenant_console.bench.submitter import Orders
 from cotenant_console.bench.verification import verify
-from cotenant_console.bench.workload import Workload
+from cotenant_console.bench.workload import Workload, node_events
 
 PLACEMENTS = "node.*.placement.>"
 SETTLE_SECONDS = 5.0
@@ -24,7 +25,7 @@ RECOVER_LIMIT_SECONDS = 240.0
 async def run(workload: Workload) -> Figures:
     """Carry out one run."""
     async with Stage() as stage:
-        await stage.write_nodes(workload)
+        await stage.write(node_events(workload, datetime.now(UTC)))
         stage.start_scheduler()
         await stage.scheduler_loaded()
         reader = await stage.log.follow(LOG, [PLACEMENTS])

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -21,11 +21,11 @@ import msgspec
 from cotenant.bus import NatsLog, connect, read_all
 from cotenant.events.envelope import Event
 from cotenant.log import LOG, Stored, Write
-from cotenant_console.bench.workload import Workload, node_events
 from cotenant_console.up.nats_server import answers, free_port, nats_process
 
 BATCH = 500
 STOP_SECONDS = 20.0
+LOADED_SECONDS = 120.0
 READ = ("objects.core.nodes.>", "metrics.*", "objects.core.pods.>", "node.*.placement.>")
 
 
@@ -122,7 +122,10 @@ class Stage:
         async def said() -> bool:
             return self.loads() >= times
 
-        await self.until(said, "the scheduler has loaded its state", 120)
+        try:
+            await self.until(said, "the scheduler has loaded its state", LOADED_SECONDS)
+        except BenchError as error:
+            raise BenchError(f"{error}: {self.tail('scheduler')}") from None
 
     def loads(self) -> int:
         """How often the scheduler has loaded its state."""
@@ -132,10 +135,10 @@ class Stage:
         """How often the scheduler was told that another one was faster."""
         return (self.folder / "scheduler.log").read_text(errors="replace").count("another replica committed first")
 
-    async def write_nodes(self, workload: Workload) -> None:
-        """Store nodes and metrics."""
+    async def write(self, events: Iterable[Event]) -> None:
+        """Store what the cluster is, in batches."""
         waiting: list[Write] = []
-        for event in node_events(workload, datetime.now(UTC)):
+        for event in events:
             waiting.append(Write(event=event))
             if len(waiting) == BATCH:
                 await self._store(waiting)
@@ -151,24 +154,32 @@ class Stage:
         return await read_all(self.log, LOG, READ)
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU time of each process so far."""
+        """CPU time of each process so far; of `executors-0`, `executors-1`, ... together."""
         ticks = os.sysconf("SC_CLK_TCK")
-        found = {}
+        found: dict[str, float] = {}
         for name, process in self.processes.items():
             try:
                 fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            found[name] = (int(fields[11]) + int(fields[12])) / ticks
+            kind = _kind(name)
+            found[kind] = found.get(kind, 0.0) + (int(fields[11]) + int(fields[12])) / ticks
         return found
 
     def peak_memory_mib(self) -> dict[str, int]:
-        """The highest resident memory of each process so far."""
-        found = {}
+        """The highest resident memory of each process so far; of numbered ones together."""
+        found: dict[str, int] = {}
         for name, process in self.processes.items():
             try:
                 status = Path(f"/proc/{process.pid}/status").read_text()
             except OSError:
                 continue
-            found[name] = next((int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0)
+            peak = next((int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0)
+            kind = _kind(name)
+            found[kind] = found.get(kind, 0) + peak
         return found
+
+
+def _kind(name: str) -> str:
+    """What the processes of one kind are called: numbered ones without their number."""
+    return name.rstrip("0123456789").rstrip("-")

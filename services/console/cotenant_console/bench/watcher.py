@@ -1,8 +1,8 @@
 """The process that watches placements, as any subscriber would, and notes when each arrived.
 
 In: URL, number of pods to wait for, where to write. Out, to files: per pod the clock at which its placement arrived (0: it
-did not), and every commit's number of events. It ends when all have arrived, or when none did for QUIET_SECONDS after
-the first.
+did not), and every commit's number of events; with `runs` also when its node first said that it runs. It ends when all have
+arrived, or when none did for QUIET_SECONDS after the first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import uvloop
 
 from cotenant.bus import connect
 from cotenant.events.commits import Commit
+from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log import LOG
 from cotenant_console.bench.workload import pod_number
 
@@ -31,44 +33,64 @@ class Watch(msgspec.Struct, frozen=True):
     url: str
     pods: int
     out: str
+    runs: bool = False
     quiet_seconds: float = QUIET_SECONDS
 
 
-async def _watch(watch: Watch, say_ready: Callable[[], None]) -> tuple[array.array[int], list[int]]:
+class Seen:
+    """What has arrived so far."""
+
+    def __init__(self, pods: int) -> None:
+        self.placed = array.array("q", [0]) * pods
+        self.running = array.array("q", [0]) * pods
+        self.batches: list[int] = []
+        self.awaited = pods
+        self.last = 0.0
+
+    def note(self, event: Event, clock: int, runs: bool) -> None:
+        """Note one event."""
+        data = event.data
+        if isinstance(data, Commit):
+            self.batches.append(data.count)
+        elif isinstance(data, Placement) and data.phase is PlacementPhase.BOUND:
+            self._first(self.placed, data.name, clock, last=not runs)
+        elif isinstance(data, RunStatus) and data.phase is RunPhase.RUNNING:
+            self._first(self.running, data.name, clock, last=True)
+
+    def _first(self, times: array.array[int], name: str, clock: int, *, last: bool) -> None:
+        self.last = time.monotonic()
+        number = pod_number(name)
+        if not times[number]:
+            times[number] = clock
+            self.awaited -= last
+
+
+async def _watch(watch: Watch, say_ready: Callable[[], None]) -> Seen:
     log = await connect(watch.url, "bench-watcher")
-    reader = await log.follow(LOG, ["node.*.placement.>", "commits.scheduler.*"])
+    runs = ("node.*.run.>",) if watch.runs else ()
+    reader = await log.follow(LOG, ["node.*.placement.>", "commits.scheduler.*", *runs])
     reader.loaded()
     reader.max_behind = 0
-    times = array.array("q", [0]) * watch.pods
-    sizes = []
-    seen = 0
+    seen = Seen(watch.pods)
     say_ready()
-    last = 0.0
-    while seen < watch.pods:
+    while seen.awaited > 0:
         events = await reader.pull(1000, 1.0)
         clock = time.monotonic_ns()
         for event in events:
-            data = event.data
-            if isinstance(data, Placement) and data.phase is PlacementPhase.BOUND:
-                number = pod_number(data.name)
-                if not times[number]:
-                    times[number] = clock
-                    seen += 1
-                last = time.monotonic()
-            elif isinstance(data, Commit):
-                sizes.append(data.count)
-        if last and time.monotonic() - last > watch.quiet_seconds:
+            seen.note(event, clock, watch.runs)
+        if seen.last and time.monotonic() - seen.last > watch.quiet_seconds:
             break
     await log.close()
-    return times, sizes
+    return seen
 
 
 def main() -> None:
     """Run; the first argument is the file that says what to watch."""
     watch = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Watch)
-    times, sizes = uvloop.run(_watch(watch, Path(f"{watch.out}.ready").touch))
-    Path(f"{watch.out}.batches").write_bytes(msgspec.json.encode(sizes))
-    Path(watch.out).write_bytes(times.tobytes())
+    seen = uvloop.run(_watch(watch, Path(f"{watch.out}.ready").touch))
+    Path(f"{watch.out}.batches").write_bytes(msgspec.json.encode(seen.batches))
+    Path(f"{watch.out}.running").write_bytes(seen.running.tobytes())
+    Path(watch.out).write_bytes(seen.placed.tobytes())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ import msgspec
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
-from cotenant.subjects import metrics_subject, node_subject, pod_subject
+from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
+from cotenant.subjects import metrics_subject, node_subject, object_subject, pod_subject
 
 NAMESPACE = "bench"
 MIB = 1 << 20
@@ -64,10 +65,15 @@ def openb(nodes: int, pods: int, folder: Path) -> Workload:
     return Workload(nodes, pods, node_kinds, pod_kinds)
 
 
+def node_name(i: int) -> str:
+    """The name of the i-th node."""
+    return f"node-{i:06}"
+
+
 def node_events(workload: Workload, now: datetime) -> Iterator[Event]:
     """Every node's object and its metric: 1 to 6 % of 100 cores in use, so that no two neighbours are worth the same."""
     for i in range(workload.nodes):
-        name = f"node-{i:06}"
+        name = node_name(i)
         allocatable = workload.node_kinds[i % len(workload.node_kinds)]
         document = {
             "apiVersion": "v1",
@@ -83,15 +89,32 @@ def node_events(workload: Workload, now: datetime) -> Iterator[Event]:
         yield _event(metrics_subject(name), metric, now)
 
 
-def pod_event(workload: Workload, i: int, now: datetime) -> Event:
-    """The object of the i-th pod."""
-    name = f"pod-{i:07}"
+def stack_events(now: datetime) -> Iterator[Event]:
+    """What the other services need: the pods' namespace, and colocation switched on."""
+    colocation = msgspec.json.encode({"enable": True}).decode()
+    for version, kind, plural, namespace, name, data in (
+        ("v1", "Namespace", "namespaces", "", NAMESPACE, {}),
+        ("v1", "ConfigMap", "configmaps", SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME, {"data": {"colocation-config": colocation}}),
+    ):
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        document = {"apiVersion": version, "kind": kind, "metadata": metadata, **data}
+        stored = ObjectStored(object=msgspec.Raw(msgspec.json.encode(document)))
+        yield _event(object_subject("", plural, namespace, name), stored, now)
+
+
+def pod_name(i: int) -> str:
+    """The name of the i-th pod."""
+    return f"pod-{i:07}"
+
+
+def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
+    """The manifest of the i-th pod, as it stands on the log."""
     resources = workload.pod_kinds[i % len(workload.pod_kinds)]
     document = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name,
+            "name": pod_name(i),
             "namespace": NAMESPACE,
             "uid": f"00000000-0000-0000-0000-{i:012}",
             "creationTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -104,7 +127,13 @@ def pod_event(workload: Workload, i: int, now: datetime) -> Event:
             "terminationGracePeriodSeconds": 30,
         },
     }
-    return _event(pod_subject(NAMESPACE, name), ObjectStored(object=msgspec.Raw(msgspec.json.encode(document))), now)
+    return msgspec.json.encode(document)
+
+
+def pod_event(workload: Workload, i: int, now: datetime) -> Event:
+    """The object of the i-th pod."""
+    stored = ObjectStored(object=msgspec.Raw(pod_document(workload, i, now)))
+    return _event(pod_subject(NAMESPACE, pod_name(i)), stored, now)
 
 
 def pod_number(name: str) -> int:

@@ -29,11 +29,21 @@ def command() -> None:
 @click.option("--shapes", type=click.IntRange(1, 5000), default=1, show_default=True, help="Different requests, in turn.")
 @click.option("--openb", "openb_folder", type=click.Path(exists=True, file_okay=False), help="Folder with openb's tables.")
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
+@click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 def schedule(
-    nodes: int, pods: int, rate: float, shapes: int, openb_folder: str | None, core_only: bool, output: str | None
+    nodes: int,
+    pods: int,
+    rate: float,
+    shapes: int,
+    openb_folder: str | None,
+    core_only: bool,
+    stack: bool,
+    output: str | None,
 ) -> None:
     """Place pods and say how fast, from the first submit to the last stored placement."""
+    if core_only and (stack or rate):
+        raise click.UsageError("--core-only has no server and no clock: leave out --stack and --rate")
     workload = openb(nodes, pods, Path(openb_folder)) if openb_folder else synthetic(nodes, pods, shapes)
     if core_only:
         from cotenant_console.bench.core_only import run as run_core
@@ -42,7 +52,7 @@ def schedule(
     else:
         from cotenant_console.bench.schedule import run
 
-        _show(_carry_out(run(workload, rate)), output)
+        _show(_carry_out(run(workload, rate, stack=stack)), output)
 
 
 @command.command("recover")
