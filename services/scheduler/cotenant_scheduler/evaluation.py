@@ -120,7 +120,7 @@ class Evaluation:
     def refresh(self) -> None:
         """Bring all rows up to the node table."""
         nodes = self.nodes
-        relations = nodes.relations.version if self.shape.relational else 0
+        relations = nodes.relations.version + nodes.held_relations.version if self.shape.relational else 0
         if (
             self._version == nodes.version
             and self._relations == relations

@@ -31,6 +31,16 @@ TIE_BITS = 21
 """Room for two million nodes in the tie-break of equal scores."""
 
 
+def held_key(key: PodKey) -> PodKey:
+    """The key under which a pod that is only nominated to a node is counted there."""
+    return ("", f"{key[0]}/{key[1]}")
+
+
+def is_held(key: PodKey) -> bool:
+    """Tell whether a key is that of a pod that is only nominated; no namespace is empty."""
+    return not key[0]
+
+
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A node as it is declared, overlaid with what its executor and the resource calculator say."""
 
@@ -75,6 +85,10 @@ class NodeTable:
         """Declared rows that offer no cpu or no memory."""
         self.load = LoadColumns(args)
         self.relations = RelationCounts()
+        self.held_relations = RelationCounts()
+        """The relations of pods that are nominated only: they keep others away, but attract none."""
+        self.priorities: dict[int, int] = {}
+        """How many pods of each priority are counted on all rows."""
         self.changes = Changes()
         self.static_changes = Changes()
         self.version = 0
@@ -162,7 +176,7 @@ class NodeTable:
         if key in pods:
             raise ValueError(f"pod {key[0]}/{key[1]} is counted on node {self.names[row]} already")
         pods[key] = (shape, assigned)
-        self._count(row, shape, 1)
+        self._count(row, shape, 1, self.held_relations if is_held(key) else self.relations)
         if self.load.reports(row, key):
             self._recompute_load(row)
         else:
@@ -178,7 +192,7 @@ class NodeTable:
     def retract(self, row: int, key: PodKey) -> None:
         """Count a pod no longer on a row; the row stays."""
         shape, assigned = self.pods[row].pop(key)
-        self._count(row, shape, -1)
+        self._count(row, shape, -1, self.held_relations if is_held(key) else self.relations)
         if self.load.reports(row, key):
             self._recompute_load(row)
         else:
@@ -220,6 +234,7 @@ class NodeTable:
         self._count_series(rows, shape, 1)
 
     def _count_series(self, rows: list[int], shape: Shape, sign: int) -> None:
+        self._count_priority(shape.priority, len(rows) * sign)
         counts = np.bincount(rows)
         touched: IntArray = np.flatnonzero(counts)
         times: IntArray = counts[touched] * sign
@@ -271,7 +286,8 @@ class NodeTable:
         for place, name in enumerate(sorted(self.rows)):
             self.tie[self.rows[name]] = last - place
 
-    def _count(self, row: int, shape: Shape, sign: int) -> None:
+    def _count(self, row: int, shape: Shape, sign: int, relations: RelationCounts) -> None:
+        self._count_priority(shape.priority, sign)
         requested = self.requested
         for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
             if dim >= 0:
@@ -279,7 +295,7 @@ class NodeTable:
         self.nonzero[0, row] += shape.nonzero_cpu * sign
         self.nonzero[1, row] += shape.nonzero_memory * sign
         if shape.relational:
-            self.relations.count(row, shape, sign)
+            relations.count(row, shape, sign)
         if shape.host_ports:
             ports = self.ports[row]
             for port in shape.host_ports:
@@ -287,6 +303,13 @@ class NodeTable:
                 if not ports[port]:
                     del ports[port]
             (self.with_ports.add if ports else self.with_ports.discard)(row)
+
+    def _count_priority(self, priority: int, change: int) -> None:
+        left = self.priorities.get(priority, 0) + change
+        if left:
+            self.priorities[priority] = left
+        else:
+            del self.priorities[priority]
 
     def _recompute_load(self, row: int) -> None:
         self.load.recompute(row, {key: assigned for key, (_, assigned) in self.pods[row].items()})

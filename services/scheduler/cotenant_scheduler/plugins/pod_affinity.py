@@ -47,11 +47,13 @@ class InterPodAffinity:
                     codes[domains < 0] = AFFINITY
                 else:
                     codes[_in_domains(anywhere, domains, number) == 0] = AFFINITY
-        for term in shape.relations.anti_affinity:
-            codes[_in_domains(counts.selected(term.selector), *nodes.domains(term.topology)) > 0] = OWN_ANTI
-        for term, holders in counts.holders(wished=False):
-            if term.selector in shape.selected_by:
-                codes[_in_domains(holders, *nodes.domains(term.topology)) > 0] = EXISTING
+        for present in (counts, nodes.held_relations):
+            for term in shape.relations.anti_affinity:
+                codes[_in_domains(present.selected(term.selector), *nodes.domains(term.topology)) > 0] = OWN_ANTI
+        for present in (counts, nodes.held_relations):
+            for term, holders in present.holders(wished=False):
+                if term.selector in shape.selected_by:
+                    codes[_in_domains(holders, *nodes.domains(term.topology)) > 0] = EXISTING
         return codes[rows]
 
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:

@@ -46,10 +46,11 @@ class PodTopologySpread:
             constraint = constraints[index]
             if not constraint.hard:
                 continue
-            domains, sums, counted = self._sums(nodes, constraint, eligible)
-            fewest = int(sums[counted].min()) if np.count_nonzero(counted) >= max(constraint.min_domains, 1) else 0
             own = 1 if constraint.selector in shape.selected_by else 0
-            codes[np.append(sums, 0)[domains] + own - fewest > constraint.max_skew] = 1 + 2 * index
+            domains, sums, counted = self._sums(nodes, constraint, eligible)
+            for present in (sums, sums + self._held(nodes, constraint, eligible)):
+                fewest = int(present[counted].min()) if np.count_nonzero(counted) >= max(constraint.min_domains, 1) else 0
+                codes[np.append(present, 0)[domains] + own - fewest > constraint.max_skew] = 1 + 2 * index
             codes[domains < 0] = 2 + 2 * index
         return codes[rows]
 
@@ -98,6 +99,12 @@ class PodTopologySpread:
         counted = np.zeros(number, dtype=np.bool_)
         counted[domains[eligible]] = True
         return domains, per_domain(counts, domains, number), counted
+
+    def _held(self, nodes: NodeTable, constraint: Spread, eligible: BoolArray) -> IntArray:
+        """The nominated pods per domain on eligible nodes."""
+        held = nodes.held_relations.selected(constraint.selector)
+        counts = {row: count for row, count in held.items() if eligible[row]}
+        return per_domain(counts, *nodes.domains(constraint.topology))
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         index, missing = divmod(code - 1, 2)
