@@ -12,7 +12,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
-import pytest
 
 from cotenant.bus import NatsLog, connect, read_all
 from cotenant.events import Event, NodeMetricComputed, NodeResources, ObjectStored, Payload
@@ -23,6 +22,7 @@ from cotenant.subjects import metrics_subject, node_subject, object_subject
 from cotenant_batch_resource_calculator.definition import DEFINITION
 from tests.nats_server import NatsServer
 
+WAIT_SECONDS = 90
 CONFIG = object_subject("", "configmaps", "koordinator-system", "slo-controller-config")
 
 
@@ -50,7 +50,7 @@ async def measure(log: NatsLog, node: str, cpu_milli: int) -> None:
 
 async def lent(log: NatsLog, holds: Callable[[NodeResources], bool]) -> NodeResources:
     """Wait (bounded) until the node's resources are as expected."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while True:
             events = await read_all(log, LOG, ["node.*.resources"])
             last = events[-1].data if events else None
@@ -58,7 +58,6 @@ async def lent(log: NatsLog, holds: Callable[[NodeResources], bool]) -> NodeReso
                 return last
 
 
-@pytest.mark.timeout(120)
 async def test_the_process_lends_survives_kill_nine_and_can_be_recomputed(nats_server: NatsServer) -> None:
     log = await connect(nats_server.url, "test")
     await log.declare()
@@ -71,17 +70,17 @@ async def test_the_process_lends_survives_kill_nine_and_can_be_recomputed(nats_s
         await measure(log, "n.1", 1000)
         await lent(log, lambda found: found.batch_cpu_milli == 3000)
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait()
         await configure(log, "not JSON")
         await measure(log, "n.1", 2000)
         process = calculator(nats_server, "second")
         kept = await lent(log, lambda found: found.batch_cpu_milli == 2000)
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(WAIT_SECONDS) == 0
     assert kept.reason == "ConfigRejected"
     last = await log.last_sequence(LOG)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while True:
             history = await read_all(log, HISTORY, [">"])
             if history and history[-1].sequence >= last:

@@ -24,6 +24,8 @@ from tests.contract.toy import metric
 from tests.integration.pods import stored_pod
 from tests.nats_server import NatsServer, free_port
 
+WAIT_SECONDS = 90
+
 
 class Scheduler:
     """A scheduler process on a server."""
@@ -35,20 +37,20 @@ class Scheduler:
 
     def get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=WAIT_SECONDS) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
         except OSError:
             return 0, ""
 
-    async def until(self, path: str, words: str) -> str:
-        """Wait (bounded) for a status page to hold the words: a process of its own tells nobody when it is ready."""
-        async with asyncio.timeout(30):
+    async def until(self, path: str, words: str) -> None:
+        """Wait (bounded) for a status page to match: a process of its own tells nobody when it is ready."""
+        async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 code, text = await asyncio.to_thread(self.get, path)
-                if code == 200 and words in text:
-                    return text
+                if code == 200 and re.search(words, text):
+                    return
                 await asyncio.sleep(0.05)
 
 
@@ -62,8 +64,7 @@ def scheduler(nats_server: NatsServer) -> Iterator[Scheduler]:
 
 
 async def requested(client: Client, subject: str) -> dict[str, object]:
-    async with asyncio.timeout(10):
-        answer: dict[str, object] = json.loads((await client.request(subject, b"", timeout=5)).data)
+    answer: dict[str, object] = json.loads((await client.request(subject, b"", timeout=WAIT_SECONDS)).data)
     return answer
 
 
@@ -73,8 +74,8 @@ async def test_a_service_tells_how_it_is(nats_server: NatsServer, scheduler: Sch
     log = await connect(nats_server.url, "test")
     await log.client.request("metrics.bad", b"not an event")
     await log.append([Write(event=metric("a", 1))])
-    text = await scheduler.until("/metrics", "cotenant_dead_letters_total")
-    assert re.search(r"cotenant_events_folded_total\{[^}]*\} [1-9]", text)
+    await scheduler.until("/metrics", r"cotenant_dead_letters_total\{[^}]*\} 1")
+    await scheduler.until("/metrics", r"cotenant_events_folded_total\{[^}]*\} [1-9]")
     assert await log.last_sequence(LOG) >= 3
     await log.close()
 
@@ -98,7 +99,7 @@ async def test_a_service_is_found_by_nats_micro(nats_server: NatsServer, schedul
 async def test_sigterm_is_a_clean_stop(scheduler: Scheduler) -> None:
     await scheduler.until("/readyz", "ok")
     scheduler.process.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(scheduler.process.wait, 15) == 0
+    assert await asyncio.to_thread(scheduler.process.wait, WAIT_SECONDS) == 0
 
 
 async def test_a_service_waits_for_a_server_that_starts_later() -> None:
@@ -109,7 +110,7 @@ async def test_a_service_waits_for_a_server_that_starts_later() -> None:
         await running.until("/readyz", "ok")
     finally:
         running.process.terminate()
-        await asyncio.to_thread(running.process.wait, 15)
+        await asyncio.to_thread(running.process.wait, WAIT_SECONDS)
         server.close()
 
 
@@ -131,12 +132,12 @@ async def test_telemetry_goes_to_a_collector_where_one_is_named(nats_server: Nat
         log = await connect(nats_server.url, "test")
         # A pod that fits nowhere makes the scheduler store a decision: that is a span.
         await log.append([Write(event=stored_pod("lonely"))])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             while "/v1/traces" not in got:
                 arrived.clear()
                 await arrived.wait()
         running.process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(running.process.wait, 20) == 0
+        assert await asyncio.to_thread(running.process.wait, WAIT_SECONDS) == 0
         assert got.get("/v1/metrics", 0) > 0, "metrics are sent at the latest when the service stops"
         await log.close()
     finally:
