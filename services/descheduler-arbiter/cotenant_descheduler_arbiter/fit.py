@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from cotenant.names import PODS
 from cotenant.objects.pod import Pod, Toleration
+from cotenant.objects.selectors import any_node_term_holds
 from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts, Taint
-from cotenant_descheduler_arbiter.selection import any_term_matches
 
 _REPELLING = ("NoSchedule", "NoExecute")
 
@@ -48,7 +48,7 @@ def affinity_mismatch(pod: Pod, node: NodeFacts) -> str | None:
     if (
         affinity is not None
         and affinity.required is not None
-        and not any_term_matches(affinity.required.node_selector_terms, node.name, node.labels)
+        and not any_node_term_holds(affinity.required.node_selector_terms, node.name, node.labels)
     ):
         return "required node affinity does not match"
     return None

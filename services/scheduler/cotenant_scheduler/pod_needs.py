@@ -1,7 +1,7 @@
-"""What a pod asks of a node beside its requests: limits, requests with small amounts filled in, host ports.
+"""What a pod asks of a node beside its requests and limits: requests with small amounts filled in, host ports.
 
 In: the typed pod. Out: integers per resource (cpu in milli-cores, others in units) and sorted ports. Source:
-Kubernetes (effective limits and non-zero requests of a pod, host ports).
+Kubernetes (non-zero requests of a pod, host ports).
 """
 
 from __future__ import annotations
@@ -16,33 +16,6 @@ NONZERO_MEMORY_BYTES = 200 << 20
 
 HostPort = tuple[str, int, str]
 """Protocol, port, address; an empty address or 0.0.0.0 means all."""
-
-
-def pod_limits(pod: Pod) -> dict[str, int]:
-    """Return the pod's effective limits, by the rule of its requests (Kubernetes); only of containers that have one."""
-    total: dict[str, int] = {}
-    for container in pod.spec.containers:
-        for name, quantity in container.resources.limits.items():
-            total[name] = total.get(name, 0) + resource_amount(name, quantity)
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in pod.spec.init_containers:
-        limits = {name: resource_amount(name, quantity) for name, quantity in container.resources.limits.items()}
-        if container.restart_policy == "Always":
-            for name, amount in limits.items():
-                total[name] = total.get(name, 0) + amount
-                sidecars[name] = sidecars.get(name, 0) + amount
-            limits = sidecars
-        else:
-            limits = {name: amount + sidecars.get(name, 0) for name, amount in limits.items()}
-        for name, amount in limits.items():
-            peak[name] = max(peak.get(name, 0), amount)
-    for name, amount in peak.items():
-        total[name] = max(total.get(name, 0), amount)
-    for name, quantity in pod.spec.overhead.items():
-        if name in total:
-            total[name] += resource_amount(name, quantity)
-    return total
 
 
 def nonzero_requests(pod: Pod) -> tuple[int, int]:

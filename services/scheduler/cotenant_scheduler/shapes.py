@@ -20,13 +20,13 @@ import numpy as np
 
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY, PODS
 from cotenant.objects.metadata import View
-from cotenant.objects.pod import NodeAffinity, Toleration, decode_pod, pod_requests
+from cotenant.objects.pod import NodeAffinity, Toleration, decode_pod, pod_limits, pod_requests
 from cotenant.qos import PriorityClass, priority_default
 from cotenant.quantities import QuantityError
 from cotenant_scheduler.columns import IntArray
 from cotenant_scheduler.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.load_estimate import Vector, estimate_pod, scaling_factors
-from cotenant_scheduler.pod_needs import HostPort, host_ports, nonzero_requests, pod_limits
+from cotenant_scheduler.pod_needs import HostPort, host_ports, nonzero_requests
 from cotenant_scheduler.priorities import NEVER, PriorityValues
 from cotenant_scheduler.relations import NO_RELATIONS, Relations, SelectorBook
 

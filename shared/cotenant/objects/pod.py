@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement, ObjectMeta, View
@@ -204,30 +206,48 @@ def container_requests(container: Container) -> dict[str, int]:
 
 
 def pod_requests(pod: Pod) -> dict[str, int]:
-    """Return the pod's effective request per resource (cpu in milli-cores, the rest in units).
+    """Return the pod's effective request per resource (cpu in milli-cores, the rest in units), overhead included."""
+    total = _effective(pod, container_requests)
+    for name, quantity in pod.spec.overhead.items():
+        total[name] = total.get(name, 0) + resource_amount(name, quantity)
+    return total
+
+
+def pod_limits(pod: Pod) -> dict[str, int]:
+    """Return the pod's effective limits, by the rule of its requests; only of resources that a container limits."""
+    total = _effective(pod, _container_limits)
+    for name in total:
+        total[name] += resource_amount(name, pod.spec.overhead.get(name, 0))
+    return total
+
+
+def _container_limits(container: Container) -> dict[str, int]:
+    return {name: resource_amount(name, quantity) for name, quantity in container.resources.limits.items()}
+
+
+def _effective(pod: Pod, of: Callable[[Container], dict[str, int]]) -> dict[str, int]:
+    """Return what the containers need together.
 
     Kubernetes' rule: the larger of the sum over containers (with restartable init containers) and each init container
-    on top of the restartable ones before it, plus overhead.
+    on top of the restartable ones before it.
     """
     total: dict[str, int] = {}
     for container in pod.spec.containers:
-        for name, amount in container_requests(container).items():
+        for name, amount in of(container).items():
             total[name] = total.get(name, 0) + amount
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in pod.spec.init_containers:
-        requests = container_requests(container)
+        amounts = of(container)
         if container.restart_policy == "Always":
-            for name, amount in requests.items():
+            for name, amount in amounts.items():
                 total[name] = total.get(name, 0) + amount
                 sidecars[name] = sidecars.get(name, 0) + amount
-            requests = sidecars
+            amounts = sidecars
         else:
-            requests = {name: amount + sidecars.get(name, 0) for name, amount in requests.items()}
-        for name, amount in requests.items():
+            amounts = {name: amount + sidecars.get(name, 0) for name, amount in amounts.items()}
+        for name, amount in amounts.items():
             peak[name] = max(peak.get(name, 0), amount)
     for name, amount in peak.items():
         total[name] = max(total.get(name, 0), amount)
-    for name, quantity in pod.spec.overhead.items():
-        total[name] = total.get(name, 0) + resource_amount(name, quantity)
     return total

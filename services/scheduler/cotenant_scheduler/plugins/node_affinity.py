@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from cotenant.objects.metadata import LabelSelectorRequirement
-from cotenant.objects.pod import NodeSelectorTerm
+from cotenant.objects.selectors import any_node_term_holds, node_term_holds
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count, row_numbers
@@ -22,43 +21,6 @@ from cotenant_scheduler.shapes import Shape, decoded_affinity
 
 _ABSENT = 1
 """Code of a node that does not match."""
-
-
-def requirement_holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Tell whether one expression holds for these labels; an unknown operator never does."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            number, bound = _whole(value), _whole(requirement.values[0]) if len(requirement.values) == 1 else None
-            if number is None or bound is None:
-                return False
-            return number > bound if requirement.operator == "Gt" else number < bound
-    return False
-
-
-def term_holds(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
-    """Tell whether a node selector term holds for a node."""
-    if not term.match_expressions and not term.match_fields:
-        return False
-    return all(requirement_holds(expression, labels) for expression in term.match_expressions) and all(
-        field.key == "metadata.name" and requirement_holds(field, {"metadata.name": name}) for field in
-        term.match_fields
-    )
-
-
-def _whole(text: str | None) -> int | None:
-    try:
-        return int(text) if text is not None else None
-    except ValueError:
-        return None
 
 
 def matcher(shape: Shape) -> Callable[[Mapping[str, str], str], bool]:
@@ -69,7 +31,7 @@ def matcher(shape: Shape) -> Callable[[Mapping[str, str], str], bool]:
 
     def matches(labels: Mapping[str, str], name: str) -> bool:
         return all(labels.get(key) == value for key, value in selector) and (
-            terms is None or any(term_holds(term, labels, name) for term in terms)
+            terms is None or any_node_term_holds(terms, name, labels)
         )
 
     return matches
@@ -113,7 +75,7 @@ class NodeAffinityMatch:
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         affinity, labels, names = decoded_affinity(shape), nodes.labels, nodes.names
         terms = affinity.preferred if affinity is not None else []
-        return lambda row: sum(term.weight for term in terms if term_holds(term.preference, labels[row], names[row]))
+        return lambda row: sum(term.weight for term in terms if node_term_holds(term.preference, names[row], labels[row]))
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         wanted = ", ".join(f"{key}={value}" for key, value in shape.node_selector)
