@@ -20,7 +20,12 @@ PROMISES: tuple[Invariant, ...] = (
         on_event=(p.nobody_is_placed_twice,),
         when_quiet=(p.places_of_ended_pods_are_released,),
     ),
-    Invariant(number=3, name="quotas_hold", on_commit=(q.admitted_pods_fit_their_quota, q.runtimes_add_up)),
+    Invariant(
+        number=3,
+        name="quotas_hold",
+        on_commit=(q.admitted_pods_fit_their_quota, q.runtimes_add_up),
+        when_quiet=(q.shares_are_fair,),
+    ),
     Invariant(number=4, name="batch_follows_from_its_samples", on_event=(m.batch_follows_from_its_samples,)),
     Invariant(
         number=5,

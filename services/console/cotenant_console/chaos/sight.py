@@ -23,6 +23,7 @@ from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log import LOG
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.subjects import tokens
+from cotenant_console.chaos.charges import Charges
 from cotenant_console.chaos.gateways import REVISION
 from cotenant_gateway.plans import Plan
 
@@ -52,6 +53,7 @@ class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     uid: str = ""
     namespace: str = ""
+    labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
 
@@ -103,6 +105,7 @@ class Sight:
         """Pod's uid to the nodes that hold a place for it."""
         self.ended_runs: dict[tuple[str, str], int] = {}
         """(node, uid) to the sequence of the report that says that the pod has ended there."""
+        self.charges = Charges()
         self.versions: dict[str, list[Event]] = defaultdict(list)
         """Last versions of what decisions rest on: executors, resources, metrics, quotas."""
         self.pods: dict[tuple[str, str], ObjectHead] = {}
@@ -139,23 +142,34 @@ class Sight:
             self._see_placement(event, data)
         elif isinstance(data, RunStatus):
             if data.phase.terminal and not event.tombstone:
-                self.ended_runs.setdefault((data.node, data.uid), event.sequence)
+                self._see_end(event, data)
         elif isinstance(data, ExecutorStatus | NodeResources | NodeMetricComputed | QuotaRuntime):
             kept = self.versions[event.subject]
             kept.append(event)
             del kept[:-KEPT_VERSIONS]
+            if isinstance(data, QuotaRuntime):
+                self.charges.publish(event, data)
         elif isinstance(data, ObjectStored | ObjectDeleted):
             self._see_object(event, data)
         return self._see_batch(event)
 
     def _see_placement(self, event: Event, data: Placement) -> None:
         key = (data.namespace, data.name)
-        before = self.placed[data.node].pop(key, None)
-        if before is not None and isinstance(before.data, Placement):
-            self.places[before.data.uid].discard(data.node)
-        if not event.tombstone and data.phase is not PlacementPhase.GONE:
+        event_before = self.placed[data.node].pop(key, None)
+        before = event_before.data if event_before is not None and isinstance(event_before.data, Placement) else None
+        if before is not None:
+            self.places[before.uid].discard(data.node)
+        holds = not event.tombstone and data.phase is not PlacementPhase.GONE
+        if holds:
             self.placed[data.node][key] = event
             self.places[data.uid].add(data.node)
+        self.charges.place(before, data if holds else None, self.ended_runs.get((data.node, data.uid)))
+
+    def _see_end(self, event: Event, data: RunStatus) -> None:
+        self.ended_runs.setdefault((data.node, data.uid), event.sequence)
+        placed = self.placed[data.node].get((data.namespace, data.name))
+        if placed is not None and isinstance(placed.data, Placement) and placed.data.uid == data.uid and placed.data.quota:
+            self.charges.end(placed.data, event.sequence)
 
     def _see_object(self, event: Event, data: ObjectStored | ObjectDeleted) -> None:
         parts = tokens(event.subject)

@@ -8,6 +8,7 @@ from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.yarn import YarnNode
 from cotenant.log import USAGE
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
@@ -49,7 +50,7 @@ def _reaches(sight: Sight, event: Event) -> bool:
     seen: set[int] = set()
     while waiting and len(seen) < DEPTH:
         here = waiting.popleft()
-        if isinstance(here.data, ObjectStored | ExecutorStatus | RunStatus):
+        if isinstance(here.data, ObjectStored | ExecutorStatus | RunStatus | YarnNode):
             return True
         seen.add(here.sequence)
         for cause in here.causes:
