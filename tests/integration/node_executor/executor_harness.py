@@ -31,6 +31,8 @@ from cotenant_node_executor.kernel.interface import CgroupDriver, Knob
 
 NODE = "host.test"
 NAMESPACE = "default"
+WAIT_SECONDS = 90.0
+"""Long enough for a crowded machine; nobody waits for it where all is well."""
 INTERPRETER = "/usr/bin/python3"
 """One that nobody may run; the tests' own may lie in a folder that only root can enter."""
 
@@ -44,6 +46,11 @@ def pod_manifest(name: str, script: str, **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
         "spec": {"runtimeClassName": "process", "restartPolicy": "Never", "containers": [container], **spec},
     }
+
+
+def alive(pid: int) -> bool:
+    """Whether there is a process of this number."""
+    return Path(f"/proc/{pid}").exists()
 
 
 class Harness:
@@ -84,15 +91,18 @@ class Harness:
                     self.facts.append(event)
                     self._changed.notify_all()
 
-    async def wait(self, what: str, predicate: Callable[[], Any], seconds: float = 15.0) -> Any:
-        """Wait for something to become true of the facts; returns it. Fails with what is known otherwise."""
+    async def wait(self, what: str, predicate: Callable[[], Any]) -> Any:
+        """Wait for something to become true of the facts; returns it. Fails with what is known otherwise.
+
+        It is looked at with every fact that comes, and usage comes every second: files and processes can be waited for too.
+        """
         async with self._changed:
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(WAIT_SECONDS):
                     while not (found := predicate()):
                         await self._changed.wait()
             except TimeoutError:
-                raise AssertionError(f"not within {seconds} s: {what}; runs: {self.runs}; {self.said()}") from None
+                raise AssertionError(f"not within {WAIT_SECONDS} s: {what}; runs: {self.runs}; {self.said()}") from None
             return found
 
     def said(self) -> str:
@@ -119,7 +129,7 @@ class Harness:
         """Start another one for the same groups with a folder of its own; returns how it ended and what it said."""
         command = [sys.executable, "-m", "cotenant_node_executor", "--nats", self.url, "--node", NODE]
         command += ["--data", str(self.folder / "other"), "--cgroup-base", self.base, "--http-port", "-1"]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
         return ended.returncode, ended.stderr
 
     @property
@@ -137,7 +147,7 @@ class Harness:
         """SIGTERM, and wait for its end."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(20)
+        return self._process.wait(WAIT_SECONDS)
 
     # -- the scheduler's part ------------------------------------------------------------------------------------------
 
@@ -197,7 +207,7 @@ class Harness:
     async def logs(self, name: str, **fields: Any) -> str:
         """Ask for a container's log as the gateway does. Raises LookupError with the refusal."""
         body = msgspec.json.encode(LogsRequest(namespace=NAMESPACE, name=name, **fields))
-        reply = await self.log.client.request(logs_subject(NODE), body, timeout=5)
+        reply = await self.log.client.request(logs_subject(NODE), body, timeout=WAIT_SECONDS)
         refusal = (reply.headers or {}).get("Nats-Service-Error", "")
         if refusal:
             raise LookupError(refusal)
@@ -220,15 +230,19 @@ class Harness:
         result: ContainerRun = await self.wait(f"{name} runs", found)
         return result
 
-    async def ended(self, name: str, seconds: float = 15.0) -> RunStatus:
+    async def ended(self, name: str) -> RunStatus:
         """Wait until the pod has ended."""
 
         def found() -> RunStatus | None:
             run = self.runs.get(name)
             return run if run is not None and run.phase.terminal else None
 
-        result: RunStatus = await self.wait(f"{name} has ended", found, seconds)
+        result: RunStatus = await self.wait(f"{name} has ended", found)
         return result
+
+    def reports(self, name: str) -> list[RunStatus]:
+        """All that was reported of a pod so far, also what has been overtaken."""
+        return [e.data for e in self.facts if isinstance(e.data, RunStatus) and e.data.name == name and not e.tombstone]
 
     def executions(self, topic: str) -> list[Event]:
         """What was done, by topic."""
@@ -262,7 +276,8 @@ class Harness:
     def _remove_groups(self) -> None:
         """Kill what is left below the base, and remove the groups of this test."""
         driver = open_driver(self.base, NODE, sandbox_dir=self.folder / "data/sandbox")
-        for _ in range(200):
+        deadline = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < deadline:
             driver.kill("")
             if driver.close():
                 for folder in Path("/sys/fs/cgroup").glob(f"**/{self.base}"):

@@ -21,6 +21,7 @@ from cotenant_node_executor.simulated import NodeSize, simulated_node
 
 NODE = "sim-1"
 PERIOD = 0.05
+WAIT_SECONDS = 60
 
 
 class SilentLog(MemoryLog):
@@ -52,12 +53,14 @@ async def living(log: MemoryLog, node: ExecutorNode | None = None) -> AsyncItera
         log, node or new_node(), cell="cell", period_seconds=PERIOD, stopping=stopping, on_ready=ready.set
     )
     running = asyncio.ensure_future(shell.run())
-    await asyncio.wait_for(ready.wait(), 5)
+    async with asyncio.timeout(WAIT_SECONDS):
+        await ready.wait()
     try:
         yield shell
     finally:
         stopping.set()
-        await asyncio.wait_for(running, 5)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await running
 
 
 def has_ended(node: ExecutorNode, uid: str) -> bool:
@@ -84,9 +87,9 @@ async def place(log: MemoryLog, name: str, duration: str = "1h") -> None:
 
 
 async def reported(log: MemoryLog, name: str, phase: RunPhase) -> RunStatus:
-    """Wait until the last report of a pod has this phase, at most 5 s."""
+    """Wait until the last report of a pod has this phase, within a bound."""
     reader = await log.follow(LOG, [run_subject(NODE, "default", name)])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         while True:
             for event in await reader.pull(10, 1.0):
                 if isinstance(event.data, RunStatus) and event.data.phase is phase:
@@ -128,7 +131,7 @@ async def test_the_node_goes_on_while_the_server_says_nothing_and_tells_afterwar
         await place(log, "job", "300ms")
         log.answering.clear()
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not has_ended(shell.node, "uid-job"):  # noqa: ASYNC110 - nothing is said meanwhile, that is the point
                 await asyncio.sleep(PERIOD)
         log.answering.set()

@@ -44,7 +44,7 @@ def test_a_process_enters_every_hierarchy_and_its_children_follow(driver: Cgroup
     def both() -> bool:
         return len(driver.pids(CONTAINER)) == 2
 
-    assert until(both, seconds=5)
+    assert until(both)
     assert pid in driver.pids(CONTAINER)
     assert driver.pids("") == driver.pids(CONTAINER)
     if not driver.sandbox:
@@ -62,7 +62,7 @@ def test_a_group_with_processes_is_busy_until_they_are_killed(driver: CgroupDriv
 
     assert pid in driver.kill("besteffort")
 
-    assert until(lambda: not driver.pids("besteffort"), seconds=5)
+    assert until(lambda: not driver.pids("besteffort"))
     driver.remove("besteffort")
     assert driver.groups() == []
 
@@ -71,7 +71,7 @@ def test_nobody_outside_the_group_is_killed(driver: CgroupDriver, start: Start) 
     bystander = start("besteffort/podb/main", "exec sleep 60")
     start(CONTAINER, "exec sleep 60")
     driver.kill(CONTAINER)
-    assert until(lambda: not driver.pids(CONTAINER), seconds=5)
+    assert until(lambda: not driver.pids(CONTAINER))
     assert driver.pids("besteffort/podb") == [bystander]
 
 

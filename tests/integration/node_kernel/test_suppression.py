@@ -100,7 +100,7 @@ class Bench:
             self.step()
             return condition()
 
-        return until(stepped, seconds=40)
+        return until(stepped)
 
     def value(self, group: str, knob: Knob) -> str:
         return self.driver.read(group, knob) or ""
@@ -113,7 +113,7 @@ class Bench:
 def bench(kernel_driver: CgroupDriver, capabilities: Capabilities, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(kernel_driver, capabilities, tmp_path / "pods")
     yield made
-    assert until(lambda: made.machine.end_everything(datetime.now(UTC), 0), seconds=20)
+    assert until(lambda: made.machine.end_everything(datetime.now(UTC), 0))
 
 
 def test_a_batch_pods_process_runs_under_its_batch_values(bench: Bench) -> None:
@@ -126,6 +126,8 @@ def test_a_batch_pods_process_runs_under_its_batch_values(bench: Bench) -> None:
 
 
 def test_the_cpuset_policy_shrinks_batch_to_two_cpus_at_once_and_lets_it_grow_by_steps(bench: Bench) -> None:
+    if bench.cpus < 2:
+        pytest.skip("one CPU")
     bench.place()
     bench.threshold(100, "cpuset")
     assert bench.steps_until(lambda: bench.size(TIER) == 2 and bool(bench.driver.pids(CONTAINER)))

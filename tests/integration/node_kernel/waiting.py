@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from cotenant_node_executor.kernel.hierarchy import delegated_group, read_hierarchies
 
+WAIT_SECONDS = 120
+"""Long enough for a crowded machine or an emulated one; nobody waits for it where all is well."""
+
 
 def own_base() -> str | None:
     """Where systemd handed a group over to this unit, that one is found by itself; else a group of this test run."""
@@ -17,9 +20,9 @@ def own_base() -> str | None:
     return f"cotenant-test-{os.getpid()}"
 
 
-def until(condition: Callable[[], bool], *, seconds: float) -> bool:
-    """Asks again every 20 ms until the condition holds or the time is over."""
-    waiter = subprocess.Popen(["sleep", str(seconds)])
+def until(condition: Callable[[], bool]) -> bool:
+    """Asks again every 20 ms until the condition holds or WAIT_SECONDS are over."""
+    waiter = subprocess.Popen(["sleep", str(WAIT_SECONDS)])
     try:
         while not condition():
             if waiter.poll() is not None:
