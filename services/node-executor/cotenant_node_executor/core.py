@@ -9,68 +9,57 @@ the same name replaces the former pod, whose processes are then ended like those
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec import Struct
 
 from cotenant.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeSLORendered
-from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log import TOMBSTONE_TTL_SECONDS
-from cotenant.objects.pod import Pod, decode_pod
-from cotenant.objects.process_runtime import process_runtime_errors
-from cotenant.quantities import QuantityError
 from cotenant.subjects import run_subject
-from cotenant_node_executor.composer import compose, wishes_of
+from cotenant_node_executor.file_values import FileValues
 from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.observation import Observation
-from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, pod_step
+from cotenant_node_executor.placed import Key, Placed, read_placement, refused_report
+from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, States, is_steady, pod_step
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Start, Stop
-from cotenant_node_executor.strategies.situation import NodeFacts, PodView, Situation, Wish, pod_view
-from cotenant_node_executor.strategies.suppress import Suppression, suppress
+from cotenant_node_executor.strategies.situation import NodeFacts, PodView, Wish
+from cotenant_node_executor.strategies.suppress import Suppression
 
 MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
 
 ORPHAN_GRACE_SECONDS = 30
-REASON_UNSUPPORTED = "UnsupportedPod"
-
-_NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
-"""What may become the name of a folder and of a control group."""
-
-Key = tuple[str, str]
-"""Namespace and name."""
-
-
-class Placed(Struct, frozen=True):
-    """A placement with its manifest read; `refusal` says why it cannot run here."""
-
-    placement: Placement
-    ref: str
-    sequence: int
-    to_run: PodToRun | None
-    view: PodView | None
-    refusal: str = ""
-
-
 class _Report(Struct, frozen=True):
     status: RunStatus
     sequence: int
 
 
+class _Steady(Struct, frozen=True):
+    """A pod's step that the time alone does not change, and what it was made from."""
+
+    placed: Placed
+    report: _Report | None
+    states: States
+    step: PodStep
+
+
 class Plan(Struct, frozen=True):
-    """What one cycle asks of the machine."""
+    """What one cycle asks of the machine. `texts` is what `values` say; the same object while that has not changed."""
 
     orders: tuple[Order, ...]
     groups: tuple[str, ...]
     """Groups that must exist before values are written and processes started."""
     values: Mapping[tuple[str, Knob], Wish]
+    texts: Mapping[tuple[str, Knob], str]
     suppression: Suppression | None
+
+
+_NOTHING = Plan(orders=(), groups=(), values={}, texts={}, suppression=None)
 
 
 class ExecutorCore:
@@ -82,13 +71,24 @@ class ExecutorCore:
         self.boot = boot
         self._plain_processes = plain_processes
         self._placed: dict[Key, Placed] = {}
+        self._refused: dict[Key, Placed] = {}
         self._runs: dict[Key, _Report] = {}
+        self._backoffs: dict[Key, list[datetime]] = {}
+        """When each container that waits may start, of reports that name such."""
         self._sequences: dict[str, int] = {}
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
         self._slo_ref = ""
         self._status: ExecutorStatus | None = None
         self._seen: Observation | None = None
+        # What follows is remembered only for speed: it is what the present state gives, and is made anew when that changes.
+        self._values = FileValues(facts, capabilities)
+        self._steady: dict[Key, _Steady] = {}
+        self._changed = True
+        """Whether anything was folded since all pods were found steady."""
+        self._resting: Mapping[str, States] | None = None
+        """The states with which all pods were found steady and reported."""
+        self._views: tuple[PodView, ...] | None = None
 
     def fresh(self) -> ExecutorCore:
         """A core of the same node that has folded nothing, under a boot of its own."""
@@ -104,14 +104,18 @@ class ExecutorCore:
         data = event.data
         self._sequences[event.subject] = event.sequence
         self._corrected.pop(event.subject, None)
+        self._changed = True
         if isinstance(data, Placement):
             self._apply_placement(data, event)
         elif isinstance(data, RunStatus):
             key = (data.namespace, data.name)
+            self._backoffs.pop(key, None)
             if event.tombstone:
                 self._runs.pop(key, None)
             else:
                 self._runs[key] = _Report(data, event.sequence)
+                if times := _backoff_ends(data):
+                    self._backoffs[key] = times
         elif isinstance(data, NodeSLORendered):
             self._slo = None if event.tombstone else data
             self._slo_ref = event.ref
@@ -121,25 +125,16 @@ class ExecutorCore:
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
         if event.tombstone or data.phase is PlacementPhase.GONE:
-            self._placed.pop(key, None)
+            for table in (self._placed, self._refused, self._steady):
+                table.pop(key, None)
+            self._views = None
             return
-        self._placed[key] = self._read(data, event)
-
-    def _read(self, data: Placement, event: Event) -> Placed:
-        if not _NAME.fullmatch(data.uid):
-            return Placed(data, event.ref, event.sequence, None, None, f"uid {data.uid!r} cannot name a folder")
-        try:
-            pod = _identified(decode_pod(data.pod), data)
-            view = pod_view(pod)
-        except (msgspec.MsgspecError, QuantityError) as error:
-            return Placed(data, event.ref, event.sequence, None, None, f"the manifest cannot be read: {error}")
-        refusals = [str(error) for error in process_runtime_errors(pod)] if self._plain_processes else []
-        names = [container.name for container in pod.spec.containers]
-        refusals += [f"container name {name!r} cannot name a folder" for name in names if not _NAME.fullmatch(name)]
-        if len(set(names)) < len(names) or not names:
-            refusals.append("containers need names of their own")
-        to_run = PodToRun(pod=pod, group=view.group, node=self.facts.name)
-        return Placed(data, event.ref, event.sequence, to_run, view, "; ".join(refusals))
+        placed = self._placed[key] = read_placement(event, data, self.facts.name, self._plain_processes)
+        self._views = None
+        if placed.refusal:
+            self._refused[key] = placed
+        else:
+            self._refused.pop(key, None)
 
     def last_sequence(self, subject: str) -> int:
         """What a write to this subject expects; 0: none."""
@@ -173,6 +168,11 @@ class ExecutorCore:
         """Placed pods by namespace and name."""
         return self._placed
 
+    @property
+    def refused(self) -> Mapping[Key, Placed]:
+        """Placed pods that cannot run here."""
+        return self._refused
+
     def pods_to_run(self) -> dict[str, PodToRun]:
         """What an adopting runtime needs to know, by uid."""
         return {p.placement.uid: p.to_run for _, p in sorted(self._placed.items()) if p.to_run is not None}
@@ -191,17 +191,23 @@ class ExecutorCore:
         """Orders and file values of this cycle; empty before the load is complete or anything was observed."""
         seen = self._seen
         if seen is None or not self.loaded:
-            return Plan(orders=(), groups=(), values={}, suppression=None)
-        orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)]
+            return _NOTHING
+        orders = [] if self._at_rest(seen) else [*self._pod_orders(seen, now), *self._orphan_orders(seen)]
         needed = self._groups(orders)
-        situation = self._situation(seen, needed)
-        suppression = suppress(situation)
+        if self._views is None:
+            self._views = tuple(placed.view for _, placed in sorted(self._placed.items()) if placed.view is not None)
+        composed, suppression = self._values.of_cycle(seen, self._views, needed, self._slo)
         return Plan(
             orders=tuple(orders),
             groups=tuple(group for group in needed if group not in seen.groups),
-            values=compose(wishes_of(situation, suppression)),
+            values=composed.wishes,
+            texts=composed.texts,
             suppression=suppression,
         )
+
+    def _at_rest(self, seen: Observation) -> bool:
+        """Whether no pod has an order or a report: nothing was folded, and no container changed, since that was found."""
+        return not self._changed and (seen.states is self._resting or seen.states == self._resting)
 
     def _pod_orders(self, seen: Observation, now: datetime) -> list[Order]:
         orders: list[Order] = []
@@ -236,43 +242,41 @@ class ExecutorCore:
                         needed.append(group)
         return tuple(sorted(needed))
 
-    def _situation(self, seen: Observation, needed: Sequence[str]) -> Situation:
-        groups = tuple(sorted({*seen.groups, *needed}))
-        there = frozenset(groups)
-        return Situation(
-            node=self.facts,
-            capabilities=self.capabilities,
-            pods=tuple(
-                placed.view
-                for _, placed in sorted(self._placed.items())
-                if placed.view is not None and placed.view.group in there
-            ),
-            groups=groups,
-            slo=self._slo,
-            snapshot=seen.snapshot,
-            current=seen.current,
-            identity_sysctl=seen.identity_sysctl,
-        )
-
     def _step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
         """One pod's orders and report; None where its manifest cannot be read."""
         placed = self._placed[key]
         if placed.to_run is None or placed.refusal:
             return None
         report = self._runs.get(key)
+        states = seen.states.get(placed.placement.uid, {})
+        steady = self._steady.get(key)
+        if (
+            steady is not None
+            and steady.placed is placed
+            and steady.report is report
+            and (steady.states is states or steady.states == states)
+        ):
+            return steady.step
         last = report.status if report is not None and report.status.uid == placed.placement.uid else None
-        return pod_step(placed.to_run, placed.placement, last, seen.states.get(placed.placement.uid, {}), now)
+        step = pod_step(placed.to_run, placed.placement, last, states, now)
+        if is_steady(placed.to_run, placed.placement, step):
+            self._steady[key] = _Steady(placed, report, states, step)
+        else:
+            self._steady.pop(key, None)
+        return step
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Reports that are not on the log yet, in order of namespace and name."""
         seen = self._seen
-        if seen is None or not self.loaded:
+        if seen is None or not self.loaded or self._at_rest(seen):
             return ()
         events: list[Event] = []
+        at_rest = True
         for key in sorted(self._placed):
             placed = self._placed[key]
             step = self._step(key, seen, now)
-            report = step.report if step is not None else _refused(placed)
+            report = step.report if step is not None else refused_report(placed)
+            at_rest = at_rest and (step is None or key in self._steady)
             known = self._runs.get(key)
             if known is None or known.status != report:
                 events.append(Event(subject=self._run_subject(key), data=report, causes=(placed.ref,), time=now))
@@ -289,38 +293,22 @@ class ExecutorCore:
                         ttl_seconds=TOMBSTONE_TTL_SECONDS,
                     )
                 )
+        wanted = {placed.placement.uid for placed in self._placed.values()}
+        if at_rest and not events and wanted.issuperset(seen.states):
+            self._changed, self._resting = False, seen.states
         return events[:MAX_EVENTS_PER_DECISION]
 
     def next_start(self, now: datetime) -> datetime | None:
         """When the next container's back-off is over, from the last reports; None: none waits."""
-        times: list[datetime] = []
-        for key in sorted(self._runs):
-            for container in self._runs[key].status.containers:
-                if container.reason == REASON_BACKOFF and container.finished_at is not None:
-                    times.append(container.finished_at + timedelta(seconds=container.backoff_seconds))
-        return min((time for time in times if time > now), default=None)
+        return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
 
     def _run_subject(self, key: Key) -> str:
         return run_subject(self.facts.name, *key)
 
 
-def _identified(pod: Pod, placement: Placement) -> Pod:
-    """The manifest with the identity of its placement: uid, namespace and name name its groups and folders."""
-    metadata = msgspec.structs.replace(
-        pod.metadata, uid=placement.uid, namespace=placement.namespace, name=placement.name
-    )
-    return msgspec.structs.replace(pod, metadata=metadata)
-
-
-def _refused(placed: Placed) -> RunStatus:
-    placement = placed.placement
-    ending = placement.phase is PlacementPhase.TERMINATING
-    return RunStatus(
-        node=placement.node,
-        namespace=placement.namespace,
-        name=placement.name,
-        uid=placement.uid,
-        phase=RunPhase.STOPPED if ending else RunPhase.FAILED,
-        reason=placement.reason if ending else REASON_UNSUPPORTED,
-        message=placed.refusal,
-    )
+def _backoff_ends(status: RunStatus) -> list[datetime]:
+    return [
+        container.finished_at + timedelta(seconds=container.backoff_seconds)
+        for container in status.containers
+        if container.reason == REASON_BACKOFF and container.finished_at is not None
+    ]

@@ -22,8 +22,9 @@ from cotenant.events.envelope import Event
 from cotenant.events.execution import Change, Execution
 from cotenant.log import EXECUTION, USAGE
 from cotenant.subjects import execution_subject
-from cotenant_node_executor.core import ExecutorCore, Placed, Plan
+from cotenant_node_executor.core import ExecutorCore, Plan
 from cotenant_node_executor.kernel.interface import Knob, Refused, WriteReport, Written
+from cotenant_node_executor.placed import Placed
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
 from cotenant_node_executor.strategies.suppress import Suppression
@@ -168,9 +169,7 @@ class Executions:
     def _refused_pods_of(self, core: ExecutorCore, now: datetime) -> list[Event]:
         events: list[Event] = []
         there: set[str] = set()
-        for _, placed in sorted(core.placed.items()):
-            if not placed.refusal:
-                continue
+        for _, placed in sorted(core.refused.items()):
             uid = placed.placement.uid
             there.add(uid)
             if uid not in self._refused_pods:

@@ -9,8 +9,8 @@ import msgspec
 
 from cotenant.host import RequestError
 from cotenant.requests import MAX_LOG_ANSWER_BYTES, LogsRequest
-from cotenant_node_executor.core import Placed
 from cotenant_node_executor.node import ExecutorNode
+from cotenant_node_executor.placed import Placed
 from cotenant_node_executor.runtime.interface import LogRequest, LogUnavailableError
 
 

@@ -122,7 +122,7 @@ class ExecutorNode:
             self._window.add(seen.snapshot, now)
         plan = self.core.plan(now)
         self.machine.create(plan.groups)
-        report = self.machine.write({key: wish.value for key, wish in plan.values.items()})
+        report = self.machine.write(plan.texts)
         self.machine.carry_out(plan.orders, now)
         done = self._executions.of_cycle(self.core, plan, report, plan.orders, now)
         suppressed = any(event.subject.endswith(".suppress") for event in done)

@@ -74,6 +74,17 @@ def pod_step(
     return _running(to_run, base, states, now)
 
 
+def is_steady(to_run: PodToRun, placement: Placement, step: PodStep) -> bool:
+    """Whether the same placement, report and states give the same step at any later time: all containers run."""
+    return (
+        not step.orders
+        and step.report.phase is RunPhase.RUNNING
+        and placement.phase is not PlacementPhase.TERMINATING
+        and to_run.pod.spec.active_deadline_seconds is None
+        and all(container.state == RUNNING for container in step.report.containers)
+    )
+
+
 def _ending(
     to_run: PodToRun, base: RunStatus, states: States, live: bool, grace: int, phase: RunPhase, reason: str
 ) -> PodStep:

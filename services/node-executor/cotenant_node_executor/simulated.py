@@ -62,6 +62,18 @@ class NodeSize(Struct, frozen=True):
     memory_bytes: int = 32 * 1024**3
 
 
+class _Load(Struct, frozen=True):
+    """A running pod: what it wants, and what its files allow."""
+
+    uid: str
+    group: str
+    tier: str
+    wanted: Wanted
+    quota: int
+    weight: int
+    batch: bool
+
+
 class SimulatedMachine:
     """One imitated host."""
 
@@ -69,8 +81,17 @@ class SimulatedMachine:
         self._facts = facts
         self._seed = seed
         self._groups: set[str] = {BURSTABLE, BESTEFFORT}
+        self._shown_groups: tuple[str, ...] = ()
         self._files: dict[tuple[str, Knob], str] = {}
+        self._written: tuple[Mapping[tuple[str, Knob], str], tuple[str, ...]] = ({}, ())
+        """What the files were last made to say, and the groups there were then."""
+        self._running: list[PodToRun] = []
         self._wanted: dict[str, tuple[Wanted, PodView]] = {}
+        self._loads: list[_Load] = []
+        self._stale = True
+        """Whether a file has changed since the loads were read."""
+        self._constant: tuple[dict[str, int], dict[str, int]] | None = None
+        """What each pod is given, where that does not change with the time."""
         self._snapshot: Snapshot | None = None
         self._cpu_ns: dict[str, int] = {}
         self._last: datetime | None = None
@@ -84,13 +105,19 @@ class SimulatedMachine:
         return Observation(
             snapshot=self._snapshot,
             states=states,
-            groups=tuple(sorted(self._groups)),
+            groups=self._sorted_groups(),
             current={
-                (BESTEFFORT, Knob.CPU_QUOTA): self._files.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED),
-                (BESTEFFORT, Knob.CPUSET_CPUS): self._files.get((BESTEFFORT, Knob.CPUSET_CPUS), ""),
+                _BOUND_QUOTA: self._files.get(_BOUND_QUOTA, UNLIMITED),
+                _BOUND_CPUS: self._files.get(_BOUND_CPUS, ""),
             },
             fresh=sample,
         )
+
+    def _sorted_groups(self) -> tuple[str, ...]:
+        """The groups; the same object as long as they are the same."""
+        if len(self._shown_groups) != len(self._groups) or not self._groups.issuperset(self._shown_groups):
+            self._shown_groups = tuple(sorted(self._groups))
+        return self._shown_groups
 
     def create(self, groups: Sequence[str]) -> None:
         """Make groups."""
@@ -98,17 +125,25 @@ class SimulatedMachine:
 
     def write(self, values: Mapping[tuple[str, Knob], str]) -> WriteReport:
         """Change the table; unlimited and empty are what a new group starts with."""
+        groups = self._sorted_groups()
+        if self._written[0] is values and self._written[1] is groups:
+            return _UNCHANGED
+        files = self._files
+        differ = [key for key, value in values.items() if files.get(key) != value]
         written: list[Written] = []
-        for key in sorted(values, key=lambda key: (key[0], key[1].value)):
+        for key in sorted(differ, key=lambda key: (key[0], key[1].value)):
             group, knob = key
             if knob not in SIMULATED_KNOBS or (group and group not in self._groups):
                 continue
-            old = self._files.get(key, _START.get(knob, ""))
+            old = files.get(key, _START.get(knob, ""))
             if old != values[key]:
-                self._files[key] = values[key]
+                files[key] = values[key]
                 written.append(Written(group, knob, knob.value, old, values[key]))
-        for key in [key for key in self._files if key[0] and key[0] not in self._groups]:
-            del self._files[key]
+        if self._written[1] is not groups:
+            for key in [key for key in files if key[0] and key[0] not in self._groups]:
+                del files[key]
+        self._written = (values, groups)
+        self._stale = self._stale or bool(written)
         return WriteReport(written=tuple(written))
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
@@ -120,20 +155,26 @@ class SimulatedMachine:
 
     def _sample(self, now: datetime) -> Snapshot:
         running = self.runtime.running()
-        self._wanted = {pod.uid: self._wanted.get(pod.uid) or self._read(pod) for pod in running}
-        cpu, memory = self._given(now)
+        if running is not self._running or self._stale:
+            self._wanted = {pod.uid: self._wanted.get(pod.uid) or self._read(pod) for pod in running}
+            self._loads = [self._load(uid, *self._wanted[uid]) for uid in sorted(self._wanted)]
+            self._running, self._stale, self._constant = running, False, None
+        cpu, memory = self._constant or self._given(now)
         interval_ns = None if self._last is None else max(elapsed_ms(now, self._last), 0) * 1_000_000
         self._last = now
         system_milli = self._facts.capacity_milli * SYSTEM_PERMILLE // 1000
         system_memory = self._facts.memory_bytes * SYSTEM_MEMORY_PERMILLE // 1000
         pods: dict[str, PodUsage] = {}
-        for uid in sorted(self._wanted):
-            known = uid in self._cpu_ns
-            self._cpu_ns[uid] = self._cpu_ns.get(uid, 0) + cpu[uid] * (interval_ns or 0) // 1000
-            view = self._wanted[uid][1]
-            pods[uid] = PodUsage(uid, _tier(view), self._usage(view.group, cpu[uid] if known else None, uid, memory[uid]))
-        self._cpu_ns = {uid: self._cpu_ns[uid] for uid in pods}
-        used = sum(usage.usage.cpu_milli or 0 for usage in pods.values())
+        before, counters = self._cpu_ns, dict[str, int]()
+        used = 0
+        for load in self._loads:
+            uid = load.uid
+            own = cpu[uid]
+            counters[uid] = before.get(uid, 0) + own * (interval_ns or 0) // 1000
+            known = uid in before
+            used += own if known else 0
+            pods[uid] = PodUsage(uid, load.tier, _usage(load.group, own if known else None, counters[uid], memory[uid]))
+        self._cpu_ns = counters
         node_memory = min(system_memory + sum(memory.values()), self._facts.memory_bytes)
         first = interval_ns is None
         return Snapshot(
@@ -145,23 +186,22 @@ class SimulatedMachine:
                 memory_bytes=node_memory,
                 memory_with_page_cache_bytes=node_memory,
                 memory_total_bytes=self._facts.memory_bytes,
-                pressure=PressureSet(),
+                pressure=_NO_PRESSURE,
             ),
             system=SystemUsage(None if first else system_milli, system_memory),
             pods=pods,
             tiers={},
         )
 
-    def _usage(self, group: str, cpu_milli: int | None, uid: str, memory: int) -> GroupUsage:
-        return GroupUsage(
-            group=group,
-            cpu_milli=cpu_milli,
-            cpu_usage_ns=self._cpu_ns[uid],
-            memory_bytes=memory,
-            memory_with_page_cache_bytes=memory,
-            throttled_ratio=None,
-            throttled_ns=None,
-            pressure=PressureSet(),
+    def _load(self, uid: str, wanted: Wanted, view: PodView) -> _Load:
+        return _Load(
+            uid=uid,
+            group=view.group,
+            tier=_tier(view),
+            wanted=wanted,
+            quota=self._number(view.group, Knob.CPU_QUOTA),
+            weight=max(self._number(view.group, Knob.CPU_SHARES), 2),
+            batch=view.kube_qos is KubeQoS.BEST_EFFORT or view.qos is QoSClass.BE,
         )
 
     def _read(self, pod: PodToRun) -> tuple[Wanted, PodView]:
@@ -174,22 +214,20 @@ class SimulatedMachine:
     def _given(self, now: datetime) -> tuple[dict[str, int], dict[str, int]]:
         """CPU and memory of each pod now."""
         since = elapsed_ms(now, EPOCH)
-        wants: dict[str, int] = {}
+        services: dict[str, int] = {}
+        batch: dict[str, int] = {}
         memory: dict[str, int] = {}
-        weights: dict[str, int] = {}
-        batch: set[str] = set()
-        for uid, (wanted, view) in self._wanted.items():
-            quota = self._number(view.group, Knob.CPU_QUOTA)
+        for load in self._loads:
+            wanted = load.wanted
             cpu = wanted.cpu.at(since + wanted.phase_ms)
-            wants[uid] = cpu if quota < 0 else min(cpu, quota // 100)
-            memory[uid] = wanted.memory.at(since + wanted.phase_ms)
-            weights[uid] = max(self._number(view.group, Knob.CPU_SHARES), 2)
-            if view.kube_qos is KubeQoS.BEST_EFFORT or view.qos is QoSClass.BE:
-                batch.add(uid)
+            (batch if load.batch else services)[load.uid] = cpu if load.quota < 0 else min(cpu, load.quota // 100)
+            memory[load.uid] = wanted.memory.at(since + wanted.phase_ms)
+        weights = {load.uid: load.weight for load in self._loads}
         free = self._facts.capacity_milli - self._facts.capacity_milli * SYSTEM_PERMILLE // 1000
-        given = share_out(free, {uid: wants[uid] for uid in wants if uid not in batch}, weights)
-        rest = min(free - sum(given.values()), self._best_effort_bound())
-        given |= share_out(rest, {uid: wants[uid] for uid in wants if uid in batch}, weights)
+        given = share_out(free, services, weights)
+        given |= share_out(min(free - sum(given.values()), self._best_effort_bound()), batch, weights)
+        if all(load.wanted.constant for load in self._loads):
+            self._constant = given, memory
         return given, memory
 
     def _best_effort_bound(self) -> int:
@@ -202,7 +240,24 @@ class SimulatedMachine:
         return int(self._files.get((group, knob), UNLIMITED))
 
 
+_BOUND_QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)
+_BOUND_CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
+_NO_PRESSURE = PressureSet()
+_UNCHANGED = WriteReport()
 _START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
+
+
+def _usage(group: str, cpu_milli: int | None, cpu_ns: int, memory: int) -> GroupUsage:
+    return GroupUsage(
+        group=group,
+        cpu_milli=cpu_milli,
+        cpu_usage_ns=cpu_ns,
+        memory_bytes=memory,
+        memory_with_page_cache_bytes=memory,
+        throttled_ratio=None,
+        throttled_ns=None,
+        pressure=_NO_PRESSURE,
+    )
 
 
 def _tier(view: PodView) -> str:

@@ -50,6 +50,11 @@ class Wanted(Struct, frozen=True):
     memory: Curve
     phase_ms: int = 0
 
+    @property
+    def constant(self) -> bool:
+        """Whether time changes nothing."""
+        return self.cpu.low == self.cpu.high and self.memory.low == self.memory.high
+
 
 def wanted_usage(pod: Pod, seed: int) -> Wanted:
     """What the pod wants over time. Raises ValueError on an annotation that cannot be read."""
@@ -97,6 +102,8 @@ def elapsed_ms(now: datetime, epoch: datetime) -> int:
 
 def share_out(capacity: int, wanted: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, int]:
     """Divide a capacity by weight, giving nobody more than it wants; what is left over by rounding stays unused."""
+    if sum(amount for amount in wanted.values() if amount > 0) <= capacity:
+        return {name: max(amount, 0) for name, amount in wanted.items()}
     given = dict.fromkeys(wanted, 0)
     open_names: Sequence[str] = sorted(name for name in wanted if wanted[name] > 0)
     left = max(capacity, 0)

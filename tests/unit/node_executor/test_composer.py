@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cotenant.events.resources import CpuIdentity
-from cotenant_node_executor.composer import PRECEDENCE, CompositionError, compose, wishes_of
+from cotenant_node_executor.composer import PRECEDENCE, Composer, CompositionError, compose
 from cotenant_node_executor.executions import TOPICS
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.strategies.situation import Situation, Wish
@@ -19,7 +19,7 @@ IDENTITY = {
 
 
 def composed(seen: Situation) -> dict[tuple[str, str], str]:
-    return {(group, knob.value): wish.value for (group, knob), wish in compose(wishes_of(seen, suppress(seen))).items()}
+    return {(group, knob.value): wish.value for (group, knob), wish in Composer().compose(seen, suppress(seen)).wishes.items()}
 
 
 def test_plain_pods_get_kubelets_values() -> None:

@@ -69,6 +69,11 @@ class SimulatedRuntime:
         self._groups = groups
         self._pods: dict[str, PodToRun] = {}
         self._states: dict[str, dict[str, ContainerState]] = {}
+        # What is shown: the same objects as long as nothing has changed.
+        self._shown: dict[str, dict[str, ContainerState]] = {}
+        self._touched: set[str] = set()
+        self._running: list[PodToRun] = []
+        self._next_exit: datetime | None = None
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
         """Go on with what the last reports say."""
@@ -82,9 +87,17 @@ class SimulatedRuntime:
                     self._pods[uid] = pods[uid]
                     self._groups.update((pods[uid].group, pods[uid].container_group(entry.name)))
                     self._states.setdefault(uid, {})[entry.name] = _adopted(entry)
+                    self._touched.add(uid)
 
     def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
         """Let end what is over by now."""
+        ends = self.next_exit()
+        if ends is not None and now >= ends:
+            self._end_what_is_over(now)
+        self._show()
+        return self._shown
+
+    def _end_what_is_over(self, now: datetime) -> None:
         for uid, states in self._states.items():
             duration = simulated_duration(self._pods[uid].pod)
             if duration is None:
@@ -92,27 +105,40 @@ class SimulatedRuntime:
             for name, state in states.items():
                 if not state.exited and state.started_at is not None and now >= state.started_at + duration:
                     states[name] = _ended(state, state.started_at + duration, simulated_exit_code(self._pods[uid].pod))
-        return {uid: dict(sorted(self._states[uid].items())) for uid in sorted(self._states)}
+                    self._touched.add(uid)
 
-    def next_exit(self) -> datetime | None:
-        """When the next container ends by itself; None: never."""
+    def _show(self) -> None:
+        if not self._touched:
+            return
+        # Whoever was shown the former tables may still hold them.
+        self._shown = {
+            uid: dict(sorted(self._states[uid].items())) if uid in self._touched else self._shown[uid]
+            for uid in sorted(self._states)
+        }
+        self._touched.clear()
+        self._running = [
+            self._pods[uid] for uid, states in self._shown.items() if any(not state.exited for state in states.values())
+        ]
         ends: list[datetime] = []
         for uid, states in self._states.items():
             duration = simulated_duration(self._pods[uid].pod)
             if duration is not None:
                 ends += [s.started_at + duration for s in states.values() if not s.exited and s.started_at is not None]
-        return min(ends, default=None)
+        self._next_exit = min(ends, default=None)
+
+    def next_exit(self) -> datetime | None:
+        """When the next container ends by itself; None: never."""
+        self._show()
+        return self._next_exit
 
     def running(self) -> list[PodToRun]:
         """Pods with a container that runs, by uid."""
-        return [
-            self._pods[uid]
-            for uid in sorted(self._states)
-            if any(not state.exited for state in self._states[uid].values())
-        ]
+        self._show()
+        return self._running
 
     def carry_out(self, order: Order, now: datetime) -> None:
         """Carry out one order; everything happens at once."""
+        self._touched.add(order.pod.uid if isinstance(order, Start) else order.uid)
         match order:
             case Start():
                 states = self._states.setdefault(order.pod.uid, {})

@@ -1,32 +1,30 @@
 """Batch values for every BE pod and its containers, as wishes.
 
-In: the situation. Out: shares, quota and memory limit from batch-cpu and batch-memory. While suppression works by quota
-batch pods have none of their own: the kernel refuses a parent below its children.
+In: a pod and the node SLO. Out: shares, quota and memory limit from batch-cpu and batch-memory. While suppression works by
+quota batch pods have none of their own: the kernel refuses a parent below its children.
 """
 
 from __future__ import annotations
 
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.strategies.batch_values import BatchAmounts, CgroupValues, batch_values, quota_enabled
-from cotenant_node_executor.strategies.situation import Situation, Wish
+from cotenant_node_executor.strategies.situation import PodView, Policy, Wish
 
 STRATEGY = "batch-values"
 
 
-def batch_pods(situation: Situation) -> list[Wish]:
-    """Wishes for pods labelled BE that state batch resources."""
-    slo = situation.slo
+def pod_wishes(pod: PodView, policy: Policy) -> list[Wish]:
+    """Wishes for a pod labelled BE that states batch resources."""
+    stated = [container.batch for container in pod.containers if container.batch is not None]
+    if not stated:
+        return []
+    slo = policy.slo
     use_quota = quota_enabled(slo.enable, slo.cpu_suppress_policy) if slo is not None else True
-    wishes: list[Wish] = []
-    for pod in situation.pods:
-        stated = [container.batch for container in pod.containers if container.batch is not None]
-        if not stated:
-            continue
-        amounts = [container.batch or BatchAmounts(container.name) for container in pod.containers]
-        wishes += _wishes(pod.group, batch_values(pod.qos, amounts, use_quota=use_quota))
-        for container in pod.containers:
-            own = [container.batch] if container.batch is not None else []
-            wishes += _wishes(container.group, batch_values(pod.qos, own, use_quota=use_quota))
+    amounts = [container.batch or BatchAmounts(container.name) for container in pod.containers]
+    wishes = _wishes(pod.group, batch_values(pod.qos, amounts, use_quota=use_quota))
+    for container in pod.containers:
+        own = [container.batch] if container.batch is not None else []
+        wishes += _wishes(container.group, batch_values(pod.qos, own, use_quota=use_quota))
     return wishes
 
 

@@ -1,8 +1,8 @@
 """CPU identity on a mainline kernel: `cpu.idle` for each batch pod, raised shares for the latency-sensitive ones.
 
-In: the situation; counts where the kernel has no group identity. Out: cpu.idle 1 for pods whose identity gives way (-1)
-and 0 for every other; shares of groups with a latency-sensitive identity (1, 2) multiplied by one factor a level, so that
-the largest reaches the kernel's maximum and their ratios stay.
+In: the situation, or a pod; counts where the kernel has no group identity. Out: cpu.idle 1 for pods whose identity gives
+way (-1) and 0 for every other; shares of groups with a latency-sensitive identity (1, 2) multiplied by one factor a
+level, so that the largest reaches the kernel's maximum and their ratios stay.
 
 Only pods become idle, never a class directory: while cpu.idle is 1 the kernel refuses every write of cpu.shares (EINVAL),
 and the directory's shares have another owner. Measured on a mainline kernel: idle alone brings a service's p99 beside
@@ -11,29 +11,40 @@ saturating batch work from 1.96 to 1.20 times its p99 alone.
 
 from __future__ import annotations
 
+from cotenant.events.resources import NodeSLORendered
 from cotenant.qos import KubeQoS
 from cotenant_node_executor.kernel.convert import MAX_SHARES
-from cotenant_node_executor.kernel.interface import Knob
+from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.strategies.group_identity import IdentityRule
 from cotenant_node_executor.strategies.identity import effective_identity, rule_of
 from cotenant_node_executor.strategies.pod_values import group_shares
-from cotenant_node_executor.strategies.situation import BURSTABLE, Situation, Wish
+from cotenant_node_executor.strategies.situation import BURSTABLE, PodView, Policy, Situation, Wish
 
 STRATEGY = "idle"
 
 
-def idle(situation: Situation) -> list[Wish]:
-    """Wishes for cpu.idle of every pod, and for shares of the latency-sensitive groups while the rule is on."""
-    capabilities = situation.capabilities
-    rule = rule_of(situation.slo)
-    if rule is None or capabilities.supports(Knob.CPU_BVT) or not capabilities.supports(Knob.CPU_IDLE):
+def pod_wishes(pod: PodView, policy: Policy) -> list[Wish]:
+    """The wish for a pod's cpu.idle."""
+    rule = _rule(policy.slo, policy.capabilities)
+    if rule is None:
         return []
-    wishes: list[Wish] = []
-    for pod in situation.pods:
-        gives_way = rule.enable and effective_identity(rule, pod) < 0
-        why = "identity -1: runs when nobody else wants the CPU" if gives_way else "identity not below 0"
-        wishes.append(Wish(pod.group, Knob.CPU_IDLE, "1" if gives_way else "0", STRATEGY, why))
-    return wishes + (_raised(situation, rule) if rule.enable else [])
+    gives_way = rule.enable and effective_identity(rule, pod) < 0
+    why = "identity -1: runs when nobody else wants the CPU" if gives_way else "identity not below 0"
+    return [Wish(pod.group, Knob.CPU_IDLE, "1" if gives_way else "0", STRATEGY, why)]
+
+
+def node_wishes(situation: Situation) -> list[Wish]:
+    """Wishes for shares of the latency-sensitive groups while the rule is on."""
+    rule = _rule(situation.slo, situation.capabilities)
+    return _raised(situation, rule) if rule is not None and rule.enable else []
+
+
+def _rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
+    """The rule, None where this strategy has nothing to say."""
+    rule = rule_of(slo)
+    if rule is None or capabilities.supports(Knob.CPU_BVT) or not capabilities.supports(Knob.CPU_IDLE):
+        return None
+    return rule
 
 
 def _raised(situation: Situation, rule: IdentityRule) -> list[Wish]:

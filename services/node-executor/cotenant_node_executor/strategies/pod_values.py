@@ -1,7 +1,7 @@
 """The plain values of every pod, as kubelet writes them: shares from requests, quota and memory limit from limits.
 
-In: the situation. Out: wishes for the root, the QoS groups, every pod and container. The composer lets every other
-strategy go before these.
+In: the situation, or a pod. Out: wishes for the root and the QoS groups, or for the pod and its containers. The
+composer lets every other strategy go before these.
 
     root shares = allocatable;  burstable = sum of its pods' requests;  besteffort = 2
     pod, container: shares = requests, quota and memory = limits, unlimited as soon as one container has none
@@ -47,20 +47,27 @@ def group_shares(situation: Situation) -> dict[str, int]:
     return shares
 
 
-def pod_values(situation: Situation) -> list[Wish]:
-    """Wishes for every group that a manifest explains."""
-    wishes = [
-        Wish(ROOT_GROUP, Knob.CPU_SHARES, str(milli_to_shares(situation.node.allocatable_milli)), STRATEGY, "allocatable")
+def node_wishes(situation: Situation) -> list[Wish]:
+    """Wishes for the root and the QoS groups."""
+    burstable = sum(requested_milli(pod.containers) for pod in situation.pods if pod.kube_qos is KubeQoS.BURSTABLE)
+    return [
+        Wish(ROOT_GROUP, Knob.CPU_SHARES, str(milli_to_shares(situation.node.allocatable_milli)), STRATEGY, "allocatable"),
+        Wish(BESTEFFORT, Knob.CPU_SHARES, str(MIN_SHARES), STRATEGY, "requests"),
+        Wish(BURSTABLE, Knob.CPU_SHARES, str(milli_to_shares(burstable)), STRATEGY, "requests"),
     ]
-    shares = group_shares(situation)
-    wishes += [Wish(group, Knob.CPU_SHARES, str(shares[group]), STRATEGY, "requests") for group in sorted(shares)]
-    for pod in situation.pods:
-        wishes += _limits(pod, pod.group, pod.containers)
-        for container in pod.containers:
-            own = milli_to_shares(container.request_cpu_milli or 0)
-            wishes.append(Wish(container.group, Knob.CPU_SHARES, str(own), STRATEGY, "requests"))
-            wishes += _limits(pod, container.group, (container,))
+
+
+def pod_wishes(pod: PodView) -> list[Wish]:
+    """Wishes for a pod and its containers."""
+    wishes = _values(pod, pod.group, pod.containers)
+    for container in pod.containers:
+        wishes += _values(pod, container.group, (container,))
     return wishes
+
+
+def _values(pod: PodView, group: str, containers: Sequence[ContainerView]) -> list[Wish]:
+    shares = milli_to_shares(requested_milli(containers))
+    return [Wish(group, Knob.CPU_SHARES, str(shares), STRATEGY, "requests"), *_limits(pod, group, containers)]
 
 
 def _limits(pod: PodView, group: str, containers: Sequence[ContainerView]) -> list[Wish]:

@@ -86,6 +86,13 @@ class Situation(Struct, frozen=True):
     """Group identity's sysctl, None where this kernel has none."""
 
 
+class Policy(Struct, frozen=True):
+    """What a pod's own values depend on beside its manifest."""
+
+    capabilities: Capabilities
+    slo: NodeSLORendered | None
+
+
 class Wish(Struct, frozen=True):
     """One strategy wants one value in one file."""
 
