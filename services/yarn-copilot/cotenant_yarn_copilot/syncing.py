@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Protocol
 
 import msgspec
 
@@ -22,9 +23,10 @@ from cotenant.events.envelope import Event, traceparent_of
 from cotenant.events.resources import NodeResources
 from cotenant.log import LOG, TOMBSTONE_TTL_SECONDS, Behind, Log, Stored, Write, store_batch
 from cotenant.subjects import marker_subject
+from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, Setting, YarnCopilot
-from cotenant_yarn_copilot.rm_client import ResourceManagerClient, ResourceManagerError
+from cotenant_yarn_copilot.rm_client import ResourceManagerError
 from cotenant_yarn_copilot.rm_messages import AnswerError, RmNode
 from cotenant_yarn_copilot.update_call import Step, update_steps
 
@@ -35,6 +37,23 @@ PARALLEL = 8
 MIN_PASS_SECONDS = 0.5
 PULL_LIMIT = 1000
 SERVICE = "yarn-copilot"
+
+
+class YarnCluster(Protocol):
+    """One YARN cluster as a pass needs it: `rm_client.ResourceManagerClient`, or a model of it. All raise
+    ResourceManagerError."""
+
+    async def find_active(self) -> str:
+        """Look for the active ResourceManager anew."""
+
+    async def nodes(self) -> tuple[RmNode, ...]:
+        """Return the NodeManagers that it lists."""
+
+    async def set_total(self, node_id: str, total: YarnResource, over_commit_timeout_ms: int) -> None:
+        """Ask for a new total of a node."""
+
+    async def confirm(self, node_id: str, total: YarnResource) -> RmNode:
+        """Return the node once it reports the total."""
 
 
 class PassReport(msgspec.Struct, frozen=True):
@@ -64,7 +83,7 @@ class Syncing:
     def __init__(
         self,
         log: Log,
-        clients: Mapping[str, ResourceManagerClient],
+        clients: Mapping[str, YarnCluster],
         config: CopilotConfig,
         *,
         now: Callable[[], datetime],
@@ -211,7 +230,7 @@ class Syncing:
             except StopIteration:
                 return outcome
 
-    async def _update(self, client: ResourceManagerClient, setting: Setting) -> RmNode | str:
+    async def _update(self, client: YarnCluster, setting: Setting) -> RmNode | str:
         node_id, total = setting.node_id.text, setting.total
         try:
             await client.set_total(node_id, total, self.config.over_commit_timeout_ms)
@@ -222,7 +241,7 @@ class Syncing:
         logger.info("node %s: %s was given %d vcores and %d MB", setting.node, node_id, total.vcores, total.memory_mb)
         return confirmed
 
-    async def _reinitialize(self, client: ResourceManagerClient) -> bool:
+    async def _reinitialize(self, client: YarnCluster) -> bool:
         try:
             await client.find_active()
         except ResourceManagerError as error:

@@ -21,19 +21,22 @@ up over the seeds. `intensity` is faults a virtual hour.
 | sample-loss | a node | `permille` of its samples are lost for `for_ms` |
 | shuffle | metrics-ingest | samples overtake one another for `for_ms` |
 | request-lost | a service | its wishes do not reach the gateway for `for_ms` |
+| yarn-lost, yarn-restart | a NodeManager | not heard for `for_ms`; registers again, back at what it announced |
+| yarn-silent | YARN | no ResourceManager is active for `for_ms` |
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from cotenant_console.chaos.schedule import Entry, Header
-from cotenant_console.chaos.workload import SETTLE_MS, node_shape
+from cotenant_console.chaos.schedule import SETTLE_MS, Entry, Header
+from cotenant_console.chaos.workload.machines import node_shape
 from cotenant_console.up.services import DECIDING
 
 SERVICES = tuple(service for service in DECIDING if service != "yarn-copilot")
 REPLICATED = ("batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 GATEWAYS = ("gateway-a", "gateway-b")
+COPILOT = "yarn-copilot/a"
 FAULTS_PER_HOUR = 90
 LAST_FAULT = 0.8
 """Faults begin in this part of the span; the longest ends within it or soon after."""
@@ -58,6 +61,7 @@ KINDS = (
     "sample-loss",
     "shuffle",
     "request-lost",
+    "yarn",
 )
 
 
@@ -82,9 +86,11 @@ def faults(header: Header) -> list[Entry]:
 def _fault(chance: Random, at_ms: int, services: list[str], nodes: list[str]) -> Entry:
     kind = chance.choice(KINDS)
     service, node = chance.choice(services), chance.choice(nodes)
-    anyone = chance.choice((service, service, f"node-{node}", chance.choice(GATEWAYS)))
+    anyone = chance.choice((service, service, service, f"node-{node}", chance.choice(GATEWAYS), COPILOT))
     seed = chance.randrange(1 << 30)
     short, long = chance.choice((500, 2_000, 5_000)), chance.choice((5_000, 20_000, 60_000))
+    if kind == "yarn":
+        kind = chance.choice(("yarn-lost", "yarn-restart", "yarn-silent"))
     target, args = _drawn(chance, kind, service, node, anyone, seed, short, long)
     return Entry(at_ms=at_ms, kind=kind, target=target, fault=True, args=args)
 
@@ -106,7 +112,7 @@ def _drawn(
         case "partition":
             return anyone, {"for_ms": long}
         case "crash":
-            target = chance.choice((service, service, service, chance.choice(GATEWAYS)))
+            target = chance.choice((service, service, service, service, chance.choice(GATEWAYS), COPILOT))
             return target, {"where": chance.choice(("between", "before", "after")), "down_ms": chance.choice((0, short, long))}
         case "pause":
             return service, {"for_ms": chance.choice((short, 40_000))}
@@ -126,4 +132,10 @@ def _drawn(
             return "metrics-ingest/a", {"by_ms": chance.choice((1_000, 20_000)), "for_ms": long, "seed": seed}
         case "request-lost":
             return service, {"for_ms": long}
+        case "yarn-lost":
+            return node, {"for_ms": chance.choice((long, 900_000))}
+        case "yarn-restart":
+            return node, {}
+        case "yarn-silent":
+            return "", {"for_ms": long}
     raise ValueError(kind)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from cotenant_console.api.client import Document
+from cotenant_console.api.client import Document, Json
 
-QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
+QUOTA = "quota.scheduling.koordinator.sh"
 QOS_LABEL = "koordinator.sh/qosClass"
 USAGE = "cotenant.io/simulated-usage"
 DURATION = "cotenant.io/simulated-duration"
@@ -27,7 +27,7 @@ def pod(name: str, args: Args) -> Document:
     requests: Document = dict(borrowed if kind == "batch" else own)
     labels: Document = {"app": str(args.get("app", kind)), QOS_LABEL: "BE" if kind == "batch" else "LS"}
     if "quota" in args:
-        labels[QUOTA_LABEL] = str(args["quota"])
+        labels[f"{QUOTA}/name"] = str(args["quota"])
     annotations: Document = {}
     if "use_high" in args:
         annotations[USAGE] = f"cpu={args['use_low']}m..{args['use_high']}m,period={args['period']}s"
@@ -38,17 +38,17 @@ def pod(name: str, args: Args) -> Document:
         owner: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": f"uid-{args['app']}"}
         metadata["ownerReferences"] = [{**owner, "controller": True}]
     resources: Document = {"requests": requests, "limits": dict(borrowed) if kind == "batch" else {}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {
-            "priorityClassName": "koord-batch" if kind == "batch" else "koord-prod",
-            "restartPolicy": "Never" if "lasts" in args else "Always",
-            "terminationGracePeriodSeconds": 5,
-            "containers": [{"name": "main", "image": "simulated", "resources": resources}],
-        },
+    spec: Document = {
+        "priorityClassName": "koord-batch" if kind == "batch" else "koord-prod",
+        "restartPolicy": "Never" if "lasts" in args else "Always",
+        "terminationGracePeriodSeconds": 5,
+        "containers": [{"name": "main", "image": "simulated", "resources": resources}],
     }
+    if "named" in args:
+        spec["nodeName"] = str(args["named"])
+    if "selects" in args:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": str(args["selects"])}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def _amounts(cpu_milli: int) -> Document:
@@ -60,19 +60,80 @@ def _amounts(cpu_milli: int) -> Document:
     }
 
 
-def quota(name: str, least: int, most: int) -> Document:
+def quota(name: str, args: Args) -> Document:
     """An elastic quota over the machines' own and the borrowed resources."""
+    tree = str(args.get("tree", ""))
+    root = bool(tree) and not args.get("parent")
+    labels: Document = {
+        f"{QUOTA}/is-parent": _word(args.get("is_parent", 0)),
+        f"{QUOTA}/allow-lent-resource": _word(args.get("lends", 1)),
+    }
+    if args.get("parent"):
+        labels[f"{QUOTA}/parent"] = str(args["parent"])
+    if tree:
+        labels[f"{QUOTA}/tree-id"] = tree
+    if root:
+        labels[f"{QUOTA}/is-root"] = "true"
+    metadata: Document = {"name": name, "namespace": "default", "labels": labels}
+    annotations = _weighed(args)
+    if root and "total" in args:
+        annotations[f"{QUOTA}/total-resource"] = json.dumps(_amounts(int(args["total"])))
+    metadata["annotations"] = annotations
     return {
         "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
         "kind": "ElasticQuota",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"min": _amounts(least), "max": _amounts(most)},
+        "metadata": metadata,
+        "spec": {"min": _amounts(int(args["min"])), "max": _amounts(int(args["max"]))},
     }
 
 
-def quota_patch(least: int, most: int) -> Document:
-    """New bounds."""
-    return {"spec": {"min": _amounts(least), "max": _amounts(most)}}
+def quota_patch(args: Args) -> Document:
+    """New bounds, a new weight."""
+    return {
+        "metadata": {"annotations": _weighed(args)},
+        "spec": {"min": _amounts(int(args["min"])), "max": _amounts(int(args["max"]))},
+    }
+
+
+def _weighed(args: Args) -> dict[str, Json]:
+    return {f"{QUOTA}/shared-weight": json.dumps(_amounts(int(args["weight"])))} if "weight" in args else {}
+
+
+def _word(truth: int | str) -> str:
+    return "true" if truth else "false"
+
+
+def move(name: str, args: Args) -> Document:
+    """A user's wish to have a pod moved."""
+    spec: Document = {
+        "podRef": {"namespace": "default", "name": str(args["pod"])},
+        "mode": str(args.get("mode", "EvictDirectly")),
+        "paused": bool(args.get("paused", 0)),
+    }
+    if args.get("ttl"):
+        spec["ttl"] = f"{args['ttl']}s"
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def profile(name: str, args: Args) -> Document:
+    """A colocation profile; `broken`: one that contradicts itself."""
+    spec: Document = {
+        "selector": {"matchLabels": {"app": name}},
+        "qosClass": "NONSENSE" if args.get("broken") else "BE",
+        "priorityClassName": "koord-prod" if args.get("broken") else "koord-batch",
+        "labels": {"profile": name},
+    }
+    return {
+        "apiVersion": "config.koordinator.sh/v1alpha1",
+        "kind": "ClusterColocationProfile",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def budget(name: str, app: str, min_available: int) -> Document:

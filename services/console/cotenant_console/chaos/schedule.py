@@ -12,6 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+SETTLE_MS = 4_000
+"""Namespaces, quotas and the configuration come before it, pods and faults after."""
+
 
 def ms(count: int) -> timedelta:
     """So many milliseconds."""

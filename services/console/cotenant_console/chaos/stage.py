@@ -24,6 +24,7 @@ from cotenant_console.chaos.gateways import ChaosGateway, Users
 from cotenant_console.chaos.nodes import ChaosNode
 from cotenant_console.chaos.schedule import Entry, Schedule, ms
 from cotenant_console.chaos.services import ChaosService
+from cotenant_console.chaos.yarn import Copilot, ResourceManager
 from cotenant_console.simulate.catalogue import definition
 
 LIMITS = '{"maxNoOfPodsToEvictPerNode":1,"maxNoOfPodsToEvictTotal":2}'
@@ -53,6 +54,8 @@ class Stage:
         self.nodes: dict[str, ChaosNode] = {}
         self.node_listeners: list[Callable[[ChaosNode, datetime], None]] = []
         """Hear of every turn of every node."""
+        self.copilot: Copilot | None = None
+        """There from the first NodeManager on."""
         self.revisions = 0
         """How often users have revised pods."""
         self.controllers = Controllers(self._later, self._pod_exists, self._carry_out)
@@ -133,10 +136,17 @@ class Stage:
         self.world.add(node)
         return True
 
+    def yarn(self) -> ResourceManager:
+        """The YARN cluster; the first who asks for it has its copilot seated."""
+        if self.copilot is None:
+            self.copilot = Copilot(ResourceManager())
+            self.world.add(self.copilot)
+        return self.copilot.cluster
+
     def _mend(self, now: datetime) -> None:
         """The quiet begins: links and clocks are in order."""
         self.world.stalled_until = NEVER
-        names = [self.name, *self.services, *(gateway.name for gateway in self.gateways)]
+        names = [*self.services, *(gateway.name for gateway in self.gateways), "yarn-copilot/a"]
         for name in [*names, *(node.name for node in self.nodes.values())]:
             link = self.world.link(name)
             if link is None:

@@ -19,6 +19,9 @@ def crash(stage: Stage, entry: Entry, _now: datetime) -> bool:
         if gateway.name == entry.target:
             gateway.kill(down)
             return True
+    if stage.copilot is not None and stage.copilot.name == entry.target:
+        stage.copilot.kill(down)
+        return True
     service = stage.services.get(entry.target)
     if service is None:
         return False

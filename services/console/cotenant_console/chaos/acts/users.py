@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cotenant_console.chaos.manifests import budget, node_config, pod, quota, quota_patch
+from cotenant_console.chaos.manifests import budget, move, node_config, pod, profile, quota, quota_patch
 from cotenant_console.chaos.schedule import Entry
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 QUOTAS = ("scheduling.sigs.k8s.io", "elasticquotas")
 CONFIG_MAPS = ("", "configmaps")
 PODS = ("", "pods")
+MOVES = ("scheduling.koordinator.sh", "podmigrationjobs")
+PROFILES = ("config.koordinator.sh", "clustercolocationprofiles")
 CONFIG_NAMESPACE, CONFIG = "koordinator-system", "slo-controller-config"
 
 
@@ -42,14 +44,42 @@ def delete_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
 
 def create_quota(stage: Stage, entry: Entry, now: datetime) -> bool:
     """An administrator declares a quota."""
-    stage.gateway().wish_creation(now, quota(entry.target, entry.number("min"), entry.number("max")))
+    stage.gateway().wish_creation(now, quota(entry.target, entry.args))
     return True
 
 
 def update_quota(stage: Stage, entry: Entry, now: datetime) -> bool:
     """An administrator changes a quota."""
-    patch = quota_patch(entry.number("min"), entry.number("max"))
-    stage.gateway().wish_patch(now, QUOTAS, "default", entry.target, patch)
+    stage.gateway().wish_patch(now, QUOTAS, "default", entry.target, quota_patch(entry.args))
+    return True
+
+
+def delete_quota(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """An administrator deletes a quota; refused while pods or other quotas are in it."""
+    stage.gateway().wish_deletion(now, QUOTAS, "default", entry.target, None)
+    return True
+
+
+def create_move(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """A user asks for a pod to be moved."""
+    stage.gateway().wish_creation(now, move(entry.target, entry.args))
+    return True
+
+
+def delete_move(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """A user takes that wish back."""
+    stage.gateway().wish_deletion(now, MOVES, "", entry.target, None)
+    return True
+
+
+def change_profile(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """An administrator declares a colocation profile, or changes it, sometimes to nonsense."""
+    document = profile(entry.target, entry.args)
+    gateway = stage.gateway()
+    if gateway.core.get(gateway.core.collections[PROFILES].kind, "", entry.target) is None:
+        gateway.wish_creation(now, document)
+    else:
+        gateway.wish_patch(now, PROFILES, "", entry.target, {"spec": document["spec"]})
     return True
 
 
@@ -78,6 +108,10 @@ ACTS = {
     "delete-pod": delete_pod,
     "create-quota": create_quota,
     "update-quota": update_quota,
+    "delete-quota": delete_quota,
+    "create-move": create_move,
+    "delete-move": delete_move,
+    "profile": change_profile,
     "create-budget": create_budget,
     "config": configure,
 }

@@ -83,20 +83,22 @@ def a_move_is_begun_once(sight: Sight, event: Event) -> Wrong:
 
 
 def moves_with_a_time_to_live_end(moment: Moment) -> Wrong:
-    """A job with a time to live is finished when that, and PATIENCE, have passed."""
+    """A job with a time to live is finished when that, and PATIENCE, have passed. While its user has it paused, nothing
+    follows, as in Koordinator.
+    """
     for subject, event in sorted(moment.sight.last.items()):
         job = event.data
-        if not isinstance(job, Migration) or job.finished or not job.ttl_seconds or job.created_at is None:
+        if not isinstance(job, Migration) or job.finished or job.paused or not job.ttl_seconds or job.created_at is None:
             continue
         if moment.now > job.created_at + timedelta(seconds=job.ttl_seconds) + PATIENCE:
             yield subject, f"job {job.job} of {job.created_at} is {job.phase} after its {job.ttl_seconds} s"
 
 
 def every_move_has_ended(moment: Moment) -> Wrong:
-    """When it is quiet, no job of a pod that is gone, or of a lost node's pod, is unfinished."""
+    """When it is quiet, no job of a pod that is gone, or of a lost node's pod, is unfinished, but for paused ones."""
     for subject, event in sorted(moment.sight.last.items()):
         job = event.data
-        if not isinstance(job, Migration) or job.finished:
+        if not isinstance(job, Migration) or job.finished or job.paused:
             continue
         pod = moment.sight.pods.get((job.namespace, job.pod))
         if pod is None or pod.metadata.uid != job.uid:

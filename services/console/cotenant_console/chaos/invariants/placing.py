@@ -11,10 +11,13 @@ from cotenant.subjects import encode_token
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import TRACKED, CommitSeen, Sight
+from cotenant_scheduler.endings import NAMED_BY_POD
 
 
 def new_placements(seen: CommitSeen) -> list[Event]:
-    """The placements of a commit that give a pod a node."""
+    """The placements of a commit that give a pod a node. Whoever names a node in spec.nodeName is put there unasked, as in
+    Kubernetes: it is not looked at here, and counts for those who come after.
+    """
     return [
         event
         for event in seen.events
@@ -22,6 +25,7 @@ def new_placements(seen: CommitSeen) -> list[Event]:
         and not event.tombstone
         and event.data.phase is PlacementPhase.BOUND
         and event.data.bound_at == seen.commit.now
+        and event.data.reason != NAMED_BY_POD
     ]
 
 

@@ -1,70 +1,22 @@
-"""The workload of a run, from its seed: what users do, as entries.
+"""Pods: services that stay, jobs that end, and what users do to them.
 
-In: a seed and a header. Out: entries. Services with a load that rises and falls (some
-greedy), batch jobs on borrowed resources that
-end by themselves, jobs of a tree of quotas, budgets; quotas whose min and max change, configurations that change in mid-flight
-(invalid ones among them), updates that race with others from an old version, deletes at any moment and new pods under old
-names.
+In: a header, the machines' CPUs. Out: entries. Some services are greedy: they use far more than they ask for, so that their
+nodes become hot. Jobs run on borrowed or on the machines' own resources, in quotas or not; some name their node, or select
+it by its label, and that node may not be there.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from cotenant_console.chaos.schedule import Entry, Header
-
-NODE_SHAPES = ((4_000, 8), (8_000, 16), (16_000, 64))
-"""CPU in milli-cores, memory in GiB."""
-QUOTAS = ("team-a", "team-b", "team-c")
-SETTLE_MS = 4_000
-"""Namespaces, quotas and the configuration come before it, pods after."""
+from cotenant_console.chaos.schedule import SETTLE_MS, Entry, Header
+from cotenant_console.chaos.workload.quotas import LEAVES
 
 
-def node_shape(chance: Random) -> tuple[int, int]:
-    """One of the shapes."""
-    return NODE_SHAPES[chance.randrange(len(NODE_SHAPES))]
-
-
-def workload(header: Header) -> list[Entry]:
-    """All that users and machines do in a run."""
-    chance = Random(f"workload/{header.seed}")
-    entries: list[Entry] = []
-    capacity = 0
-    for index in range(header.nodes):
-        cpu, memory = node_shape(chance)
-        capacity += cpu
-        entries.append(
-            Entry(at_ms=1_500 + index, kind="node", target=f"n{index}", args={"cpu": cpu, "memory_gib": memory})
-        )
-    entries.append(_config(chance, 2_000, header.span_ms, first=True))
-    for index, name in enumerate(QUOTAS):
-        entries.append(_quota(chance, 2_100 + index, name, capacity, "create-quota"))
-    entries.append(Entry(at_ms=2_300, kind="create-budget", target="calm", args={"min_available": 1, "app": "service-0"}))
-    entries += _services(chance, header, capacity)
-    entries += _jobs(chance, header, capacity)
-    for _ in range(1 + header.span_ms // 400_000):
-        at = chance.randrange(SETTLE_MS, header.span_ms)
-        entries.append(_quota(chance, at, QUOTAS[chance.randrange(len(QUOTAS))], capacity, "update-quota"))
-        entries.append(_config(chance, chance.randrange(SETTLE_MS, header.span_ms), header.span_ms, first=False))
-    return entries
-
-
-def _config(chance: Random, at_ms: int, span_ms: int, *, first: bool) -> Entry:
-    del span_ms
-    broken = not first and chance.random() < 0.3
-    args: dict[str, int | str] = {
-        "reclaim": chance.choice((60, 65, 80)),
-        "threshold": chance.choice((55, 65, 75)),
-        "policy": chance.choice(("cpuset", "cfsQuota")),
-        "broken": int(broken),
-    }
-    return Entry(at_ms=at_ms, kind="config", args=args)
-
-
-def _quota(chance: Random, at_ms: int, name: str, capacity: int, kind: str) -> Entry:
-    least = capacity * chance.randrange(1, 6) // 100
-    most = least + capacity * chance.randrange(1, 10) // 100
-    return Entry(at_ms=at_ms, kind=kind, target=name, args={"min": least, "max": most})
+def pods(header: Header, capacity: int) -> list[Entry]:
+    """All pods of a run."""
+    chance = Random(f"pods/{header.seed}")
+    return [*_services(chance, header, capacity), *_jobs(chance, header, capacity)]
 
 
 def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
@@ -115,7 +67,10 @@ def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
             "exit": 0 if chance.random() < 0.9 else 1,
         }
         if chance.random() < 0.6:
-            args["quota"] = QUOTAS[chance.randrange(len(QUOTAS))]
+            args["quota"] = LEAVES[chance.randrange(len(LEAVES))]
+        if chance.random() < 0.08:
+            # One beyond the last: a node that is not there, unless a machine comes back under another name.
+            args[chance.choice(("named", "selects"))] = f"n{chance.randrange(header.nodes + 1)}"
         entries.append(Entry(at_ms=int(at), kind="create-pod", target=name, args=args))
         if chance.random() < 0.15:
             entries += _meddling(chance, header, name, int(at), args)

@@ -1,0 +1,29 @@
+"""The workload of a run, from its seed: what users, administrators and machines do, as entries.
+
+In: a seed and a header. Out: entries. Each part draws from a chance of its own, so that a change of one leaves the
+others' seeds as they are.
+
+| part | what |
+|---|---|
+| `machines` | nodes of several shapes |
+| `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
+| `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
+| `administration` | the node configuration and profiles, invalid ones among them; a budget; users' migration jobs |
+| `yarn` | in every second run: NodeManagers beside the executors, applications that take and return capacity |
+"""
+
+from __future__ import annotations
+
+from cotenant_console.chaos.schedule import Entry, Header
+from cotenant_console.chaos.workload.administration import administration
+from cotenant_console.chaos.workload.machines import machines
+from cotenant_console.chaos.workload.pods import pods
+from cotenant_console.chaos.workload.quotas import quotas
+from cotenant_console.chaos.workload.yarn import yarn
+
+
+def workload(header: Header) -> list[Entry]:
+    """All that users and machines do in a run."""
+    nodes, capacity = machines(header)
+    parts = (quotas(header, capacity), pods(header, capacity), administration(header), yarn(header, capacity))
+    return [*nodes, *(entry for part in parts for entry in part)]

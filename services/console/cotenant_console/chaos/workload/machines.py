@@ -1,0 +1,26 @@
+"""The machines that are there from the start."""
+
+from __future__ import annotations
+
+from random import Random
+
+from cotenant_console.chaos.schedule import Entry, Header
+
+NODE_SHAPES = ((4_000, 8), (8_000, 16), (16_000, 64))
+"""CPU in milli-cores, memory in GiB."""
+
+
+def node_shape(chance: Random) -> tuple[int, int]:
+    """One of the shapes."""
+    return NODE_SHAPES[chance.randrange(len(NODE_SHAPES))]
+
+
+def machines(header: Header) -> tuple[list[Entry], int]:
+    """The nodes of a run, and their CPUs in sum."""
+    chance = Random(f"machines/{header.seed}")
+    entries, capacity = [], 0
+    for index in range(header.nodes):
+        cpu, memory = node_shape(chance)
+        capacity += cpu
+        entries.append(Entry(at_ms=1_500 + index, kind="node", target=f"n{index}", args={"cpu": cpu, "memory_gib": memory}))
+    return entries, capacity
