@@ -24,13 +24,17 @@ class LastSequences:
         known = self._live.get(event.subject) or self._ended.get(event.subject, 0)
         if event.sequence <= known:
             return False
-        if event.tombstone:
-            self._live.pop(event.subject, None)
-            self._ended.pop(event.subject, None)
-            self._ended[event.subject] = event.sequence
+        self.note(event.subject, event.sequence, event.tombstone)
+        return True
+
+    def note(self, subject: str, sequence: int, ends: bool) -> None:
+        """Remember the last sequence of a subject; `ends`: with it the subject ends."""
+        if ends:
+            self._live.pop(subject, None)
+            self._ended.pop(subject, None)
+            self._ended[subject] = sequence
             if len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
         else:
-            self._ended.pop(event.subject, None)
-            self._live[event.subject] = event.sequence
-        return True
+            self._ended.pop(subject, None)
+            self._live[subject] = sequence

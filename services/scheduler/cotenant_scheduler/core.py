@@ -36,13 +36,14 @@ from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership, is_preemptible
 from cotenant.subjects import placement_subject, tokens
 from cotenant_scheduler.assumptions import Assumptions
+from cotenant_scheduler.being_stored import BeingStored
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.evaluation import Evaluation
 from cotenant_scheduler.load_estimate import microseconds
 from cotenant_scheduler.node_book import NodeBook
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.plugins.quota import QuotaAdmission
-from cotenant_scheduler.pods import Counted, PodBook, PodRecord
+from cotenant_scheduler.pods import Counted, Placed, PodBook, PodRecord
 from cotenant_scheduler.policy import Policy, SchedulerConfig
 from cotenant_scheduler.queue import Group, PodQueue, Walk
 from cotenant_scheduler.results import KeptResults
@@ -93,6 +94,7 @@ class SchedulerCore:
         self._assumed = Assumptions(self.nodes, self.ledger)
         self._results = KeptResults(self.nodes, self.policy)
         self._waiting = WaitingPods(self.queue, self.nodes)
+        self._being_stored = BeingStored(self.pods, self._sequences, self._fold_placement)
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -142,12 +144,12 @@ class SchedulerCore:
             case ("objects", "scheduling.k8s.io", "priorityclasses", _, name):
                 self._fold_priority_class(name, event)
 
-    def _fold_placement(self, data: Placement, sequence: int) -> None:
+    def _fold_placement(self, data: Placement, sequence: int) -> Placed:
         key = (data.namespace, data.name)
         record = self.pods.records.get(key)
         first = record is not None and not record.placements and not record.runs
         counted = self._assumed.confirm(key, data, first)
-        self.pods.store_placement(data, sequence, counted)
+        return self.pods.store_placement(data, sequence, counted)
 
     def _fold_quota(self, event: Event, tree: str, quota: str) -> None:
         if event.tombstone or not isinstance(event.data, QuotaRuntime):
@@ -185,6 +187,21 @@ class SchedulerCore:
         else:
             self.queue.take(record)
         self._endings.pod_changed(record)
+
+    # -- own events that are being stored ------------------------------------------------------------------------
+
+    def assume(self, events: Sequence[Event]) -> None:
+        """Fold own events as if they were stored."""
+        self._being_stored.assume(events)
+
+    def confirm(self, first: int) -> None:
+        """They are stored, at `first` and behind it."""
+        self._being_stored.confirm(first)
+
+    def withdraw(self) -> None:
+        """They are not stored, and neither is what was decided behind them."""
+        self.take_back()
+        self._being_stored.withdraw()
 
     # -- deciding ------------------------------------------------------------------------------------------------
 

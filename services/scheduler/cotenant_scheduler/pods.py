@@ -134,9 +134,9 @@ class PodBook:
             record.facts, record.document, record.object_sequence, record.unreadable = None, None, 0, ""
             self._finish(record)
 
-    def store_placement(self, data: Placement, sequence: int, counted: Counted | None = None) -> None:
-        """Take over a placement. `counted`: what it is charged with already, as it was assumed; only for the first
-        placement of a pod without runs."""
+    def store_placement(self, data: Placement, sequence: int, counted: Counted | None = None) -> Placed:
+        """Take over a placement, and return what became of it. `counted`: what it is charged with already, as it was
+        assumed; only for the first placement of a pod without runs."""
         record = self._record((data.namespace, data.name))
         before = record.placements.get(data.node)
         facts = self._facts_of(record, data, before)
@@ -154,6 +154,7 @@ class PodBook:
             self._account(record, data.node, placed)
         self._changed(record)
         self._hold_against_new_selectors()
+        return placed
 
     def drop_placement(self, node: str, key: PodKey) -> None:
         """The placement is gone."""

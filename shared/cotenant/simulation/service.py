@@ -3,6 +3,9 @@
 A life is a fresh core, a new consumer and a start marker whose delivery ends the load. A life ends as a process' does: it
 is killed (before or after a batch is stored, or between two), it lost track of what it stored (no answer after all tries),
 its consumer was reset, or it is too far behind. A paused process goes on where it stopped, with the batch that it held.
+
+What became of a batch is heard a turn after it was stored: of every second one behind the deliveries of that turn. Meanwhile
+the next one is decided, however small the first was.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import msgspec
 from cotenant.cycle import Batch, Cycle, Identity
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event
-from cotenant.log import MAX_BEHIND, Refused, Stored, Write
+from cotenant.log import MAX_BEHIND, NoAnswer, Refused, Stored, Write
 from cotenant.simulation.links import NEVER
 from cotenant.simulation.world import HOP, TICK, World
 
@@ -52,12 +55,13 @@ class ServiceParticipant:
         self._paused_until = NEVER
         self._pause: timedelta | None = None
         self._held: Batch | None = None
+        self._storing: tuple[Batch, Stored | Refused | NoAnswer] | None = None
         self._unread: list[Event] = []
         self.cycle = self._fresh()
 
     def _fresh(self) -> Cycle:
         core = self.definition.make_core(self.config)
-        return Cycle(core, self.identity, self.definition.config_text(self.config))
+        return Cycle(core, self.identity, self.definition.config_text(self.config), ahead_from=1)
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
@@ -101,8 +105,12 @@ class ServiceParticipant:
             return self._die(now, world)
         if not self._started:
             return self._start(now, inbox, world)
-        for event in inbox:
-            self.cycle.fold(event, now)
+        if self._storing is not None:
+            again = self._hear(*self._storing, inbox, now, world)
+            if again is not None:
+                return again
+        else:
+            self._fold(inbox, now)
         batch = self.cycle.propose(now)
         if batch is None:
             self._tell(world)
@@ -117,22 +125,40 @@ class ServiceParticipant:
     def _start(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime:
         self._started = True
         self.lives += 1
-        for event in inbox:
-            self.cycle.fold(event, now)
+        self._fold(inbox, now)
         outcome = world.store([Write(event=self.cycle.start_marker(now, self.filters, self.lives))])
         if not isinstance(outcome, Stored):
             return self._begin_anew(now, world)
         return now + self._tick
 
+    def _fold(self, inbox: Sequence[Event], now: datetime) -> None:
+        for event in inbox:
+            self.cycle.fold(event, now)
+
     def _store(self, batch: Batch, now: datetime, world: World) -> datetime:
         outcome = world.store(batch.writes())
         if self._death is Death.AFTER:
             return self._die(now, world)
+        self.cycle.think_ahead(batch, now)
+        self._storing = batch, outcome
+        return now + HOP
+
+    def _hear(
+        self, batch: Batch, outcome: Stored | Refused | NoAnswer, inbox: Sequence[Event], now: datetime, world: World
+    ) -> datetime | None:
+        """Learn what became of a batch; None: go on in this turn."""
+        self._storing = None
+        if batch.prior % 2:
+            self._fold(inbox, now)
+            inbox = ()
+            self.cycle.think_ahead(batch, now)
         if isinstance(outcome, Stored):
             self.cycle.stored(batch, outcome)
-            return now + HOP
+            self._fold(inbox, now)
+            return None
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
             self.cycle.refused(now)
+            self._fold(inbox, now)
             return now + self._tick
         # As the shell: nobody knows what became of the batch, so the state is read from the log again.
         return self._begin_anew(now, world)
@@ -151,7 +177,7 @@ class ServiceParticipant:
 
     def _live_again(self, now: datetime, world: World) -> datetime:
         self._down_until = NEVER
-        self._pause, self._held, self._unread = None, None, []
+        self._pause, self._held, self._storing, self._unread = None, None, None, []
         return self._begin_anew(now, world)
 
     def _go_on(self, now: datetime, world: World) -> datetime:
@@ -162,10 +188,9 @@ class ServiceParticipant:
             return self._begin_anew(now, world)
         if batch is not None:
             again = self._store(batch, now, world)
-            if not self._started or not self.alive:
+            if not self.alive:
                 return again
-        for event in unread:
-            self.cycle.fold(event, now)
+        self._fold(unread, now)
         return now + HOP
 
     def _tell(self, world: World) -> None:

@@ -1,0 +1,119 @@
+"""What is decided on a batch that is still being stored is what is decided once it is stored; refused, nothing of it stays."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.envelope import Event
+from cotenant.events.runs import RunPhase
+from cotenant.sealing import Decision, Identity, seal
+from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
+
+IDENTITY = Identity(service="scheduler")
+
+
+def fact(story: Story, chance: random.Random) -> None:
+    """Some foreign message."""
+    name = f"p{chance.randrange(12)}"
+    place = f"n{chance.randrange(4)}"
+    match chance.randrange(8):
+        case 0 | 1 | 2:
+            wanted = chance.choice(["500m", "1", "3"])
+            story.pod(pod(name, cpu=wanted, uid=chance.choice([f"uid-{name}", f"other-{name}"])))
+        case 3:
+            story.pod_deleted(name)
+        case 4:
+            story.metric(place, chance.randrange(3000))
+        case 5:
+            story.node(node(place, cpu=chance.choice(["2", "4"]), unschedulable=chance.random() < 0.2))
+        case 6:
+            placed = story.placed()
+            if name in placed:
+                story.run(placed[name], name, chance.choice([RunPhase.RUNNING, RunPhase.SUCCEEDED]))
+        case 7:
+            story.executor(place, cpu=3000)
+
+
+def said(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
+    """What would be stored behind the commit record `prior`."""
+    sealed = seal(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", prior)
+    return [(e.subject, e.data, e.causes, e.tombstone) for e in sealed.events[1:]]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_deciding_ahead_equals_deciding_afterwards_and_withdrawing_leaves_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    story = Story()
+    story.nodes(*(node(f"n{i}", cpu="4") for i in range(3)))
+    decided = confirmed = withdrawn = 0
+    for _ in range(60):
+        for _ in range(chance.randrange(4)):
+            fact(story, chance)
+        story.later(chance.choice([0, 1, 40]))
+        batch = [msgspec.structs.replace(event, time=story.now) for event in story.core.decide(story.now)]
+        if not batch:
+            continue
+        decided += 1
+        story.core.assume(batch)
+        for _ in range(chance.randrange(3)):
+            fact(story, chance)
+        ahead = story.core.decide(story.now)
+        more = chance.randrange(2)
+        for _ in range(more):
+            fact(story, chance)
+        if chance.random() < 0.4:
+            story.core.withdraw()
+            withdrawn += 1
+        else:
+            first = story.sequence + 1
+            for event in batch:
+                story.sequence += 1
+                story.last[event.subject] = msgspec.structs.replace(event, sequence=story.sequence)
+            story.core.confirm(first)
+            confirmed += 1
+            if not more:
+                assert said(ahead, first - 1) == said(story.reloaded().decide(story.now))
+        assert said(story.core.decide(story.now)) == said(story.reloaded().decide(story.now))
+    assert decided > 10
+    assert confirmed
+    assert withdrawn
+
+
+def test_what_is_decided_ahead_names_what_is_being_stored_as_its_cause() -> None:
+    story = Story()
+    story.nodes(node("a"))
+    story.executor("a")
+    story.pods(pod("web"), pod("db"))
+    batch = story.core.decide(NOW)
+    story.core.assume(batch)
+    story.pod_deleted("web")
+    ahead = story.core.decide(NOW)
+    [ending] = ahead
+    number = [event.subject for event in batch].index(ending.subject) + 1
+    assert f"LOG:-{number}" in ending.causes
+    sealed = seal(Decision(events=ahead, folded=9, now=NOW, took_us=0), IDENTITY, "", 100)
+    assert f"LOG:{100 + number}" in sealed.events[1].causes
+    story.core.confirm(101)
+    [again] = story.core.decide(NOW)
+    assert (again.subject, again.data, again.causes) == (ending.subject, ending.data, sealed.events[1].causes)
+
+
+def test_one_batch_is_assumed_at_a_time() -> None:
+    story = Story()
+    story.nodes(node("a"))
+    story.pods(pod("web"))
+    batch = story.core.decide(NOW)
+    story.core.assume(batch)
+    with pytest.raises(ValueError, match="confirm or withdraw it first"):
+        story.core.assume(batch)
+
+
+def test_an_event_that_cannot_be_taken_back_is_refused() -> None:
+    story = Story()
+    with pytest.raises(TypeError, match="it is not known how to take a NodeCondition back"):
+        story.core.assume([Event(subject="node.a.condition", data=NodeCondition(node="a"))])
