@@ -9,6 +9,7 @@ pod that is assigned adds its estimate to each. Whether a report has expired dep
 from __future__ import annotations
 
 from copy import copy
+from functools import lru_cache
 
 import numpy as np
 
@@ -31,6 +32,7 @@ NEVER_REPORTED, REPORTED, REPORTED_WITHOUT_USAGE = 0, 1, 2
 NO_LIMIT = 1 << 62
 
 
+@lru_cache(maxsize=4096)
 def first_refused(capacity: int, threshold: int) -> int:
     """Return the smallest usage whose rounded percentage of the capacity is above a threshold; NO_LIMIT where that is not
     checked."""

@@ -94,6 +94,10 @@ class NodeTable:
         self.version = 0
         """Grows when row numbers, dimensions or tie-breaks change: results kept per row are then void."""
         self._free: list[int] = []
+        self._uncounted: dict[Shape, list[int]] = {}
+        """Rows of pods that `pods` has and the columns have not, by shape."""
+        self._stale: set[int] = set()
+        """Rows whose load is to be computed anew."""
         self._ranked = True
         for name in (CPU, MEMORY, PODS):
             self._dimension(name)
@@ -139,7 +143,7 @@ class NodeTable:
             self.unschedulable[row] = 1 if node.unschedulable else 0
             self.static_changes.add(row)
         self.load.set_node(row, node.thresholds, node.capacity_for_load)
-        self._recompute_load(row)
+        self._stale.add(row)
         self.changes.add(row)
 
     def withdraw(self, name: str) -> None:
@@ -163,8 +167,32 @@ class NodeTable:
         row = self.rows.get(name)
         if row is not None:
             self.load.set_report(row, report, unknown)
-            self._recompute_load(row)
+            self._stale.add(row)
             self.changes.add(row)
+
+    def place_later(self, name: str, key: PodKey, shape: Shape, assigned: AssignedPod) -> None:
+        """Count a pod on a node (which may be unknown so far) by the time that columns are read: many at once, if they can."""
+        row = self._row(name)
+        if shape.host_ports or shape.relational or self.load.reports(row, key):
+            self.assume(row, key, shape, assigned)
+            return
+        pods = self.pods[row]
+        if key in pods:
+            raise ValueError(f"pod {key[0]}/{key[1]} is counted on node {self.names[row]} already")
+        pods[key] = (shape, assigned)
+        self._uncounted.setdefault(shape, []).append(row)
+
+    def settle(self) -> None:
+        """Bring the columns up to date with what was folded since: before they are read."""
+        self._count_all()
+        for row in self._stale:
+            self._recompute_load(row)
+        self._stale.clear()
+
+    def _count_all(self) -> None:
+        for shape, rows in self._uncounted.items():
+            self._count_series(rows, shape, 1)
+        self._uncounted.clear()
 
     def place(self, name: str, key: PodKey, shape: Shape, assigned: AssignedPod) -> None:
         """Count a pod on a node (which may be unknown so far)."""
@@ -338,6 +366,8 @@ class NodeTable:
     def _release(self, name: str, row: int) -> None:
         if self.declared[row] or self.pods[row]:
             return
+        self._count_all()
+        self._stale.discard(row)
         del self.rows[name]
         self.names[row] = ""
         self.load.clear(row)
@@ -351,6 +381,7 @@ class NodeTable:
         self.load.grow(capacity)
 
     def _dimension(self, name: str) -> None:
+        self._count_all()
         dim = len(self.dims)
         self.dims[name] = dim
         self.dims_version += 1

@@ -287,7 +287,8 @@ class PodBook:
             return
         bound_at = placed.data.bound_at
         assert bound_at is not None
-        self._nodes.place(node, record.key, wanted.shape, self.assigned(placed.facts, wanted.shape, microseconds(bound_at)))
+        assigned = self.assigned(placed.facts, wanted.shape, microseconds(bound_at))
+        self._nodes.place_later(node, record.key, wanted.shape, assigned)
         if wanted.membership is not None:
             self._quotas.charge(wanted.membership, wanted.shape.requests, preemptible=wanted.preemptible)
         placed.counted = wanted
