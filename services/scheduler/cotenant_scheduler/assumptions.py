@@ -51,6 +51,10 @@ class Assumptions:
         for row, key, data in zip(rows, keys, placements, strict=True):
             self._held[key] = Assumption(row, counted, data)
 
+    def holds(self, key: PodKey) -> bool:
+        """Tell whether a pod is assumed somewhere."""
+        return key in self._held
+
     def confirm(self, key: PodKey, data: Placement, first: bool) -> Counted | None:
         """Take an assumption out whose placement is folded; returns what it is charged with. One that was not decided
         so, or is not the `first` that is known of its pod, undoes it."""

@@ -77,15 +77,13 @@ class SchedulerCore:
     def __init__(self, config: SchedulerConfig | None = None) -> None:
         self.policy = Policy(config or SchedulerConfig())
         args = self.policy.load_aware
-        self._changed: dict[PodKey, PodRecord] = {}
-        """Pods that changed since the last decision."""
         self.refused: dict[str, str] = {}
         """Subject to why its message is not used."""
         self.nodes = NodeTable(args)
         self.ledger = QuotaLedger()
         self._node_book = NodeBook(self.nodes, args, self._look_at_pods_of)
         self._endings = Endings(self._node_book.facts, self.ledger)
-        self.pods = PodBook(self.nodes, self.ledger, PodReader(args), self._note_changed)
+        self.pods = PodBook(self.nodes, self.ledger, PodReader(args), self._pod_changed)
         self.queue = PodQueue()
         self._quota = QuotaAdmission(self.ledger, self.policy.config)
         self._quota_sequences: dict[tuple[str, str], int] = {}
@@ -95,7 +93,7 @@ class SchedulerCore:
         self._figures = Figures()
         self._assumed = Assumptions(self.nodes, self.ledger)
         self._results = KeptResults(self.nodes, self.policy)
-        self._waiting = WaitingPods(self.queue, self.nodes)
+        self._waiting = WaitingPods(self.queue, self.nodes, self._assumed.holds)
         self._being_stored = BeingStored(self.pods, self._sequences, self._fold_placement)
 
     # -- folding -------------------------------------------------------------------------------------------------
@@ -178,10 +176,6 @@ class SchedulerCore:
         records = self.pods.records
         self._endings.look_at([records[key] for key in sorted(self.pods.on_node.get(node, ()))])
 
-    def _note_changed(self, record: PodRecord) -> None:
-        """Leave the rest to the next decision: a load folds most pods twice."""
-        self._changed[record.key] = record
-
     def _pod_changed(self, record: PodRecord) -> None:
         """Put the pod into the queue or take it out, and have it looked at."""
         facts = record.facts
@@ -214,10 +208,6 @@ class SchedulerCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what follows from the state at a moment."""
         now_us = microseconds(now)
-        for record in self._changed.values():
-            self._pod_changed(record)
-        self._changed.clear()
-        self.nodes.settle()
         self.take_back()
         self.nodes.rank()
         self.nodes.expire(now_us)

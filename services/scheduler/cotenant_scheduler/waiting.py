@@ -8,6 +8,7 @@ told is passed over until its verdict changes, a pod joins it, or the next pause
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -17,7 +18,7 @@ from cotenant.events.placements import Waiting, WaitingReason
 from cotenant.subjects import waiting_subject
 from cotenant_scheduler.evaluation import Evaluation
 from cotenant_scheduler.load_estimate import microseconds
-from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.pods import PodRecord
 from cotenant_scheduler.queue import Group, PodQueue, Verdict
 
@@ -30,9 +31,11 @@ _FAR_US = 1 << 62
 class WaitingPods:
     """Verdicts and what is said of them."""
 
-    def __init__(self, queue: PodQueue, nodes: NodeTable) -> None:
+    def __init__(self, queue: PodQueue, nodes: NodeTable, placed: Callable[[PodKey], bool]) -> None:
         self._queue = queue
         self._nodes = nodes
+        self._placed = placed
+        """Whether the present decision has placed a pod, which is in its group until that is stored."""
 
     def node_verdict(self, group: Group, evaluation: Evaluation) -> Verdict:
         """Return why the pods of a group wait that no node can take."""
@@ -83,6 +86,9 @@ class WaitingPods:
             complete = True
             assert group.verdict is not None
             for _, record in group.pods():
+                if self._placed(record.key):
+                    complete = False
+                    continue
                 due = self._due(record, group.verdict.waiting, now)
                 if due is None:
                     continue

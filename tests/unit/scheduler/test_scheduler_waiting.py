@@ -162,3 +162,16 @@ def test_a_full_ancestor_is_named() -> None:
     waiting = story.waiting("p1")
     assert waiting is not None
     assert "quota team (its ancestor dept)" in waiting.reasons[0].detail
+
+
+def test_who_is_placed_is_not_told_to_wait_by_the_same_decision() -> None:
+    """Found by `cotenant simulate --chaos --seed 2 --nodes 3 --for 4m`: of two pods of a quota one fits."""
+    story = Story()
+    story.nodes(node("a"))
+    story.quota("team", max={"cpu": 4000}, runtime={"cpu": 1500}, parent="koordinator-root-quota")
+    label = {"quota.scheduling.koordinator.sh/name": "team"}
+    story.pods(*(pod(f"p{i}", labels=label) for i in range(2)))
+    decided = story.decide()
+    assert [event.subject for event in decided] == ["node.a.placement.default.p0", "waiting.default.p1"]
+    story.later(60)
+    assert story.settle() == []
