@@ -37,14 +37,18 @@ from cotenant.quota.membership import Membership, is_preemptible
 from cotenant.subjects import placement_subject, tokens
 from cotenant_scheduler.assumptions import Assumptions
 from cotenant_scheduler.being_stored import BeingStored
+from cotenant_scheduler.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.evaluation import Evaluation
 from cotenant_scheduler.load_estimate import microseconds
 from cotenant_scheduler.node_book import NodeBook
 from cotenant_scheduler.nodes import NodeTable, PodKey
+from cotenant_scheduler.nominations import Nominations
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.pods import Counted, Placed, PodBook, PodRecord
 from cotenant_scheduler.policy import Policy, SchedulerConfig
+from cotenant_scheduler.preempting import Preempting
+from cotenant_scheduler.preemption import Preemption
 from cotenant_scheduler.queue import Group, PodQueue, Walk
 from cotenant_scheduler.results import KeptResults
 from cotenant_scheduler.series import WORTHWHILE, Figures, Series, one
@@ -55,6 +59,7 @@ FILTERS = (
     "objects.core.pods.>",
     "objects.core.nodes.>",
     "objects.scheduling%2Ek8s%2Eio.priorityclasses.>",
+    "objects.policy.poddisruptionbudgets.>",
     "node.*.executor",
     "node.*.resources",
     "node.*.condition",
@@ -77,13 +82,15 @@ class SchedulerCore:
     def __init__(self, config: SchedulerConfig | None = None) -> None:
         self.policy = Policy(config or SchedulerConfig())
         args = self.policy.load_aware
+        self._changed: dict[PodKey, PodRecord] = {}
+        """Pods that changed since the last decision."""
         self.refused: dict[str, str] = {}
         """Subject to why its message is not used."""
         self.nodes = NodeTable(args)
         self.ledger = QuotaLedger()
         self._node_book = NodeBook(self.nodes, args, self._look_at_pods_of)
         self._endings = Endings(self._node_book.facts, self.ledger)
-        self.pods = PodBook(self.nodes, self.ledger, PodReader(args), self._pod_changed)
+        self.pods = PodBook(self.nodes, self.ledger, PodReader(args), self._note_changed)
         self.queue = PodQueue()
         self._quota = QuotaAdmission(self.ledger, self.policy.config)
         self._quota_sequences: dict[tuple[str, str], int] = {}
@@ -94,6 +101,12 @@ class SchedulerCore:
         self._assumed = Assumptions(self.nodes, self.ledger)
         self._results = KeptResults(self.nodes, self.policy)
         self._waiting = WaitingPods(self.queue, self.nodes, self._assumed.holds)
+        self._budgets = DisruptionBudgets()
+        self._nominations = Nominations(self.nodes)
+        self._preemption = Preemption(self.nodes, self.pods.records, self._budgets, self._nominations.leaving)
+        self._preempting = Preempting(
+            self.nodes, self._node_book.facts, self.pods, self._waiting, self._preemption, self._nominations
+        )
         self._being_stored = BeingStored(self.pods, self._sequences, self._fold_placement)
 
     # -- folding -------------------------------------------------------------------------------------------------
@@ -143,6 +156,11 @@ class SchedulerCore:
                 self._fold_quota(event, "" if parts[1] == "_" else parts[1], parts[2])
             case ("objects", "scheduling.k8s.io", "priorityclasses", _, name):
                 self._fold_priority_class(name, event)
+            case ("objects", "policy", "poddisruptionbudgets", namespace, name):
+                if not event.tombstone and isinstance(event.data, ObjectStored):
+                    self._budgets.set(namespace, name, event.data.object)
+                else:
+                    self._budgets.drop(namespace, name)
 
     def _fold_placement(self, data: Placement, sequence: int) -> Placed:
         key = (data.namespace, data.name)
@@ -176,6 +194,10 @@ class SchedulerCore:
         records = self.pods.records
         self._endings.look_at([records[key] for key in sorted(self.pods.on_node.get(node, ()))])
 
+    def _note_changed(self, record: PodRecord) -> None:
+        """Leave the rest to the next decision: a load folds most pods twice."""
+        self._changed[record.key] = record
+
     def _pod_changed(self, record: PodRecord) -> None:
         """Put the pod into the queue or take it out, and have it looked at."""
         facts = record.facts
@@ -186,6 +208,8 @@ class SchedulerCore:
                 record.group.said = None
         else:
             self.queue.take(record)
+        self._nominations.pod_changed(record)
+        self._preemption.pod_changed(record)
         self._endings.pod_changed(record)
 
     # -- own events that are being stored ------------------------------------------------------------------------
@@ -208,7 +232,12 @@ class SchedulerCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what follows from the state at a moment."""
         now_us = microseconds(now)
+        for record in self._changed.values():
+            self._pod_changed(record)
+        self._changed.clear()
+        self.nodes.settle()
         self.take_back()
+        self._preempting.begin()
         self.nodes.rank()
         self.nodes.expire(now_us)
         if self._regroup:
@@ -235,13 +264,16 @@ class SchedulerCore:
             record, group = top
             if not self._fitting([record], limit - len(bound)):
                 break
-            shape, membership, preemptible = group.key
+            shape, membership, preemptible = group.key.shape, group.key.membership, group.key.preemptible
             if membership is not None:
                 refusal = self._quota.check(shape, membership, preemptible)
                 if refusal is not None:
                     group.verdict = self._waiting.quota_verdict(group, refusal, self._quota_causes(membership))
+                    self._nominations.end(record.key)
                     walk.close()
                     continue
+            if self._nominations.hold(shape.priority, group.key.nominated):
+                previous = None
             if group is previous and evaluation is not None and follows is not None:
                 evaluation.follow(follows)
             else:
@@ -249,8 +281,12 @@ class SchedulerCore:
             previous, follows = group, None
             row = evaluation.best()
             if row < 0:
-                group.verdict = self._waiting.node_verdict(group, evaluation)
-                walk.close(reopens=shape.relational)
+                nominated = self._preempting.refused(record, group, evaluation, now)
+                if nominated is None:
+                    walk.close(reopens=shape.relational)
+                else:
+                    bound.append(nominated)
+                    walk.advance()
                 continue
             group.verdict = group.stamp = None
             counted = Counted(shape, membership, preemptible)
@@ -266,10 +302,12 @@ class SchedulerCore:
                 assigned = self.pods.assigned(record.facts, shape, now_us)
                 self._assumed.one(row, record.key, counted, assigned, data)
                 placed, follows = 1, row
+            self._nominations.end(record.key)
             walk.advance(placed)
             if shape.relational:
                 walk.reopen()
-        waiting = self._waiting.decide(now, limit - len(bound)) if walk.top() is None else []
+        told = self._preempting.nominated
+        waiting = self._waiting.decide(now, limit - len(bound), told) if walk.top() is None else []
         return bound, waiting
 
     @staticmethod

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from cotenant.events.placements import Figure
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows, distinct
+from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows, distinct
 from cotenant_scheduler.nodes import TIE_BITS, NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction
 from cotenant_scheduler.policy import CODES_PER_FILTER, NOT_DECLARED, Policy
@@ -200,6 +200,20 @@ class Evaluation:
             for raw, highest in zip(self._static.raw, self._highest, strict=True)
             if highest
         ]
+
+    def beyond_preemption(self, rows: Rows) -> BoolArray:
+        """Tell for each row whether a filter refuses it that no pod's end satisfies; a row without a node is refused."""
+        beyond: BoolArray = self._static.codes[rows] != 0
+        for _, plugin in self._filters:
+            if not plugin.preemptible:
+                beyond |= plugin.filter(self.nodes, self.shape, rows) > 0
+        return beyond
+
+    def relational_row_filters(self) -> list[RowFunction]:
+        """Return the filters that look at pods of other rows too, as functions of one row."""
+        if not self.shape.relational:
+            return []
+        return [plugin.row_filter(self.nodes, self.shape) for _, plugin in self._filters if plugin.relational]
 
     def total(self, row: int) -> int:
         """The total score of a feasible row."""

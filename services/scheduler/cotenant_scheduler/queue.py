@@ -2,8 +2,8 @@
 
 Order: priority descending, then creation time, then namespace and name. A group has the pods of one shape and one
 quota; what keeps one of them from being placed keeps all, so a decision asks once per group and goes on with the next
-group. Groups exist while they have pods. Reading the queue does not change it: a decision walks it with `walk` and the
-folds that follow remove what was placed.
+group. A nominated pod is a group of its own. Groups exist while they have pods. Reading the queue does not change it: a
+decision walks it with `walk` and the folds that follow remove what was placed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,15 @@ QueueKey = tuple[int, str, str, str]
 
 Entry = tuple[QueueKey, PodRecord]
 
-GroupKey = tuple[Shape, Membership | None, bool]
-"""Shape, quota, preemptible."""
+
+class GroupKey(msgspec.Struct, frozen=True):
+    """What the answer for a pod depends on. A nominated pod is a group of its own: the room that is held for it is its own."""
+
+    shape: Shape
+    membership: Membership | None
+    preemptible: bool
+    nominated: PodKey | None = None
+
 
 LATE_INSERTS = 64
 """Pods that arrive out of order are inserted one by one up to so many, then the group is sorted once."""
@@ -52,7 +59,7 @@ class Group:
         self._head = 0
         self._late: list[Entry] = []
         self.verdict: Verdict | None = None
-        self.stamp: tuple[int, int, int, int] | None = None
+        self.stamp: tuple[object, ...] | None = None
         """The state of the nodes that the verdict is about; None where it is about something else."""
         self.said: Verdict | None = None
         """The verdict that all pods of the group were last found to have been told."""
@@ -110,7 +117,9 @@ class PodQueue:
     def put(self, record: PodRecord, facts: PodFacts, membership: Membership | None, preemptible: bool) -> None:
         """Put a pod where it belongs; a pod that is there already stays where it is."""
         assert facts.shape is not None
-        key = (facts.shape, membership, preemptible)
+        said = record.waiting
+        nominated = said is not None and said.nomination is not None and said.uid == facts.uid
+        key = GroupKey(facts.shape, membership, preemptible, record.key if nominated else None)
         queue_key = (-facts.priority, facts.created, facts.namespace, facts.name)
         group = record.group
         if isinstance(group, Group) and group.key == key:

@@ -2,19 +2,19 @@
 
 In: the groups of the queue with a verdict (each decision gives one to every group that it could not place). Out:
 Waiting events, in queue order of the groups. An event is stored when its pod was not told yet, when the set of reason
-codes changed, or when figures changed and WAITING_PAUSE has passed since the last. A group all of whose pods have been
-told is passed over until its verdict changes, a pod joins it, or the next pause ends.
+codes or the nomination changed, or when figures changed and WAITING_PAUSE has passed since the last. A group all of whose
+pods have been told is passed over until its verdict changes, a pod joins it, or the next pause ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import datetime, timedelta
 
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.placements import Waiting, WaitingReason
+from cotenant.events.placements import Nomination, Waiting, WaitingReason
 from cotenant.subjects import waiting_subject
 from cotenant_scheduler.evaluation import Evaluation
 from cotenant_scheduler.load_estimate import microseconds
@@ -37,12 +37,16 @@ class WaitingPods:
         self._placed = placed
         """Whether the present decision has placed a pod, which is in its group until that is stored."""
 
-    def node_verdict(self, group: Group, evaluation: Evaluation) -> Verdict:
-        """Return why the pods of a group wait that no node can take."""
+    def node_verdict(
+        self, group: Group, evaluation: Evaluation, preemption: str, nomination: Nomination | None = None
+    ) -> Verdict:
+        """Return why the pods of a group wait that no node can take. `preemption`: why no pod makes room, in kube-scheduler's
+        words; empty where there is nothing to say."""
         known = group.verdict
-        if known is not None and group.stamp == evaluation.stamp:
+        stamp = (evaluation.stamp, preemption, nomination)
+        if known is not None and group.stamp == stamp:
             return known
-        group.stamp = evaluation.stamp
+        group.stamp = stamp
         found = evaluation.refusals()
         reasons = tuple(
             WaitingReason(
@@ -57,14 +61,23 @@ class WaitingPods:
         total = self._nodes.count
         message = f"0/{total} nodes are available: {texts}." if texts else "no nodes available to schedule pods"
         waiting = Waiting(
-            namespace="", name="", uid="", nodes=total, reasons=reasons, wakes_on=evaluation.wakes_on(), message=message
+            namespace="",
+            name="",
+            uid="",
+            nodes=total,
+            reasons=reasons,
+            wakes_on=evaluation.wakes_on(),
+            message=f"{message} preemption: {preemption}" if preemption else message,
+            priority=evaluation.shape.priority,
+            nomination=nomination,
         )
         return self._verdict(group, waiting, ())
 
     def quota_verdict(self, group: Group, waiting: Waiting, quota_causes: tuple[str, ...]) -> Verdict:
         """Return why the pods of a group wait whose quota refused them."""
         group.stamp = None
-        return self._verdict(group, msgspec.structs.replace(waiting, nodes=self._nodes.count), quota_causes)
+        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=group.key.shape.priority)
+        return self._verdict(group, waiting, quota_causes)
 
     def _verdict(self, group: Group, waiting: Waiting, causes: tuple[str, ...]) -> Verdict:
         """Return the verdict; the group's own object where nothing changed, so that it is known again."""
@@ -73,8 +86,9 @@ class WaitingPods:
             return known
         return Verdict(waiting, causes)
 
-    def decide(self, now: datetime, limit: int) -> list[Event]:
-        """Return at most `limit` waiting events: those of groups with a verdict that is news to their pods."""
+    def decide(self, now: datetime, limit: int, told: Set[PodKey]) -> list[Event]:
+        """Return at most `limit` waiting events: those of groups with a verdict that is news to their pods, without those who
+        were told something else by this decision."""
         now_us = microseconds(now)
         events: list[Event] = []
         groups = [group for group in self._queue.groups.values() if group.verdict is not None]
@@ -90,7 +104,7 @@ class WaitingPods:
                     complete = False
                     continue
                 due = self._due(record, group.verdict.waiting, now)
-                if due is None:
+                if due is None or record.key in told:
                     continue
                 if due > now:
                     quiet_until = min(quiet_until, microseconds(due))
@@ -98,7 +112,7 @@ class WaitingPods:
                 complete = False
                 if len(events) >= limit:
                     return events
-                events.append(self._waiting(record, group.verdict))
+                events.append(self.event(record, group.verdict))
             group.said, group.quiet_until_us = (group.verdict, quiet_until) if complete else (None, 0)
         return events
 
@@ -108,11 +122,14 @@ class WaitingPods:
         assert record.facts is not None
         if said is None or said.uid != record.facts.uid or said.codes != verdict.codes:
             return now
+        if said.nomination != verdict.nomination:
+            return now
         if (said.reasons, said.nodes, said.message) == (verdict.reasons, verdict.nodes, verdict.message):
             return None
         return now if record.waiting_at is None else record.waiting_at + WAITING_PAUSE
 
-    def _waiting(self, record: PodRecord, verdict: Verdict) -> Event:
+    def event(self, record: PodRecord, verdict: Verdict) -> Event:
+        """Return the waiting event of a pod."""
         assert record.facts is not None
         namespace, name = record.key
         return Event(

@@ -145,10 +145,26 @@ class Story:
     def node_deleted(self, name: str) -> Event:
         return self.say(node_subject(name), ObjectDeleted(), tombstone=True)
 
-    def priority_class(self, name: str, value: int, default: bool = False) -> Event:
-        document = {"metadata": {"name": name}, "value": value, "globalDefault": default}
+    def priority_class(
+        self, name: str, value: int, default: bool = False, preemption_policy: str = "PreemptLowerPriority"
+    ) -> Event:
+        document = {
+            "metadata": {"name": name},
+            "value": value,
+            "globalDefault": default,
+            "preemptionPolicy": preemption_policy,
+        }
         raw = msgspec.Raw(msgspec.json.encode(document))
         return self.say(object_subject("scheduling.k8s.io", "priorityclasses", "", name), ObjectStored(object=raw))
+
+    def budget(self, name: str, match_labels: dict[str, str], *, allowed: int, namespace: str = "default") -> Event:
+        document = {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"selector": {"matchLabels": match_labels}},
+            "status": {"disruptionsAllowed": allowed},
+        }
+        raw = msgspec.Raw(msgspec.json.encode(document))
+        return self.say(object_subject("policy", "poddisruptionbudgets", namespace, name), ObjectStored(object=raw))
 
     def executor(self, name: str, **allocatable: int) -> Event:
         return self.say(executor_subject(name), ExecutorStatus(node=name, allocatable=allocatable))

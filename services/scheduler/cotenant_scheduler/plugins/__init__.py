@@ -57,6 +57,10 @@ class Filter(Protocol):
 
     name: str
     static: bool
+    relational: bool
+    """Looks at pods of other nodes too."""
+    preemptible: bool
+    """Ending pods of a node can lift its refusal at once. (Load is measured: it does not fall before the next report.)"""
 
     @property
     def wakes_on(self) -> tuple[str, ...]:

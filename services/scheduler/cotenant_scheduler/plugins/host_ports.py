@@ -28,6 +28,8 @@ class NodePorts:
 
     name = "NodePorts"
     static = False
+    relational = False
+    preemptible = True
     wakes_on = ("node.*.placement.>", "node.*.run.>")
 
     def concerns(self, shape: Shape) -> bool:

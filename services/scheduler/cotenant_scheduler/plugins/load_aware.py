@@ -31,6 +31,8 @@ class LoadAwareScheduling:
 
     name = "LoadAwareScheduling"
     static = False
+    relational = False
+    preemptible = False
     weight = 1
     normalise = Normalise.PLAIN
     wakes_on = ("metrics.*", "node.*.run.>")

@@ -42,6 +42,8 @@ class NodeAffinityMatch:
 
     name = "NodeAffinity"
     static = True
+    relational = False
+    preemptible = False
     weight = 2
     normalise = Normalise.HIGHEST
     wakes_on = ("objects.core.nodes._.*",)

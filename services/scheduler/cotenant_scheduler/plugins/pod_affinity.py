@@ -28,6 +28,8 @@ class InterPodAffinity:
 
     name = "InterPodAffinity"
     static = False
+    relational = True
+    preemptible = True
     weight = 2
     wakes_on = ("node.*.placement.>", "objects.core.nodes._.*")
 
@@ -41,10 +43,13 @@ class InterPodAffinity:
         if affinity:
             anywhere = counts.selected(affinity[0].selector)
             alone = not anywhere and affinity[0].selector in shape.selected_by
+            nominated = nodes.held_relations.selected(affinity[0].selector)
             for term in affinity:
                 domains, number = nodes.domains(term.topology)
                 if alone:
                     codes[domains < 0] = AFFINITY
+                    if nominated:
+                        codes[_in_domains(nominated, domains, number) == 0] = AFFINITY
                 else:
                     codes[_in_domains(anywhere, domains, number) == 0] = AFFINITY
         for present in (counts, nodes.held_relations):

@@ -27,6 +27,8 @@ class NodeResourcesFit:
 
     name = "NodeResourcesFit"
     static = False
+    relational = False
+    preemptible = True
     weight = 1
     normalise = Normalise.PLAIN
     wakes_on = ("node.*.placement.>", "node.*.run.>", "node.*.resources", "objects.core.nodes._.*")

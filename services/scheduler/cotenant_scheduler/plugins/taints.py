@@ -53,6 +53,8 @@ class TaintToleration:
 
     name = "TaintToleration"
     static = True
+    relational = False
+    preemptible = False
     weight = 3
     normalise = Normalise.LOWEST
     wakes_on = ("objects.core.nodes._.*", "node.*.condition")

@@ -32,6 +32,8 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
     static = False
+    relational = True
+    preemptible = True
     weight = 2
     wakes_on = ("node.*.placement.>", "objects.core.nodes._.*")
 

@@ -23,6 +23,8 @@ class NodeUnschedulable:
 
     name = "NodeUnschedulable"
     static = True
+    relational = False
+    preemptible = False
     wakes_on = ("objects.core.nodes._.*",)
 
     def concerns(self, shape: Shape) -> bool:  # noqa: ARG002
