@@ -101,9 +101,10 @@ class Composer:
         return self._composed
 
     def _compose_standing(self, situation: Situation) -> Wishes:
-        policy = Policy(situation.capabilities, situation.slo)
-        if policy != self._policy:
-            self._policy = policy
+        policy = self._policy
+        if policy is None or policy.slo is not situation.slo or policy.capabilities is not situation.capabilities:
+            rule = idle.idle_rule(situation.slo, situation.capabilities)
+            policy = self._policy = Policy(situation.capabilities, situation.slo, rule)
             self._pods = {}
         known, self._pods = self._pods, {}
         won: Wishes = {}

@@ -25,7 +25,7 @@ from cotenant_node_executor.file_values import FileValues
 from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.placed import Key, Placed, read_placement, refused_report
-from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, States, is_steady, pod_step
+from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, is_steady, pod_step
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Start, Stop
 from cotenant_node_executor.strategies.situation import NodeFacts, PodView, Wish
 from cotenant_node_executor.strategies.suppress import Suppression
@@ -37,15 +37,6 @@ ORPHAN_GRACE_SECONDS = 30
 class _Report(Struct, frozen=True):
     status: RunStatus
     sequence: int
-
-
-class _Steady(Struct, frozen=True):
-    """A pod's step that the time alone does not change, and what it was made from."""
-
-    placed: Placed
-    report: _Report | None
-    states: States
-    step: PodStep
 
 
 class Plan(Struct, frozen=True):
@@ -83,11 +74,9 @@ class ExecutorCore:
         self._seen: Observation | None = None
         # What follows is remembered only for speed: it is what the present state gives, and is made anew when that changes.
         self._values = FileValues(facts, capabilities)
-        self._steady: dict[Key, _Steady] = {}
-        self._changed = True
-        """Whether anything was folded since all pods were found steady."""
-        self._resting: Mapping[str, States] | None = None
-        """The states with which all pods were found steady and reported."""
+        self._open: set[Key] = set()
+        """Pods that may have an order or a report; the others are steady, and what is reported of them is true."""
+        self._orphans: tuple[str, ...] | None = None
         self._views: tuple[PodView, ...] | None = None
 
     def fresh(self) -> ExecutorCore:
@@ -104,11 +93,11 @@ class ExecutorCore:
         data = event.data
         self._sequences[event.subject] = event.sequence
         self._corrected.pop(event.subject, None)
-        self._changed = True
         if isinstance(data, Placement):
             self._apply_placement(data, event)
         elif isinstance(data, RunStatus):
             key = (data.namespace, data.name)
+            self._open.add(key)
             self._backoffs.pop(key, None)
             if event.tombstone:
                 self._runs.pop(key, None)
@@ -124,13 +113,13 @@ class ExecutorCore:
 
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
+        self._open.add(key)
+        self._orphans = self._views = None
         if event.tombstone or data.phase is PlacementPhase.GONE:
-            for table in (self._placed, self._refused, self._steady):
-                table.pop(key, None)
-            self._views = None
+            self._placed.pop(key, None)
+            self._refused.pop(key, None)
             return
         placed = self._placed[key] = read_placement(event, data, self.facts.name, self._plain_processes)
-        self._views = None
         if placed.refusal:
             self._refused[key] = placed
         else:
@@ -149,7 +138,16 @@ class ExecutorCore:
 
     def observe(self, observation: Observation) -> None:
         """Take the newest observation of the machine."""
+        before = self._seen.states if self._seen is not None else {}
         self._seen = observation
+        if observation.states is before:
+            return
+        self._orphans = None
+        for key, placed in self._placed.items():
+            uid = placed.placement.uid
+            now, then = observation.states.get(uid), before.get(uid)
+            if now is not then and now != then:
+                self._open.add(key)
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -192,7 +190,7 @@ class ExecutorCore:
         seen = self._seen
         if seen is None or not self.loaded:
             return _NOTHING
-        orders = [] if self._at_rest(seen) else [*self._pod_orders(seen, now), *self._orphan_orders(seen)]
+        orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)]
         needed = self._groups(orders)
         if self._views is None:
             self._views = tuple(placed.view for _, placed in sorted(self._placed.items()) if placed.view is not None)
@@ -205,14 +203,10 @@ class ExecutorCore:
             suppression=suppression,
         )
 
-    def _at_rest(self, seen: Observation) -> bool:
-        """Whether no pod has an order or a report: nothing was folded, and no container changed, since that was found."""
-        return not self._changed and (seen.states is self._resting or seen.states == self._resting)
-
     def _pod_orders(self, seen: Observation, now: datetime) -> list[Order]:
         orders: list[Order] = []
-        for key in sorted(self._placed):
-            step = self._step(key, seen, now)
+        for key in sorted(self._open):
+            step = self._step(key, seen, now) if key in self._placed else None
             if step is None:
                 continue
             orders += [order for order in step.orders if not isinstance(order, Collect) or self._has_groups(key, seen)]
@@ -224,12 +218,13 @@ class ExecutorCore:
 
     def _orphan_orders(self, seen: Observation) -> list[Order]:
         """End what nobody wants any more: pods whose placement went while the executor was away, or was replaced."""
-        wanted = {placed.placement.uid for placed in self._placed.values()}
+        if self._orphans is None:
+            wanted = {placed.placement.uid for placed in self._placed.values()}
+            self._orphans = tuple(sorted(uid for uid in seen.states if uid not in wanted))
         orders: list[Order] = []
-        for uid in sorted(seen.states):
-            if uid not in wanted:
-                live = any(not state.exited for state in seen.states[uid].values())
-                orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if live else Forget(uid))
+        for uid in self._orphans:
+            live = any(not state.exited for state in seen.states[uid].values())
+            orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if live else Forget(uid))
         return orders
 
     def _groups(self, orders: Sequence[Order]) -> tuple[str, ...]:
@@ -248,55 +243,41 @@ class ExecutorCore:
         if placed.to_run is None or placed.refusal:
             return None
         report = self._runs.get(key)
-        states = seen.states.get(placed.placement.uid, {})
-        steady = self._steady.get(key)
-        if (
-            steady is not None
-            and steady.placed is placed
-            and steady.report is report
-            and (steady.states is states or steady.states == states)
-        ):
-            return steady.step
         last = report.status if report is not None and report.status.uid == placed.placement.uid else None
-        step = pod_step(placed.to_run, placed.placement, last, states, now)
-        if is_steady(placed.to_run, placed.placement, step):
-            self._steady[key] = _Steady(placed, report, states, step)
-        else:
-            self._steady.pop(key, None)
-        return step
+        return pod_step(placed.to_run, placed.placement, last, seen.states.get(placed.placement.uid, {}), now)
 
     def decide(self, now: datetime) -> Sequence[Event]:
-        """Reports that are not on the log yet, in order of namespace and name."""
+        """Reports that are not on the log yet, in order of namespace and name; then the ends of those of pods that went."""
         seen = self._seen
-        if seen is None or not self.loaded or self._at_rest(seen):
+        if seen is None or not self.loaded or not self._open:
             return ()
         events: list[Event] = []
-        at_rest = True
-        for key in sorted(self._placed):
-            placed = self._placed[key]
+        ends: list[Event] = []
+        for key in sorted(self._open):
+            placed, known = self._placed.get(key), self._runs.get(key)
+            if placed is None:
+                if known is None:
+                    self._open.discard(key)
+                else:
+                    ends.append(self._end(key, known, now))
+                continue
             step = self._step(key, seen, now)
             report = step.report if step is not None else refused_report(placed)
-            at_rest = at_rest and (step is None or key in self._steady)
-            known = self._runs.get(key)
             if known is None or known.status != report:
                 events.append(Event(subject=self._run_subject(key), data=report, causes=(placed.ref,), time=now))
-        for key in sorted(self._runs):
-            if key not in self._placed:
-                known = self._runs[key]
-                events.append(
-                    Event(
-                        subject=self._run_subject(key),
-                        data=known.status,
-                        causes=(f"LOG:{known.sequence}",),
-                        time=now,
-                        tombstone=True,
-                        ttl_seconds=TOMBSTONE_TTL_SECONDS,
-                    )
-                )
-        wanted = {placed.placement.uid for placed in self._placed.values()}
-        if at_rest and not events and wanted.issuperset(seen.states):
-            self._changed, self._resting = False, seen.states
-        return events[:MAX_EVENTS_PER_DECISION]
+            elif placed.to_run is None or step is None or is_steady(placed.to_run, placed.placement, step):
+                self._open.discard(key)
+        return [*events, *ends][:MAX_EVENTS_PER_DECISION]
+
+    def _end(self, key: Key, known: _Report, now: datetime) -> Event:
+        return Event(
+            subject=self._run_subject(key),
+            data=known.status,
+            causes=(f"LOG:{known.sequence}",),
+            time=now,
+            tombstone=True,
+            ttl_seconds=TOMBSTONE_TTL_SECONDS,
+        )
 
     def next_start(self, now: datetime) -> datetime | None:
         """When the next container's back-off is over, from the last reports; None: none waits."""

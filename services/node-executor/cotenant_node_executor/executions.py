@@ -101,10 +101,11 @@ class Executions:
     def _placements(self, core: ExecutorCore, changes: Sequence[Written]) -> tuple[str, ...]:
         """The placements of the pods whose files changed, at most ten."""
         groups = {written.group for written in changes}
+        groups |= {group[:end] for group in groups for end, character in enumerate(group) if character == "/"}
         refs = [
             placed.ref
             for _, placed in sorted(core.placed.items())
-            if placed.view is not None and any(f"{group}/".startswith(f"{placed.view.group}/") for group in groups)
+            if placed.view is not None and placed.view.group in groups
         ]
         return tuple(refs[:10])
 

@@ -72,6 +72,9 @@ class FileValues:
             before, situated, suppression = self._suppressed
             if situated is situation and before.snapshot is seen.snapshot and before.current == seen.current:
                 return suppression
+            if situated is situation and (situation.slo is None or not situation.slo.enable):
+                # Nothing is measured then.
+                return suppression
         suppression = suppress(replace(situation, snapshot=seen.snapshot, current=seen.current))
         self._suppressed = (seen, situation, suppression)
         return suppression

@@ -129,13 +129,13 @@ class SimulatedMachine:
         if self._written[0] is values and self._written[1] is groups:
             return _UNCHANGED
         files = self._files
-        differ = [key for key, value in values.items() if files.get(key) != value]
+        differ = [key for key, value in values.items() if files.get(key, _START_OF[key[1]]) != value]
         written: list[Written] = []
         for key in sorted(differ, key=lambda key: (key[0], key[1].value)):
             group, knob = key
             if knob not in SIMULATED_KNOBS or (group and group not in self._groups):
                 continue
-            old = files.get(key, _START.get(knob, ""))
+            old = files.get(key, _START_OF[knob])
             if old != values[key]:
                 files[key] = values[key]
                 written.append(Written(group, knob, knob.value, old, values[key]))
@@ -245,6 +245,7 @@ _BOUND_CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
 _NO_PRESSURE = PressureSet()
 _UNCHANGED = WriteReport()
 _START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
+_START_OF = {knob: _START.get(knob, "") for knob in Knob}
 
 
 def _usage(group: str, cpu_milli: int | None, cpu_ns: int, memory: int) -> GroupUsage:

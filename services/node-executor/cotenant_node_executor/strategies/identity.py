@@ -48,8 +48,8 @@ def effective_identity(rule: IdentityRule, pod: PodView) -> int:
 
 def identity(situation: Situation) -> list[Wish]:
     """Wishes for every directory below the root that is or belongs to a QoS class or a pod."""
-    rule = rule_of(situation.slo)
     supported = situation.capabilities.supports(Knob.CPU_BVT)
+    rule = rule_of(situation.slo) if supported else None
     if rule is None or not identity_active(rule, supported, situation.identity_sysctl):
         return []
     directories = {

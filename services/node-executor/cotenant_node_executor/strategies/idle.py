@@ -25,7 +25,7 @@ STRATEGY = "idle"
 
 def pod_wishes(pod: PodView, policy: Policy) -> list[Wish]:
     """The wish for a pod's cpu.idle."""
-    rule = _rule(policy.slo, policy.capabilities)
+    rule = policy.idle
     if rule is None:
         return []
     gives_way = rule.enable and effective_identity(rule, pod) < 0
@@ -35,11 +35,11 @@ def pod_wishes(pod: PodView, policy: Policy) -> list[Wish]:
 
 def node_wishes(situation: Situation) -> list[Wish]:
     """Wishes for shares of the latency-sensitive groups while the rule is on."""
-    rule = _rule(situation.slo, situation.capabilities)
+    rule = idle_rule(situation.slo, situation.capabilities)
     return _raised(situation, rule) if rule is not None and rule.enable else []
 
 
-def _rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
+def idle_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
     """The rule, None where this strategy has nothing to say."""
     rule = rule_of(slo)
     if rule is None or capabilities.supports(Knob.CPU_BVT) or not capabilities.supports(Knob.CPU_IDLE):

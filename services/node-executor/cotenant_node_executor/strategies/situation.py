@@ -28,6 +28,7 @@ from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.batch_values import BatchAmounts
+from cotenant_node_executor.strategies.group_identity import IdentityRule
 from cotenant_node_executor.strategies.suppress_cpuset import Processor
 
 BESTEFFORT = "besteffort"
@@ -91,6 +92,8 @@ class Policy(Struct, frozen=True):
 
     capabilities: Capabilities
     slo: NodeSLORendered | None
+    idle: IdentityRule | None
+    """The identity rule where it is enforced by cpu.idle."""
 
 
 class Wish(Struct, frozen=True):
