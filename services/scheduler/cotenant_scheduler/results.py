@@ -7,6 +7,7 @@ EVALUATION_BYTES of evaluations and STATIC_KEPT sets of constraints; the least r
 from __future__ import annotations
 
 from collections import OrderedDict
+from copy import deepcopy
 
 from cotenant_scheduler.evaluation import Evaluation, StaticResults
 from cotenant_scheduler.nodes import NodeTable
@@ -26,6 +27,10 @@ class KeptResults:
         self._evaluations: OrderedDict[Shape, Evaluation] = OrderedDict()
         self._evaluation_bytes = 0
         self._static: OrderedDict[tuple[object, ...], StaticResults] = OrderedDict()
+
+    def __deepcopy__(self, memo: dict[int, object]) -> KeptResults:
+        """A copy begins with nothing kept: results look at the node table that they were made for."""
+        return KeptResults(deepcopy(self._nodes, memo), deepcopy(self._policy, memo))
 
     def evaluation(self, shape: Shape) -> Evaluation:
         """Return the shape's results, brought up to the node table."""

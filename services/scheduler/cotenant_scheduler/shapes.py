@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable
+from copy import deepcopy
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -255,6 +256,16 @@ class PodReader:
         self._recognised: dict[tuple[object, ...], Shape | str] = {}
         self.selectors = SelectorBook()
         self._shapes: WeakValueDictionary[_Key, Shape] = WeakValueDictionary()
+
+    def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
+        """A copy knows the copies of the shapes; a WeakValueDictionary by itself would go on holding the originals."""
+        copied = PodReader(self._args)
+        memo[id(self)] = copied
+        for name in ("_wants", "_alike", "_recognised", "selectors"):
+            setattr(copied, name, deepcopy(getattr(self, name), memo))
+        for key, shape in self._shapes.items():
+            copied._shapes[key] = deepcopy(shape, memo)
+        return copied
 
     def read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
         """Return the facts of a pod. Raises msgspec.DecodeError if the document is no pod at all."""

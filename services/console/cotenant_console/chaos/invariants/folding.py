@@ -4,60 +4,67 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from cotenant.core import Core
 from cotenant.events.envelope import Event, encode_payload
+from cotenant.memory_log import MemoryStream
 from cotenant.replay import verify
 from cotenant.simulation import ServiceParticipant, World
-from cotenant.subjects import matches
+from cotenant.subjects import matches, tokens
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.probes import probes
 
 LATER = (timedelta(seconds=61), timedelta(minutes=20))
 """When the cores are asked beside now: when back-offs and pauses are over, and when every metric has expired."""
-UNCOPIED = ("scheduler",)
+FIRST_QUESTION = "asked"
 
 
 def state_is_the_fold(participant: ServiceParticipant, world: World, log: Sequence[Event], number: int) -> Wrong:
-    """A live core that has folded everything decides like a fresh one that folds the log from its start, and like one that
-    loads the last message of each subject: after new pods that want much and little, now and later.
+    """A live core that has folded everything decides like a fresh one that folds the log from its start, and, in the next
+    comparison, like one that loads the last message of each subject: now, later, and with pods that show what it holds of
+    nodes and quotas.
 
-    The scheduler's core looks at its arrays through bound methods, so it cannot be copied: it is asked itself, about now
-    alone, and the pods are taken away again. `number` sets one comparison's pods apart from another's.
+    The first answer is the live core's own, with all that it keeps for speed; the others are a copy's. `number` tells one
+    comparison from another.
     """
-    now = world.now
-    copied = participant.identity.service not in UNCOPIED
-    live = copy.deepcopy(participant.cycle.core) if copied else participant.cycle.core
-    whole, last = participant.definition.make_core(participant.config), participant.definition.make_core(participant.config)
-    filters = participant.definition.filters
-    wanted = _Wanted(filters)
-    for event in log:
-        if wanted[event.subject]:
-            whole.apply(event)
-    stream = world.streams.log
-    for sequence in stream.snapshot(filters):
-        found = stream.event(sequence)
-        if found is not None:
-            last.apply(found)
-    new, gone = probes(number)
-    for asked in _questions(new, now):
-        if asked[0] != now and not copied:
-            live = last
-        answers = [_answer(core, asked) for core in (live, whole, last)]
-        if not copied and asked[2]:
-            for event in gone:
-                live.apply(event)
-        for name, answer in (("folds the whole log", answers[1]), ("loads the last of each subject", answers[2])):
-            if answer != answers[0] and (parted := _difference(answers[0], answer)):
-                yield (
-                    participant.identity.commit_subject,
-                    f"{asked[1]} at {asked[0]}, {participant.name} and a core that {name} differ: "
-                    f"{parted}",
-                )
-                return
+    now, core = world.now, participant.cycle.core
+    name = "folds the whole log" if number % 2 else "loads the last of each subject"
+    fresh = participant.definition.make_core(participant.config)
+    for event in _whole(log, participant) if number % 2 else _last(world.streams.log, participant):
+        fresh.apply(event)
+    copied = copy.deepcopy(core)
+    for asked in _questions(_probes(world, number), now):
+        live, answer = _answer(core if asked[1] == FIRST_QUESTION else copied, asked), _answer(fresh, asked)
+        if answer != live and (parted := _difference(live, answer)):
+            yield (
+                participant.identity.commit_subject,
+                f"{asked[1]} at {asked[0]}, {participant.name} and a core that {name} differ: {parted}",
+            )
+            return
+
+
+def _whole(log: Sequence[Event], participant: ServiceParticipant) -> Iterator[Event]:
+    wanted = _Wanted(participant.definition.filters)
+    return (event for event in log if wanted[event.subject])
+
+
+def _last(stream: MemoryStream, participant: ServiceParticipant) -> Iterator[Event]:
+    found = (stream.event(sequence) for sequence in stream.snapshot(participant.definition.filters))
+    return (event for event in found if event is not None)
+
+
+def _probes(world: World, number: int) -> tuple[Event, ...]:
+    nodes, quotas = set(), set()
+    for subject in world.streams.log.subjects():
+        match tokens(subject):
+            case ("node", node, "executor"):
+                nodes.add(node)
+            case ("quotas", _, quota):
+                quotas.add(quota)
+    return probes(sorted(nodes), sorted(quotas), number)
 
 
 class _Wanted(dict[str, bool]):
@@ -77,9 +84,9 @@ Question = tuple[datetime, str, tuple[Event, ...]]
 
 def _questions(new: tuple[Event, ...], now: datetime) -> list[Question]:
     return [
-        (now, "asked", ()),
-        (now, "asked after new pods", new),
+        (now, FIRST_QUESTION, ()),
         *((now + later, "asked later", ()) for later in LATER),
+        (now, "asked after new pods", new),
     ]
 
 
