@@ -1,9 +1,10 @@
 """The core of descheduler-arbiter: what to move, and which moves may run now.
 
-In: nodes, pods, placements, runs, executors, metrics, migration jobs, the gateway's answers, and its own events. Out,
-in this order:
+In: nodes, pods, placements, runs, waiting pods, executors, metrics, migration jobs, the gateway's answers, and its own
+events. Out, in this order:
 
     node.<node>.condition   readiness and its taints                       (lifecycle)
+    migrations.<job>        victims of preemption                          (preemptions)
     migrations.<job>        users' jobs accepted, arbitration, phases      (jobs)
     migrations.<job>        pods of lost nodes that are overdue            (taint_eviction)
     descheduling.<node>     hot nodes with their streaks, each followed by
@@ -34,14 +35,13 @@ from cotenant_descheduler_arbiter.jobs import JobDecisions, outstanding_eviction
 from cotenant_descheduler_arbiter.lifecycle import decide_conditions
 from cotenant_descheduler_arbiter.low_node_load import LowNodeLoad
 from cotenant_descheduler_arbiter.policy import Policy
+from cotenant_descheduler_arbiter.preemptions import decide_preemptions
 from cotenant_descheduler_arbiter.quick_look import may_be_hot
+from cotenant_descheduler_arbiter.reconcile import TAINT_EVICTION
 from cotenant_descheduler_arbiter.taint_eviction import overdue_pods
 
 CORE_VERSION = "1"
 """Changes when the same state leads to other decisions."""
-
-TAINT_EVICTION = "TaintEviction"
-
 
 class DeschedulerArbiterCore:
     """Pure; see the module."""
@@ -76,8 +76,11 @@ class DeschedulerArbiterCore:
         if self.policy.lifecycle:
             yield from ([event] for event in decide_conditions(self.fold, now))
         filters = JobFilters(self.fold, self.policy)
+        preemptions = list(decide_preemptions(self.fold, filters, now)) if self.fold.nominated or self.fold.jobs else []
+        yield from ([event] for event in preemptions)
         if self.fold.jobs or self.fold.job_objects:
-            yield from ([event] for event in JobDecisions(self.fold, self.policy, filters, now).decide())
+            decided = frozenset(event.subject for event in preemptions)
+            yield from ([event] for event in JobDecisions(self.fold, self.policy, filters, now, decided).decide())
         if self.policy.lifecycle:
             for pod, tolerated in overdue_pods(self.fold, self.policy.default_toleration, now):
                 if filters.active_job(pod) is None and not filters.evicted(pod):

@@ -20,7 +20,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectStored
-from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.last_sequences import LastSequences
@@ -43,6 +43,7 @@ FILTERS = (
     "node.*.condition",
     "node.*.placement.>",
     "node.*.run.>",
+    "waiting.>",
     "evictions.>",
     "migrations.>",
     "descheduling.>",
@@ -101,6 +102,8 @@ class ClusterFold:
         self.outcomes: dict[str, Known[EvictionOutcome]] = {}
         self.jobs: dict[str, Known[Migration]] = {}
         self.job_objects: dict[str, Known[PodMigrationJob]] = {}
+        self.nominated: dict[str, Known[Waiting]] = {}
+        """`namespace/name` of waiting pods that others shall leave a node for."""
         self.priority_classes: dict[str, int] = {}
         self.refused: dict[str, str] = {}
         self.workloads: dict[str, dict[str, None]] = {}
@@ -110,7 +113,7 @@ class ClusterFold:
         self.version = 0
         """Grows with every event that changed something."""
         self.load_version = 0
-        """Grows with every event but those of pods, placements, runs, answers and users' jobs."""
+        """Grows with every event but those of pods, placements, runs, waiting pods, answers and users' jobs."""
         self._sequences = LastSequences()
 
     def apply(self, event: Event) -> None:
@@ -119,10 +122,10 @@ class ClusterFold:
             return
         parts = tokens(event.subject)
         fold = self._fold_of(parts)
-        if fold is None:
+        if fold is None or (fold == self._waiting and not self._concerns_nominations(event, parts)):
             return
         self.version += 1
-        if fold not in (self._pod, self._placement, self._run, self._outcome, self._job_object):
+        if fold not in (self._pod, self._placement, self._run, self._outcome, self._job_object, self._waiting):
             self.load_version += 1
         try:
             fold(event, parts)
@@ -147,6 +150,8 @@ class ClusterFold:
                 return self._run
             case ("metrics", _) | ("node", _, "executor" | "resources" | "condition"):
                 return self._node_fact
+            case ("waiting", _, _):
+                return self._waiting
             case ("evictions", _, _):
                 return self._outcome
             case ("migrations", _):
@@ -230,6 +235,15 @@ class ClusterFold:
         key = f"{parts[3]}/{parts[4]}"
         self._facts.pop(key, None)
         _keep(self.runs.setdefault(parts[1], {}), key, event.data if isinstance(event.data, RunStatus) else None, event)
+
+    def _concerns_nominations(self, event: Event, parts: tuple[str, ...]) -> bool:
+        """Most waiting pods are nominated nowhere, before and after: nothing follows from them."""
+        named = isinstance(event.data, Waiting) and event.data.nomination is not None and not event.tombstone
+        return named or f"{parts[1]}/{parts[2]}" in self.nominated
+
+    def _waiting(self, event: Event, parts: tuple[str, ...]) -> None:
+        data = event.data if isinstance(event.data, Waiting) and event.data.nomination is not None else None
+        _keep(self.nominated, f"{parts[1]}/{parts[2]}", data, event)
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,8 @@ from cotenant_descheduler_arbiter.job_filters import JobFilters, job_facts
 from cotenant_descheduler_arbiter.job_order import arbitration_order
 from cotenant_descheduler_arbiter.object_limiter import FORGET_FACTOR, tokens_left
 from cotenant_descheduler_arbiter.policy import Policy
-from cotenant_descheduler_arbiter.reconcile import Answer, JobView, fail, reconcile, timed_out
+from cotenant_descheduler_arbiter.preemptions import PREEMPTION
+from cotenant_descheduler_arbiter.reconcile import TAINT_EVICTION, Answer, JobView, fail, reconcile, timed_out
 from cotenant_descheduler_arbiter.sorting import creation_seconds, sort_pods
 
 WAITING = "WaitingForArbitration"
@@ -52,18 +53,27 @@ _MODES = ("EvictDirectly", "ReservationFirst")
 class JobDecisions:
     """What follows for the jobs from one state."""
 
-    def __init__(self, fold: ClusterFold, policy: Policy, filters: JobFilters, now: datetime) -> None:
+    def __init__(
+        self,
+        fold: ClusterFold,
+        policy: Policy,
+        filters: JobFilters,
+        now: datetime,
+        decided: frozenset[str] = frozenset(),
+    ) -> None:
         self.fold = fold
         self.policy = policy
         self.filters = filters
         self.now = now
+        self.decided = decided
+        """Subjects of jobs that this decision says something of already."""
         self._moves: dict[str, Migration] | None = None
 
     def decide(self) -> Iterator[Event]:
         """Yield the events, jobs in the order of their names, arbitration first."""
         accepted = list(self._accept())
         yield from accepted
-        touched = {event.subject for event in accepted}
+        touched = {event.subject for event in accepted} | self.decided
         jobs = {
             name: known
             for name, known in sorted(self.fold.jobs.items())
@@ -191,7 +201,7 @@ class JobDecisions:
             return "dry run"
         if tokens_left(ordered, self.policy.evict_qps, self.policy.evict_burst, self.now) < 1:
             return "evictions are ordered faster than evictQPS"
-        if pod is not None and not job.ignore_budgets and not forced(pod.pod):
+        if pod is not None and job.trigger not in (TAINT_EVICTION, PREEMPTION) and not forced(pod.pod):
             return self.filters.why_limited(pod, self.now)
         return None
 

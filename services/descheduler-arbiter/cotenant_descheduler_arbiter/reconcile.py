@@ -35,6 +35,8 @@ EVICTING = "Evicting"
 EVICT_COMPLETE = "EvictComplete"
 EVICTION_REFUSED = "EvictionRefused"
 COMPLETE = "Complete"
+TAINT_EVICTION = "TaintEviction"
+"""Trigger of the jobs of lost nodes' pods."""
 REQUEUE = timedelta(seconds=3)
 _MAX_RETRY = timedelta(seconds=60)
 
@@ -183,6 +185,6 @@ def _answered(job: Migration, answer: Answer, now: datetime) -> Migration:
         message=f'Pod "{name}" evicted from node "{job.node}" by the reason "{why}"',
     )
     granted = msgspec.structs.replace(with_condition(job, evicting, now), answer=answer.ref, evicted_at=now, retry_at=None)
-    if job.ignore_budgets:
+    if job.trigger == TAINT_EVICTION:
         return succeed(granted, f'Pod "{name}" of the lost node "{job.node}" is terminating', now)
     return granted

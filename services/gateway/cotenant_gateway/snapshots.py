@@ -113,6 +113,7 @@ class Snapshot:
                     "spec.schedulerName": spec.scheduler_name,
                     "spec.restartPolicy": spec.restart_policy,
                     "status.phase": self.pod.status.phase,
+                    "status.nominatedNodeName": "",
                 }
             self._fields = {**found, **self.overlay.fields}
         return self._fields
@@ -141,6 +142,7 @@ FIELD_LABELS: Mapping[str, frozenset[str]] = {
             "spec.schedulerName",
             "spec.restartPolicy",
             "status.phase",
+            "status.nominatedNodeName",
         }
     ),
     "nodes": frozenset({"metadata.name", "metadata.namespace", "spec.unschedulable"}),

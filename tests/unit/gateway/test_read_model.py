@@ -13,7 +13,7 @@ import pytest
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
-from cotenant.events.placements import PlacementPhase, Waiting
+from cotenant.events.placements import Nomination, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase
 from cotenant.subjects import condition_subject, executor_subject, metrics_subject, resources_subject, waiting_subject
@@ -49,6 +49,17 @@ def test_a_waiting_pod_says_why() -> None:
     condition = shown["status"]["conditions"][0]
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
     assert condition["message"] == "0/2 nodes are available"
+
+
+def test_a_waiting_pod_shows_the_node_that_others_make_room_on() -> None:
+    world = World()
+    world.create("pods", pod_document())
+    nomination = Nomination(node="n1", at=world.now)
+    waiting = Waiting(namespace="default", name="web", uid=world.uid_of("web"), message="full", nomination=nomination)
+    world.put(waiting_subject("default", "web"), waiting)
+    assert world.show("pods", "web")["status"]["nominatedNodeName"] == "n1"
+    world.place("web")
+    assert "nominatedNodeName" not in world.show("pods", "web")["status"]
 
 
 def test_parts_of_another_uid_are_ignored() -> None:

@@ -2,7 +2,7 @@
 
 In: the pod's document and the last placement, waiting and run events that carry its uid. Out: `spec.nodeName` and the
 status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with the reason in words),
-containerStatuses, startTime, qosClass. Times are those of the events.
+nominatedNodeName, containerStatuses, startTime, qosClass. Times are those of the events.
 """
 
 from __future__ import annotations
@@ -72,6 +72,9 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
     status: dict[str, msgspec.Raw] = {}
     phase = snapshot.pod.status.phase or "Pending"
     conditions = [_scheduled(snapshot, placed, waits)]
+    if placed is None and waits is not None and isinstance(waits.data, Waiting) and waits.data.nomination is not None:
+        status["nominatedNodeName"] = raw(waits.data.nomination.node)
+        fields["status.nominatedNodeName"] = waits.data.nomination.node
     if ran is not None and isinstance(ran.data, RunStatus):
         run = ran.data
         phase = _phase(run)

@@ -42,13 +42,14 @@ def evictions_of_a_cycle_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong
 
 
 def moves_of_a_node_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
-    """At most MIGRATING_PER_NODE pods of a node are on the move by arbitration at once; a lost node's go as they must."""
+    """At most MIGRATING_PER_NODE pods of a node are on the move by arbitration at once; a lost node's, and those that make room
+    for others, go as they must."""
     if seen.service != "descheduler-arbiter":
         return
     running: Counter[str] = Counter()
     for event in sight.last.values():
         job = event.data
-        if isinstance(job, Migration) and job.phase == "Running" and not job.ignore_budgets:
+        if isinstance(job, Migration) and job.phase == "Running" and job.trigger not in ("TaintEviction", "Preemption"):
             running[job.node] += 1
     for node, count in sorted(running.items()):
         if count > MIGRATING_PER_NODE:
