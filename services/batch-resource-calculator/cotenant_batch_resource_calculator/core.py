@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -38,7 +38,7 @@ from cotenant.objects.node import Node, decode_node
 from cotenant.objects.policies import ConfigMap
 from cotenant.subjects import object_subject, resources_subject, slo_subject, tokens
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
-from cotenant_batch_resource_calculator.deciding import is_due_now, resources_of
+from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
 from cotenant_batch_resource_calculator.node_state import NodeState, placed_pod
 from cotenant_batch_resource_calculator.rendering import render
 from cotenant_batch_resource_calculator.topology import zone_capacities
@@ -59,6 +59,7 @@ CORE_VERSION = "1"
 MAX_ENDED = 20_000
 """Subjects whose end is remembered, so that a repeated older message cannot bring them back."""
 
+_NEVER = datetime.max.replace(tzinfo=UTC)
 _CONFIG_DECODER = msgspec.json.Decoder(ConfigMap)
 
 
@@ -76,6 +77,10 @@ class BatchResourceCalculator:
         self._configuration: Configuration = load_configuration(None)
         self._seen: dict[str, int] = {}
         self._ended: OrderedDict[str, int] = OrderedDict()
+        self._open: set[str] = set()
+        """Nodes for which something was folded since nothing followed from their state."""
+        self._at_rest: tuple[datetime, datetime] | None = None
+        """Within this span of time nothing follows from the state of the other nodes."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -115,6 +120,7 @@ class BatchResourceCalculator:
         name = parts[4] if parts[0] == "objects" else parts[1]
         if name in self._nodes and self._nodes[name].empty:
             del self._nodes[name]
+            self._open.discard(name)
             self._names = None
 
     def _state(self, name: str) -> NodeState:
@@ -122,6 +128,7 @@ class BatchResourceCalculator:
         if state is None:
             state = self._nodes[name] = NodeState(name)
             self._names = None
+        self._open.add(name)
         return state
 
     def _apply_object(self, event: Event, plural: str, name: str) -> bool:
@@ -131,6 +138,7 @@ class BatchResourceCalculator:
             for state in self._nodes.values():
                 state.changed()
                 state.rendered = None
+            self._at_rest = None
             return True
         state = self._state(name)
         state.changed()
@@ -198,12 +206,25 @@ class BatchResourceCalculator:
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what is worth storing now, node by node in the order of their names."""
+        rest = self._at_rest
+        if rest is None or not rest[0] <= now < rest[1]:
+            rest, names = (now, _NEVER), self._sorted_names()
+        else:
+            names = sorted(self._open)
         events: list[Event] = []
-        for name in self._sorted_names():
+        for name in names:
             if len(events) > MAX_EVENTS_PER_DECISION - 2:
-                break
+                self._at_rest = None
+                return events
             state = self._nodes[name]
-            events.extend(self._end(state) if state.node is None else self._decide_node(state, now))
+            decided = self._end(state) if state.node is None else self._decide_node(state, now)
+            events.extend(decided)
+            if decided:
+                self._open.add(name)
+            else:
+                self._open.discard(name)
+                rest = rest[0], min(rest[1], next_look(state))
+        self._at_rest = rest
         return events
 
     def _sorted_names(self) -> list[str]:

@@ -17,7 +17,7 @@ a foreign share that cannot be read keeps the last one; both are told in `messag
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -37,11 +37,14 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_UPDATE_SECONDS,
     NodeFigures,
     calculate,
+    stale_from,
     withdrawal,
 )
 from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio, offer
 from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, is_due
 from cotenant_batch_resource_calculator.node_state import NodeState, Standing, amounts
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 CONFIG_REJECTED = "ConfigRejected"
 DISABLED = "ColocationDisabled"
@@ -62,6 +65,19 @@ def is_due_now(last: Event | None, standing: Standing, now: datetime) -> bool:
     return standing.news or (
         standing.differs and is_due(last.time if last is not None else None, now, standing.refresh_seconds)
     )
+
+
+def next_look(state: NodeState) -> datetime:
+    """When something may follow from a state from which nothing follows now, by the passing of time alone."""
+    standing = state.standing
+    if state.node is None or standing is None:
+        return _NEVER
+    times = [_NEVER]
+    if not standing.withdrawal and state.metric is not None and state.metric.update_time is not None:
+        times.append(stale_from(state.metric.update_time, standing.strategy))
+    if standing.differs and state.resources is not None and state.resources.time is not None:
+        times.append(state.resources.time + timedelta(seconds=standing.refresh_seconds))
+    return min(times)
 
 
 def _withdrawn_by_time(state: NodeState, strategy: ColocationStrategy, now: datetime) -> str:

@@ -15,7 +15,7 @@ mid.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -118,6 +118,11 @@ def withdrawal(update_time: datetime | None, strategy: ColocationStrategy, now: 
             " (degradeTimeMinutes): batch and mid resources are withdrawn"
         )
     return "", ""
+
+
+def stale_from(update_time: datetime, strategy: ColocationStrategy) -> datetime:
+    """Return the moment until which a metric can be acted on."""
+    return update_time + timedelta(minutes=_or(strategy.degrade_time_minutes, DEFAULT_DEGRADE_MINUTES))
 
 
 def calculate(
