@@ -1,5 +1,5 @@
-"""A hot node is relieved by the real processes: descheduler-arbiter asks, the gateway judges the budget, the scheduler ends
-the placement.
+"""Evictions by the real processes: descheduler-arbiter asks, the gateway judges the budget, the scheduler ends the placement. A
+hot node is relieved; pods of lower priority make room.
 
 The test plays the executors: it reports runs and metrics, and the end of a pod that shall end.
 """
@@ -21,12 +21,13 @@ from cotenant.bus import NatsLog, NatsReader, connect
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.migrations import Migration
-from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.log import LOG, Stored, Write
 from cotenant.replay import verify
 from cotenant.subjects import executor_subject, metrics_subject, run_subject
 from cotenant_descheduler_arbiter.definition import DEFINITION
+from cotenant_scheduler.definition import DEFINITION as SCHEDULER
 from tests.nats_server import NatsServer, free_port
 
 WAIT_SECONDS = 90
@@ -94,6 +95,13 @@ class World:
                     job: dict[str, Any] = shown
                     return job
 
+    async def shown(self, path: str) -> dict[str, Any]:
+        """An object as the API shows it."""
+        async with self.http.get(f"{self.api}{path}") as response:
+            assert response.status == 200, await response.text()
+            document: dict[str, Any] = json.loads(await response.text())
+            return document
+
     def placements(self) -> list[Placement]:
         return [event.data for event in self.last.values() if isinstance(event.data, Placement)]
 
@@ -140,13 +148,13 @@ def _node(name: str) -> dict[str, object]:
     }
 
 
-def _pod(name: str) -> dict[str, object]:
+def _pod(name: str, cpu: str = "100m", **spec: object) -> dict[str, object]:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": True}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}, "ownerReferences": [owner]},
-        "spec": {"containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": "100m"}}}]},
+        "spec": {"containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": cpu}}}], **spec},
     }
 
 
@@ -230,3 +238,39 @@ async def test_a_hot_node_is_relieved_as_soon_as_the_budget_allows(world: World)
 
     shown = await world.shown_job("Succeeded")
     assert shown["spec"]["podRef"]["name"] == job.pod
+
+
+async def test_the_pod_of_lowest_priority_makes_room_that_is_held_for_the_one_it_left_for(world: World) -> None:
+    await world.add_node("full")
+    pods = "/api/v1/namespaces/default/pods"
+    for name, priority in (("cheap", 10), ("dear", 500)):
+        await world.create(pods, _pod(name, "5", priority=priority))
+    await world.until(lambda: len(world.placements()) == 2, "the pods to be placed")
+    for placement in world.placements():
+        await world.run(placement, RunPhase.RUNNING)
+    await world.until(lambda: sum(subject.startswith("node.full.run.") for subject in world.last) == 2, "the runs")
+
+    await world.create(pods, _pod("high", "4", priority=1000))
+    await world.until(lambda: bool(world.migrations()), "a migration job")
+    (job,) = world.migrations()
+    assert (job.trigger, job.pod, job.node) == ("Preemption", "cheap", "full")
+    said = world.last["waiting.default.high"].data
+    assert isinstance(said, Waiting)
+    assert said.nomination is not None
+    assert [victim.name for victim in said.nomination.victims] == ["cheap"]
+    await world.until(lambda: any(each.phase is PlacementPhase.TERMINATING for each in world.placements()), "the ending")
+    assert (await world.shown(f"{pods}/high"))["status"]["nominatedNodeName"] == "full"
+
+    # Room becomes free, but it is held: a pod of a lower priority does not get it.
+    await world.create(pods, _pod("late", "3", priority=20))
+    await world.until(lambda: "waiting.default.late" in world.last, "the late pod to wait")
+    (ending,) = [each for each in world.placements() if each.phase is PlacementPhase.TERMINATING]
+    await world.run(ending, RunPhase.STOPPED)
+    await world.until(lambda: "node.full.placement.default.high" in world.last, "the pod to land")
+    await world.until(lambda: all(each.phase == "Succeeded" for each in world.migrations()), "the job's success")
+    assert "waiting.default.high" not in world.last
+    assert sorted(each.name for each in world.placements()) == ["dear", "high"]
+    assert len(world.migrations()) == 1
+    recomputed = verify(world.heard, {each.name: each for each in (DEFINITION, SCHEDULER)})
+    assert recomputed.first_difference is None
+    assert recomputed.verified >= 6
