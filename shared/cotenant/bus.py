@@ -31,7 +31,7 @@ from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event, encode_event
 from cotenant.log import EXECUTION, HISTORY, LOG, MAX_BATCH, MAX_BEHIND, USAGE, Behind, Head, NoAnswer, Refused, Stored, Write
 from cotenant.streams import MAX_MESSAGE_BYTES, stream_configs
-from cotenant.wire import BusClient, frame, inline_status, parse_headers
+from cotenant.wire import BusClient, batch_frame, inline_status, parse_headers
 
 logger = logging.getLogger(__name__)
 
@@ -182,13 +182,14 @@ class NatsLog:
             raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(writes)}")
         messages: list[tuple[str, bytes, Headers]] = []
         for write in writes:
-            headers = _event_headers(write.event)
+            event = write.event
+            headers = _event_headers(event) if event.tombstone or event.ttl_seconds else {}
             if write.expected is not None:
                 headers["Nats-Expected-Last-Subject-Sequence"] = str(write.expected)
-            body = encode_event(write.event)
+            body = encode_event(event)
             if len(body) > MAX_MESSAGE_BYTES:
-                return Refused(f"{write.event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}", wrong_sequence=False)
-            messages.append((write.event.subject, body, headers))
+                return Refused(f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}", wrong_sequence=False)
+            messages.append((event.subject, body, headers))
         try:
             ack = await self._send(messages)
         except _API_ERRORS as error:
@@ -207,14 +208,21 @@ class NatsLog:
 
     async def _send(self, messages: Sequence[tuple[str, bytes, Headers]]) -> _Ack:
         await self._until_connected()
+        subject, body, headers = messages[-1]
         if len(messages) > 1:
             batch = os.urandom(9).hex()
-            for index, (_, _, headers) in enumerate(messages, start=1):
-                headers["Nats-Batch-Id"] = batch
-                headers["Nats-Batch-Sequence"] = str(index)
-            messages[-1][2]["Nats-Batch-Commit"] = "1"
-            await self.client.send_frames([frame(*message) for message in messages[:-1]])
-        subject, body, headers = messages[-1]
+            name = batch.encode()
+            await self.client.send_frames(
+                [
+                    batch_frame(subject, body, name, index, "".join([f"{key}: {value}\r\n" for key, value in more.items()]))
+                    if more
+                    else batch_frame(subject, body, name, index, "")
+                    for index, (subject, body, more) in enumerate(messages[:-1], start=1)
+                ]
+            )
+            headers["Nats-Batch-Id"] = batch
+            headers["Nats-Batch-Sequence"] = str(len(messages))
+            headers["Nats-Batch-Commit"] = "1"
         reply = await self.client.request(subject, body, timeout=ANSWER_SECONDS, headers=headers or None)
         return _ACK.decode(reply.data)
 
@@ -461,19 +469,39 @@ class NatsReader:
 
     async def _take(self, events: list[Event], limit: int) -> None:
         """Move what has arrived into `events`; what is in there stays good when this raises."""
+        queue = self._queue
+        if queue:
+            self._heard = asyncio.get_running_loop().time()
         while len(events) < limit:
-            if not self._queue:
+            if not queue:
                 if not self._asked:
                     await self._ask()
                 break
-            subject, reply, headers, data = self._queue.popleft()
-            self._heard = asyncio.get_running_loop().time()
+            subject, reply, headers, data = queue.popleft()
             if not reply.startswith(b"$JS.ACK."):
                 self._read_status(headers)
                 continue
-            event = await self._read(subject.decode(), reply, headers, data)
-            if event is not None:
+            # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>, more words with a domain.
+            _, number, delivery, _, pending = reply.rsplit(b".", 4)
+            sequence, consumer_sequence = int(number), int(delivery)
+            if consumer_sequence != self._consumer_sequence + 1:
+                raise _Gap(f"delivery {consumer_sequence} after {self._consumer_sequence}")
+            self._consumer_sequence = consumer_sequence
+            self._wanted -= 1
+            if self._wanted == 0:
+                self._asked = False
+            if consumer_sequence % PULL_BATCH == 0 and not self._loading and int(pending) > self.max_behind > 0:
+                await self._check_distance(sequence)
+            self.position = self._resume = sequence
+            if self._known is not None and self._known(sequence):
+                continue
+            if self._selects is not None and self._selects.fullmatch(subject) is None:
+                continue
+            event = self._decode(subject.decode(), sequence, headers, data)
+            if isinstance(event, Event):
                 events.append(event)
+            elif event is not None:
+                await self._log.dead_letter(self._stream, subject.decode(), sequence, str(event), data)
 
     def _read_status(self, block: bytes) -> None:
         status = inline_status(block)
@@ -486,33 +514,18 @@ class NatsReader:
         else:
             raise _Gap(f"status {block[:80].decode(errors='replace')}")
 
-    async def _read(self, subject: str, reply: bytes, block: bytes, data: bytes) -> Event | None:
-        words = reply.split(b".")
-        # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>, two words more with a domain.
-        stream_sequence, consumer_sequence, pending = int(words[-4]), int(words[-3]), int(words[-1])
-        if consumer_sequence != self._consumer_sequence + 1:
-            raise _Gap(f"delivery {consumer_sequence} after {self._consumer_sequence}")
-        self._consumer_sequence = consumer_sequence
-        self._wanted -= 1
-        if self._wanted == 0:
-            self._asked = False
-        if pending > self.max_behind > 0 and not self._loading and consumer_sequence % PULL_BATCH == 0:
-            await self._check_distance(stream_sequence)
-        self.position = self._resume = stream_sequence
-        if self._known is not None and self._known(stream_sequence):
-            return None
-        if self._selects is not None and self._selects.fullmatch(subject.encode()) is None:
-            return None
+    def _decode(self, subject: str, sequence: int, block: bytes, data: bytes) -> Event | EventError | None:
+        """Return the event of a delivery, what is wrong with it, or None for a type that is unknown here."""
         # Most messages carry headers of their batch only: nothing that says what they are.
         telling = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
         try:
-            return _decode(self._stream, subject, stream_sequence, data, parse_headers(block) if telling else {})
+            return _decode(self._stream, subject, sequence, data, parse_headers(block) if telling else {})
         except UnknownEventTypeError as error:
             self._log.unknown_types += 1
-            logger.debug("%s:%d skipped: %s", self._stream, stream_sequence, error)
+            logger.debug("%s:%d skipped: %s", self._stream, sequence, error)
+            return None
         except EventError as error:
-            await self._log.dead_letter(self._stream, subject, stream_sequence, str(error), data)
-        return None
+            return error
 
     async def _check_distance(self, sequence: int) -> None:
         """Raise Behind if the reader is far behind. The pending count alone misleads after purges: the stream's end decides."""

@@ -3,7 +3,7 @@
 nats-py builds every frame and parses every header line by itself, which is most of what a small message costs. `BusClient`
 keeps its connection handling (reconnects, pings, requests) and adds three short cuts:
 
-- `send_frames`: frames made by `frame` are handed over at once;
+- `send_frames`: frames made by `batch_frame` are handed over at once;
 - whole messages in what was read are walked over without copying the rest of the buffer after each; anything else (a message
   that is not complete, other lines of the protocol) is left to nats-py's parser;
 - `deliver_raw`: the messages of one subscription go to a function (subject, reply, headers, data: bytes) without a queue, a
@@ -12,7 +12,7 @@ keeps its connection handling (reconnects, pings, requests) and adds three short
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nats.aio.client import Client
@@ -23,11 +23,11 @@ RawSink = Callable[[bytes, bytes, bytes, bytes], None]
 """subject, reply, headers, data"""
 
 
-def frame(subject: str, data: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return the HPUB frame of a message. Header names and values are ours: they hold no line ends."""
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    block = f"NATS/1.0\r\n{lines}\r\n".encode()
-    return b"%b%b%b\r\n" % (f"HPUB {subject} {len(block)} {len(block) + len(data)}\r\n".encode(), block, data)
+def batch_frame(subject: str, data: bytes, batch: bytes, number: int, more: str) -> bytes:
+    """Return the HPUB frame of the n-th message of an atomic batch; `more` are further header lines, each with its end."""
+    block = b"NATS/1.0\r\nNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n%b\r\n" % (batch, number, more.encode())
+    size = len(block)
+    return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject.encode(), size, size + len(data), block, data)
 
 
 def parse_headers(block: bytes) -> dict[str, str]:
@@ -63,25 +63,38 @@ class _WireParser(Parser):
             return
         buffer = bytes(self.buf) + data if self.buf else data
         self.buf = bytearray()
-        position, size = 0, len(buffer)
+        sinks, stats, find = self._client._sinks, self._client.stats, buffer.find
+        position, size, messages, octets = 0, len(buffer), 0, 0
         while position < size:
-            with_headers = buffer.startswith(b"HMSG ", position)
-            if not with_headers and not buffer.startswith(b"MSG ", position):
-                await super().parse(buffer[position:])
-                return
-            end = buffer.find(b"\r\n", position)
+            end = find(b"\r\n", position)
             if end < 0:
                 break
             words = buffer[position:end].split(b" ")
+            verb = words[0]
+            if verb != b"HMSG" and verb != b"MSG":
+                break
             start = end + _LINE_END
             stop = start + int(words[-1])
             if size < stop + _LINE_END:
                 break
-            body = start + (int(words[-2]) if with_headers else 0)
+            with_headers = verb == b"HMSG"
+            body = start + int(words[-2]) if with_headers else start
             reply = words[3] if len(words) == (6 if with_headers else 5) else b""
-            await self._client._process_msg(int(words[2]), words[1], reply, buffer[body:stop], buffer[start:body])
+            sink = sinks.get(words[2])
+            if sink is not None:
+                sink(words[1], reply, buffer[start:body], buffer[body:stop])
+                messages += 1
+                octets += stop - body
+            else:
+                await self._client._process_msg(int(words[2]), words[1], reply, buffer[body:stop], buffer[start:body])
             position = stop + _LINE_END
-        self.buf = bytearray(buffer[position:])
+        stats["in_msgs"] += messages
+        stats["in_bytes"] += octets
+        rest = buffer[position:]
+        if rest.startswith((b"HMSG ", b"MSG ")):
+            self.buf = bytearray(rest)
+        elif rest:
+            await super().parse(rest)
 
 
 class BusClient(Client):
@@ -89,16 +102,17 @@ class BusClient(Client):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sinks: dict[int, RawSink] = {}
+        self._sinks: dict[bytes, RawSink] = {}
+        """By the subscription's number as it stands in a delivery."""
         self._ps = _WireParser(self)
 
     def deliver_raw(self, subscription: Subscription, sink: RawSink) -> None:
         """Send the subscription's messages to the sink from now on."""
-        self._sinks[subscription._id] = sink
+        self._sinks[_number(subscription)] = sink
 
     def forget(self, subscription: Subscription) -> None:
         """The subscription is over."""
-        self._sinks.pop(subscription._id, None)
+        self._sinks.pop(_number(subscription), None)
 
     async def send_frames(self, frames: Sequence[bytes]) -> None:
         """Hand over frames; they leave with the next flush, in order."""
@@ -106,10 +120,14 @@ class BusClient(Client):
         await self._send_command(b"".join(frames))
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
-        sink = self._sinks.get(sid)
+        sink = self._sinks.get(b"%d" % sid)
         if sink is None:
             await super()._process_msg(sid, subject, reply, data, headers)
             return
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
         sink(bytes(subject), bytes(reply), bytes(headers or b""), bytes(data))
+
+
+def _number(subscription: Subscription) -> bytes:
+    return b"%d" % subscription._id
