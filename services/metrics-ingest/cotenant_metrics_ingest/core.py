@@ -29,7 +29,7 @@ from cotenant.events.usage import UsageSample
 from cotenant.last_sequences import LastSequences
 from cotenant.log import TOMBSTONE_TTL_SECONDS, USAGE
 from cotenant.subjects import metrics_subject, tokens
-from cotenant_metrics_ingest.node_report import report_of
+from cotenant_metrics_ingest.node_report import Wanted, reports_of
 from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
 
 CORE_VERSION = "1"
@@ -187,16 +187,24 @@ class MetricsIngestCore:
         """Reports that are due, by node name."""
         self._end_load(now)
         looks = self._next_look is None or now >= self._next_look
-        events: list[Event] = []
+        found: list[Event | Wanted] = []
         for name in sorted(self._nodes if looks else self._urgent):
-            event = self._decide_node(name, self._nodes[name], now)
-            if event is not None:
-                events.append(event)
-                if len(events) == MAX_EVENTS_PER_DECISION:
-                    return events
+            one = self._decide_node(name, self._nodes[name], now)
+            if one is not None:
+                found.append(one)
+                if len(found) == MAX_EVENTS_PER_DECISION:
+                    return self._reported(found)
         if looks:
             self._next_look = now + LOOK_EVERY
-        return events
+        return self._reported(found)
+
+    def _reported(self, found: Sequence[Event | Wanted]) -> Sequence[Event]:
+        """The events, with those that are only wanted made all together."""
+        wanted = [one for one in found if isinstance(one, Wanted)]
+        reports = iter(reports_of(wanted, self._interval))
+        return [
+            self._event(one.node, self._nodes[one.node], next(reports)) if isinstance(one, Wanted) else one for one in found
+        ]
 
     def _end_load(self, now: datetime) -> None:
         self._log_time = max(self._log_time or now, now)
@@ -206,7 +214,7 @@ class MetricsIngestCore:
             assert isinstance(event.data, UsageSample)
             self._take(event, event.data)
 
-    def _decide_node(self, name: str, node: _Node, now: datetime) -> Event | None:
+    def _decide_node(self, name: str, node: _Node, now: datetime) -> Event | Wanted | None:
         if not node.declared:
             return self._ended(name, node)
         published, windows = node.published, node.windows
@@ -215,7 +223,13 @@ class MetricsIngestCore:
             heard = node.heard or now
             again = unknown and (published is None or published.update_time is None or heard > published.update_time)
             if published is None or published.digest is None or again or self._interval_passed(node, now):
-                return self._event(name, node, self._report(name, node, windows, heard))
+                return Wanted(
+                    node=name,
+                    windows=windows,
+                    update_time=heard,
+                    refused_samples=node.refused,
+                    refused_reason=node.refused_reason,
+                )
         since = node.heard or (published.update_time if published is not None else None) or node.declared_at
         if unknown or since is None:
             return None
@@ -227,16 +241,6 @@ class MetricsIngestCore:
             last, unknown_since=since, refused_samples=node.refused, refused_reason=node.refused_reason
         )
         return self._event(name, node, metric)
-
-    def _report(self, name: str, node: _Node, windows: NodeWindows, heard: datetime) -> NodeMetricComputed:
-        return report_of(
-            name,
-            windows,
-            update_time=heard,
-            report_interval_seconds=self._interval,
-            refused_samples=node.refused,
-            refused_reason=node.refused_reason,
-        )
 
     @property
     def _interval(self) -> int:

@@ -10,8 +10,9 @@ any slot are freed when a slot ends.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -33,12 +34,23 @@ WHOLE = 64
 """A slot's share in the window is counted in this many parts: exact for whole slots, and far from overflow."""
 
 LARGEST_SUM = 2**55
+"""Only samples that no node can take come to more; they are cut, not let overflow."""
+
+ADDS_WITHOUT_OVERFLOW = 128
+"""A message's sums are below 2^52."""
 
 Table = npt.NDArray[np.int64]
 """Counts, cpu sums and memory sums, by row."""
 
-_Closed = tuple[int, Table, bytes]
-"""Slot number, its table, and the table as a digest has it."""
+Rows = npt.NDArray[np.int64] | slice
+
+
+class _Slot(msgspec.Struct):
+    """One slot: its number, its table, and the table as a digest has it (None until one asks for it)."""
+
+    slot: int
+    table: Table
+    encoded: bytes | None = None
 
 
 class MeanSlots:
@@ -47,70 +59,66 @@ class MeanSlots:
     def __init__(self, width_ms: int) -> None:
         self.width_ms = width_ms
         self.rows: dict[str, int] = {NODE: 0, SYSTEM: 1}
-        self.counts: list[int] = [0, 0]
-        self.cpu: list[int] = [0, 0]
-        self.memory: list[int] = [0, 0]
+        """A new dictionary when rows are moved."""
         self._open_slot = -1
-        self._closed: deque[_Closed] = deque(maxlen=KEPT)
+        self._open: Table = np.zeros((3, 2), dtype=np.int64)
+        self._adds = 0
+        self._closed: deque[_Slot] = deque(maxlen=KEPT)
 
-    def row(self, key: str) -> int:
-        """The row of a key, a new one if it has none; -1 when all are taken."""
-        row = self.rows.get(key)
-        if row is None:
-            if len(self.rows) >= MAX_ROWS:
-                return -1
-            row = self.rows[key] = len(self.counts)
-            self.counts.append(0)
-            self.cpu.append(0)
-            self.memory.append(0)
-        return row
+    def rows_of(self, keys: Sequence[str]) -> list[int]:
+        """The row of each key, new ones for those that have none; -1 when all are taken."""
+        rows = self.rows
+        for key in keys:
+            if key not in rows and len(rows) < MAX_ROWS:
+                rows[key] = len(rows)
+        self._open = _widened(self._open, len(rows))
+        return [rows.get(key, -1) for key in keys]
 
     def open(self, slot: int) -> None:
         """Make `slot`, which is not before any earlier one, the one that samples are added to."""
         if slot == self._open_slot:
             return
         if self._open_slot >= 0:
-            self._closed.append(_closed(self._open_slot, self._open_table()))
+            self._closed.append(_Slot(self._open_slot, self._bounded()))
             self._free_rows()
         self._open_slot = slot
-        size = len(self.rows)
-        self.counts, self.cpu, self.memory = [0] * size, [0] * size, [0] * size
+        self._open = np.zeros((3, len(self.rows)), dtype=np.int64)
 
-    def add(self, row: int, count: int, cpu: int, memory: int) -> None:
-        """Add samples of one row to the open slot."""
-        self.counts[row] += count
-        self.cpu[row] += cpu
-        self.memory[row] += memory
+    def add(self, rows: Rows, counts: Sequence[int] | int, cpu: Sequence[int], memory: Sequence[int]) -> None:
+        """Add samples to rows of the open slot, which are all different: of each how many, and their sums."""
+        table = self._open
+        table[0, rows] += counts
+        table[1:, rows] += (cpu, memory)
+        self._adds += 1
+        if self._adds % ADDS_WITHOUT_OVERFLOW == 0:
+            self._bounded()
 
-    def _open_table(self) -> Table:
-        sums = [self.counts, self.cpu, self.memory]
-        try:
-            return np.array(sums, dtype=np.int64)
-        except OverflowError:
-            # Only samples that no node can take get here; they must not end the service.
-            return np.array([[min(value, LARGEST_SUM) for value in column] for column in sums], dtype=np.int64)
+    def _bounded(self) -> Table:
+        return np.minimum(self._open, LARGEST_SUM, out=self._open)
 
     def _free_rows(self) -> None:
+        if self._closed[-1].table[0, 2:].all():
+            return
         used = np.zeros(len(self.rows), dtype=bool)
         used[:2] = True
-        for _, table, _ in self._closed:
-            used[: table.shape[1]] |= table[0] > 0
+        for closed in self._closed:
+            used[: closed.table.shape[1]] |= closed.table[0] > 0
         if used.all():
             return
-        kept = np.flatnonzero(used)
+        kept = used.nonzero()[0]
         keys = list(self.rows)
         self.rows = {keys[row]: place for place, row in enumerate(kept.tolist())}
-        moved = [_closed(slot, _widened(table, len(used))[:, kept]) for slot, table, _ in self._closed]
-        self._closed = deque(moved, maxlen=KEPT)
+        for closed in self._closed:
+            closed.table, closed.encoded = _widened(closed.table, len(used))[:, kept], None
 
     def means(self, end_ms: int, duration_ms: int, keys: Iterable[str]) -> Mapping[str, Usage]:
         """The mean of each row that has samples in the window; others are left out."""
-        totals = WHOLE * self._open_table()
+        totals = WHOLE * self._bounded()
         start = end_ms - duration_ms
-        for slot, table, _ in self._closed:
-            share = min(WHOLE, ((slot + 1) * self.width_ms - start) * WHOLE // self.width_ms)
+        for closed in self._closed:
+            share = min(WHOLE, ((closed.slot + 1) * self.width_ms - start) * WHOLE // self.width_ms)
             if share > 0:
-                totals[:, : table.shape[1]] += share * table
+                totals[:, : closed.table.shape[1]] += share * closed.table
         counts = totals[0].tolist()
         cpu, memory = (totals[1:] // np.maximum(totals[0], 1)).tolist()
         found: dict[str, Usage] = {}
@@ -122,17 +130,9 @@ class MeanSlots:
 
     # -- going on after a restart --------------------------------------------------------------------------------
 
-    def digest(self) -> MeanDigest:
-        """All that is needed to go on; the open slot is the last."""
-        if self._open_slot < 0:
-            return MeanDigest(width_ms=self.width_ms)
-        slots = [*self._closed, _closed(self._open_slot, self._open_table())]
-        return MeanDigest(
-            width_ms=self.width_ms,
-            slots=tuple(slot for slot, _, _ in slots),
-            rows=tuple(self.rows),
-            sums=b"".join(encoded for _, _, encoded in slots),
-        )
+    def slots(self) -> list[_Slot]:
+        """Every slot, oldest first; the open one, as far as it is, is the last."""
+        return [*self._closed, _Slot(self._open_slot, self._bounded())] if self._open_slot >= 0 else []
 
     @classmethod
     def restored(cls, digest: MeanDigest, width_ms: int) -> "MeanSlots":
@@ -153,14 +153,30 @@ class MeanSlots:
             return means
         means.rows = {key: row for row, key in enumerate(digest.rows)}
         for slot, table in zip(digest.slots[:-1], tables, strict=False):
-            means._closed.append(_closed(slot, table))
+            means._closed.append(_Slot(slot, table))
         means._open_slot = digest.slots[-1]
-        means.counts, means.cpu, means.memory = _widened(tables[-1], size).tolist()
+        means._open = _widened(tables[-1], size).copy()
         return means
 
 
-def _closed(slot: int, table: Table) -> _Closed:
-    return slot, table, varints.encode([table.shape[1], *table.reshape(-1).tolist()])
+def digests(nodes: Sequence[MeanSlots]) -> list[MeanDigest]:
+    """All that each of the nodes needs to go on."""
+    slots = [means.slots() for means in nodes]
+    late = [slot for each in slots for slot in each if slot.encoded is None]
+    if late:
+        values = np.concatenate([part for slot in late for part in ([slot.table.shape[1]], slot.table.reshape(-1))])
+        lengths = np.array([1 + slot.table.size for slot in late])
+        for slot, encoded in zip(late, varints.encode_each(values, lengths), strict=True):
+            slot.encoded = encoded
+    return [
+        MeanDigest(
+            width_ms=means.width_ms,
+            slots=tuple(slot.slot for slot in each),
+            rows=tuple(means.rows) if each else (),
+            sums=b"".join(slot.encoded or b"" for slot in each),
+        )
+        for means, each in zip(nodes, slots, strict=True)
+    ]
 
 
 def _tables(encoded: bytes, slots: int, size: int) -> list[Table]:

@@ -18,11 +18,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
+import numpy as np
 
-from cotenant.events.metrics import NodeMetricComputed, WindowDigest
+from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.usage import Series, UsageSample
-from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots
-from cotenant_metrics_ingest.slots import MAX_OPEN, MAX_SLOTS, PercentileSlots
+from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots, Rows
+from cotenant_metrics_ingest.points import MAX_OPEN
+from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots
 
 FUTURE_TOLERANCE_MS = 60_000
 SHORTEST_SLOT_MS = 1_000
@@ -34,6 +36,9 @@ BACKWARDS = "TimeRunsBackwards"
 FUTURE = "FromTheFuture"
 TOO_OLD = "OlderThanEveryWindow"
 MALFORMED = "Malformed"
+
+
+_TIMES = "offsetsMs must ascend to at most 0, and periodMs be positive"
 
 
 class WindowSizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,10 +98,15 @@ class NodeWindows:
         self.pods: tuple[Member, ...] = ()
         """By namespace and name."""
         self.host_applications: tuple[Member, ...] = ()
+        self._offsets: tuple[int, ...] = ()
+        self._names = (-1, 0, "")
         self._keys: list[str] = []
         self._rows: list[int] = []
+        self._rows_alone: Rows | None = None
         self._rows_in: dict[str, int] = {}
-        self._named: tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]] = ([], [])
+        """Of the last message: its times, which are checked once; who was in it; their rows' keys, in its order; the
+        rows, also as an index if each key has one of its own; and the dictionary that the rows are from.
+        """
 
     def take(self, sample: UsageSample, end_ms: int, log_ms: int) -> Refused | None:
         """Take a message that is of `end_ms`. `log_ms`: the log's time as far as known, 0 if it is not."""
@@ -105,24 +115,23 @@ class NodeWindows:
         refused = self._refusal(sample, newest_ms, log_ms)
         if refused is not None:
             return refused
+        self._remember(sample)
         size = len(offsets)
+        node, system = sample.node_usage, sample.system_usage
+        series = (node.cpu_milli, node.memory_bytes, system.cpu_milli, system.memory_bytes)
         first = bisect_right(offsets, self.last_ms - end_ms) if self.last_ms else 0
         for slot, start, stop in cut(end_ms, offsets, first, self.sizes.slot_ms):
-            series = [_part(sample.node_usage.cpu_milli, start, stop, size)]
-            series.append(_part(sample.node_usage.memory_bytes, start, stop, size))
-            series.append(_part(sample.system_usage.cpu_milli, start, stop, size))
-            series.append(_part(sample.system_usage.memory_bytes, start, stop, size))
-            self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], series)
+            part = series if stop - start == size else [values[start:stop] for values in series]
+            self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], part)
         for slot, start, stop in cut(end_ms, offsets, first, self.sizes.mean_slot_ms):
             self.means.open(slot)
             self._add_means(sample, start, stop, size)
         self.last_ms, self.boot, self.counter = newest_ms, sample.boot, sample.counter
         self.period_ms = sample.period_ms - offsets[0]
-        self._remember(sample)
         return None
 
     def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int) -> Refused | None:
-        fault = _fault(sample)
+        fault = self._fault(sample)
         if fault:
             return Refused(MALFORMED, fault)
         if self.last_ms and newest_ms <= self.last_ms:
@@ -135,68 +144,85 @@ class NodeWindows:
             return Refused(TOO_OLD, f"its newest sample is {log_ms - newest_ms} ms behind the log")
         return None
 
+    def _fault(self, sample: UsageSample) -> str:
+        offsets = sample.offsets_ms
+        size = len(offsets)
+        if not size or offsets != self._offsets:
+            if not 0 < size <= MAX_OPEN:
+                return f"offsetsMs has {size} samples: expected 1 to {MAX_OPEN}"
+            if offsets[-1] > 0 or any(later <= earlier for earlier, later in pairwise(offsets)):
+                return _TIMES
+            self._offsets = offsets
+        if sample.period_ms <= 0:
+            return _TIMES
+        for name, series, optional in (("nodeUsage", sample.node_usage, False), ("systemUsage", sample.system_usage, True)):
+            fault = _series_fault(series, size, optional)
+            if fault:
+                return f"{name}: {fault}"
+        return ""
+
     def _add_means(self, sample: UsageSample, start: int, stop: int, size: int) -> None:
-        means = self.means
-        for row, series in ((0, sample.node_usage), (1, sample.system_usage)):
-            if series.cpu_milli:
-                cpu, memory = series.cpu_milli[start:stop], series.memory_bytes[start:stop]
-                means.add(row, len(cpu), sum(cpu), sum(memory))
-        members: list[Series] = [pod.series for pod in sample.pods]
-        members += [host.series for host in sample.host_applications]
-        cpus = [series.cpu_milli for series in members]
-        memories = [series.memory_bytes for series in members]
-        if not {*map(len, cpus), *map(len, memories)} <= {size}:
+        series: list[Series] = [sample.node_usage, sample.system_usage]
+        series += [pod.series for pod in sample.pods]
+        series += [host.series for host in sample.host_applications]
+        cpus = [each.cpu_milli for each in series]
+        memories = [each.memory_bytes for each in series]
+        count = stop - start
+        alike = {*map(len, cpus), *map(len, memories)} == {size}
+        if not alike:
             newest = [_newest(*both, start, stop, size) for both in zip(cpus, memories, strict=True)]
             cpus, memories = [cpu for cpu, _ in newest], [memory for _, memory in newest]
-        elif stop - start != size:
+        elif count != size:
             cpus, memories = [cpu[start:stop] for cpu in cpus], [memory[start:stop] for memory in memories]
-        counts, cpu_sums, memory_sums = means.counts, means.cpu, means.memory
-        figures = zip(self._rows_of(sample), map(len, cpus), map(sum, cpus), map(sum, memories), strict=True)
-        for row, count, cpu_sum, memory_sum in figures:
-            if row >= 0 and 0 <= cpu_sum <= LARGEST_VALUE and 0 <= memory_sum <= LARGEST_VALUE * count:
-                counts[row] += count
-                cpu_sums[row] += cpu_sum
-                memory_sums[row] += memory_sum
+        means = self.means
+        if self._rows_in is not means.rows:
+            self._find_rows()
+        cpu_sums, memory_sums = list(map(sum, cpus)), list(map(sum, memories))
+        rows = self._rows_alone
+        if (
+            alike
+            and rows is not None
+            and _within(cpu_sums, LARGEST_VALUE * count)
+            and _within(memory_sums, LARGEST_VALUE * count)
+        ):
+            means.add(rows, count, cpu_sums, memory_sums)
+            return
+        for row, samples, cpu_sum, memory_sum in zip(self._rows, map(len, cpus), cpu_sums, memory_sums, strict=True):
+            largest = LARGEST_VALUE * samples
+            if row >= 0 and 0 <= cpu_sum <= largest and 0 <= memory_sum <= largest:
+                means.add(slice(row, row + 1), samples, [cpu_sum], [memory_sum])
 
-    def _rows_of(self, sample: UsageSample) -> list[int]:
-        """The rows of pods and host applications; the same list while the same ones come and rows stay where they are."""
-        keys = [pod.uid or f"{pod.namespace}/{pod.name}" for pod in sample.pods]
-        keys += [HOST + host.name for host in sample.host_applications]
-        if keys != self._keys or self.means.rows is not self._rows_in:
-            self._rows = [self.means.row(key) for key in keys]
-            self._keys, self._rows_in = keys, self.means.rows
-        return self._rows
+    def _find_rows(self) -> None:
+        rows = self.means.rows_of(self._keys)
+        self._rows, self._rows_in, self._rows_alone = rows, self.means.rows, None
+        if rows == [*range(len(rows))]:
+            self._rows_alone = slice(0, len(rows))
+        elif len(set(rows)) == len(rows) and -1 not in rows:
+            self._rows_alone = np.array(rows, dtype=np.int64)
 
     def _remember(self, sample: UsageSample) -> None:
-        named = (
-            [(pod.uid, pod.priority, pod.qos) for pod in sample.pods],
-            [(host.name, host.priority, host.qos) for host in sample.host_applications],
-        )
-        if named == self._named:
+        """Who is in the message: nothing is done while the same ones come."""
+        pods, hosts = sample.pods, sample.host_applications
+        words = [pod.uid for pod in pods]
+        if not all(words):
+            words = [word for pod in pods for word in (pod.uid, pod.namespace, pod.name)]
+        words += [pod.priority for pod in pods]
+        words += [pod.qos for pod in pods]
+        words += [word for host in hosts for word in (host.name, host.priority, host.qos)]
+        names = (len(pods), len(hosts), "\0".join(words))
+        if names == self._names:
             return
-        self._named = named
-        pods = [
-            Member(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos)
-            for pod in sample.pods[:MAX_ROWS]
+        self._names = names
+        in_pods = [
+            Member(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos) for pod in pods
         ]
-        self.pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.key)))
-        hosts = [
-            Member(HOST + host.name, "", host.name, host.priority, host.qos) for host in sample.host_applications[:MAX_ROWS]
-        ]
-        self.host_applications = tuple(sorted(hosts, key=lambda host: host.name))
+        in_hosts = [Member(HOST + host.name, "", host.name, host.priority, host.qos) for host in hosts]
+        self._keys = [NODE, SYSTEM, *(member.key for member in (*in_pods, *in_hosts))]
+        self._rows_in = {}
+        self.pods = tuple(sorted(in_pods[:MAX_ROWS], key=lambda pod: (pod.namespace, pod.name, pod.key)))
+        self.host_applications = tuple(sorted(in_hosts[:MAX_ROWS], key=lambda host: host.name))
 
     # -- going on after a restart --------------------------------------------------------------------------------
-
-    def digest(self) -> WindowDigest:
-        """All that is needed to go on, but for the members, which the report has."""
-        return WindowDigest(
-            boot=self.boot,
-            counter=self.counter,
-            last_ms=self.last_ms,
-            span_ms=self.period_ms,
-            slots=self.slots.digest(),
-            means=self.means.digest(),
-        )
 
     @classmethod
     def restored(cls, metric: NodeMetricComputed, sizes: WindowSizes) -> "NodeWindows":
@@ -235,8 +261,8 @@ def cut(end_ms: int, offsets: Sequence[int], first: int, width_ms: int) -> list[
     return parts
 
 
-def _part(values: tuple[int, ...], start: int, stop: int, size: int) -> tuple[int, ...]:
-    return values if stop - start == size else values[start:stop]
+def _within(values: list[int], largest: int) -> bool:
+    return min(values) >= 0 and max(values) <= largest
 
 
 def _newest(
@@ -246,20 +272,6 @@ def _newest(
     length = min(len(cpu), len(memory), size)
     low, high = max(start - size + length, 0), max(stop - size + length, 0)
     return cpu[len(cpu) - length :][low:high], memory[len(memory) - length :][low:high]
-
-
-def _fault(sample: UsageSample) -> str:
-    offsets = sample.offsets_ms
-    size = len(offsets)
-    if not 0 < size <= MAX_OPEN:
-        return f"offsetsMs has {size} samples: expected 1 to {MAX_OPEN}"
-    if offsets[-1] > 0 or any(later <= earlier for earlier, later in pairwise(offsets)) or sample.period_ms <= 0:
-        return "offsetsMs must ascend to at most 0, and periodMs be positive"
-    for name, series, optional in (("nodeUsage", sample.node_usage, False), ("systemUsage", sample.system_usage, True)):
-        fault = _series_fault(series, size, optional)
-        if fault:
-            return f"{name}: {fault}"
-    return ""
 
 
 def _series_fault(series: Series, size: int, optional: bool) -> str:

@@ -1,79 +1,49 @@
 """Percentile windows of one node: samples by slots of time, in bounded memory.
 
-In: samples of node and system (cpu in milli-cores, memory in bytes) in the order of time. Out: percentiles and spans
-of windows that end at the newest sample. Time is cut in slots of equal width. A slot that is over keeps at most POINTS
-samples a series: all if it had no more, else representatives of groups of neighbours in the sorted order, each
-standing for its group; the highest third stay single, so that the percentiles that thresholds look at lose least. A
-window's percentile is taken by the rank rule of `aggregation` over all its points, each counted as often as it stands
-for. So a percentile is always a value that was measured, exact while slots hold at most POINTS samples, else off by at
-most two ranks of each slot's 30.
+In: samples of node and system (cpu in milli-cores, memory in bytes) in the order of time. Out: the windows that end at
+the newest sample, and a digest to go on from. Time is cut in slots of equal width; of a slot that is over its `points`
+are kept. So a percentile is always a value that was measured, exact while slots hold at most POINTS samples, else off
+by at most two ranks of each slot's 30.
 
-A slot belongs to a window when at least half of it does. Memory: at most MAX_SLOTS slots of 4 series of POINTS
-integers of 8 bytes (47 KiB a node), plus the open slot's samples, at most MAX_OPEN a series (every second one is
-dropped beyond).
+A slot belongs to a window when at least half of it does. Samples only queue where they come; `settle` writes what came
+to the rings of many nodes at once, before anything is read. Memory: at most MAX_SLOTS slots of 4 series of POINTS
+integers of 8 bytes (47 KiB a node), plus the samples of the open slot and of MAX_ENDED that ended since the last
+`settle`, at most MAX_OPEN a series (every second one is dropped beyond).
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from cotenant.events.metrics import SlotDigest
 from cotenant_metrics_ingest import varints
-from cotenant_metrics_ingest.aggregation import PERCENTILES, percentile_rank
+from cotenant_metrics_ingest.points import MAX_OPEN, POINTS, WEIGHT_BITS, WEIGHT_MASK, Integers, thinned, thinning
 
-POINTS = 12
 MAX_SLOTS = 122
-MAX_OPEN = 240
+MAX_ENDED = 4
 SERIES = 4
 """node cpu, node memory, system cpu, system memory"""
 
-WEIGHT_BITS = 7
-WEIGHT_MASK = (1 << WEIGHT_BITS) - 1
-"""A point is one integer: the sample's value, and below it how many samples it stands for; so points sort by value."""
-
-PLACE_BITS = 7
-PLACE_MASK = (1 << PLACE_BITS) - 1
-"""A slot's place in the ring is below 128 (MAX_SLOTS)."""
+LATEST_MS = 2**53
+"""No clock is that far."""
 
 COLUMNS = 3 + SERIES
 """Of a slot beside its points: its number, its first and last sample's time, the series' sums."""
 
-Integers = npt.NDArray[np.int64]
 
+class _Samples:
+    """One slot as its samples come."""
 
-@lru_cache(maxsize=MAX_OPEN + 1)
-def thinning(count: int) -> tuple[tuple[int, int], ...]:
-    """Of `count` sorted samples: the index of each one that is kept, and how many it stands for; at most POINTS."""
-    if count <= POINTS:
-        return tuple((index, 1) for index in range(count))
-    singles = POINTS // 3
-    groups = POINTS - singles
-    base, more = divmod(count - singles, groups)
-    kept: list[tuple[int, int]] = []
-    start = 0
-    for size in [base + 1] * more + [base] * (groups - more) + [1] * singles:
-        kept.append((start + size // 2, size))
-        start += size
-    return tuple(kept)
+    __slots__ = ("first_ms", "last_ms", "number", "series")
 
-
-@lru_cache(maxsize=8192)
-def _ranks(count: int) -> Integers:
-    return np.array([percentile_rank(count, percentile) for _, percentile in PERCENTILES], dtype=np.int64)
-
-
-class Window(msgspec.Struct, frozen=True):
-    """One window. `figures`: p50, p90, p95, p99 and mean, each of node cpu, node memory, system cpu, system memory."""
-
-    duration_ms: int
-    span_ms: int
-    """Newest minus oldest sample in it."""
-    counts: tuple[int, int]
-    """Samples of the node, of the system."""
-    figures: list[list[int]]
+    def __init__(self, number: int, first_ms: int, last_ms: int = 0, series: Sequence[Sequence[int]] = ((),) * SERIES) -> None:
+        self.number = number
+        self.first_ms = first_ms
+        self.last_ms = last_ms
+        self.series = [array("q", values) for values in series]
 
 
 class PercentileSlots:
@@ -82,128 +52,109 @@ class PercentileSlots:
     def __init__(self, width_ms: int, capacity: int) -> None:
         self.width_ms = width_ms
         self.capacity = min(capacity, MAX_SLOTS)
-        self._points = np.zeros((self.capacity, SERIES, POINTS), dtype=np.int64)
-        self._slots = np.full((self.capacity, COLUMNS), -1, dtype=np.int64)
-        self._open_slot = -1
-        self._open_first = 0
-        self._open_last = 0
-        self._open: tuple[list[int], list[int], list[int], list[int]] = ([], [], [], [])
-        self._encoded: dict[int, bytes] = {}
-        """Closed slots as a digest has them, by number, oldest first."""
+        self.points = np.zeros((SERIES, self.capacity, POINTS), dtype=np.int64)
+        self.slots = np.full((self.capacity, COLUMNS), -1, dtype=np.int64)
+        """Both by a slot's place: its number modulo the capacity."""
+        self._open: _Samples | None = None
+        self._ended: list[_Samples] = []
+        self._encoded: dict[int, bytes | None] = {}
+        """Slots that are over as a digest has them, by number, oldest first; None until a digest asks for it."""
 
     def add(self, slot: int, first_ms: int, last_ms: int, series: Sequence[Sequence[int]]) -> None:
         """Take samples of one slot, which is not before any earlier one; `series` has the four series in order."""
-        if slot != self._open_slot:
-            if self._open_slot >= 0:
-                self._keep_open()
-                self._encoded[self._open_slot] = self._encode(self._open_slot % self.capacity)
-            self._open = ([], [], [], [])
-            self._open_slot, self._open_first = slot, first_ms
-            oldest = slot - self.capacity + 1
-            for ended in [number for number in self._encoded if number < oldest]:
-                del self._encoded[ended]
-                self._slots[ended % self.capacity, 0] = -1
-        self._open_last = last_ms
-        for kept, new in zip(self._open, series, strict=True):
-            kept += new
-        if len(self._open[0]) > MAX_OPEN:
-            for kept in self._open:
+        samples = self._open
+        if samples is None or slot != samples.number:
+            samples = self._open = self._next(slot, first_ms)
+        samples.last_ms = last_ms
+        for kept, new in zip(samples.series, series, strict=True):
+            kept.extend(new)
+        if len(samples.series[0]) > MAX_OPEN:
+            for kept in samples.series:
                 del kept[::2]
 
-    def _keep_open(self) -> None:
-        """Write the open slot, as far as it is, to its place in the ring."""
-        place = self._open_slot % self.capacity
-        table = []
-        for samples in self._open:
-            ordered = sorted(samples)
-            points = [ordered[index] << WEIGHT_BITS | weight for index, weight in thinning(len(ordered))]
-            table.append(points + [0] * (POINTS - len(points)))
-        self._points[place] = table
-        self._slots[place] = [self._open_slot, self._open_first, self._open_last, *map(sum, self._open)]
+    def _next(self, slot: int, first_ms: int) -> _Samples:
+        if self._open is not None:
+            self._ended.append(self._open)
+            self._encoded[self._open.number] = None
+            while self._encoded and (oldest := next(iter(self._encoded))) <= slot - self.capacity:
+                del self._encoded[oldest]
+            if len(self._ended) > MAX_ENDED:
+                settle([self])
+        return _Samples(slot, first_ms)
 
-    def windows(self, end_ms: int, durations_ms: Sequence[int]) -> Iterator[Window]:
-        """Percentiles and spans of the windows that end at `end_ms`, in the order of `durations_ms`."""
-        if self._open_slot >= 0:
-            self._keep_open()
-        starts = self._slots[:, 0] * self.width_ms
+    def unsettled(self) -> list[_Samples]:
+        """Slots whose samples have to be written to the ring; the open one each time."""
+        ended, self._ended = self._ended, []
+        slots = [samples for samples in ended if samples.number in self._encoded]
+        return slots if self._open is None else [*slots, self._open]
+
+    def windows(self, durations_ms: Sequence[int]) -> Iterator["Window"]:
+        """The windows that end at the newest sample, in the order of `durations_ms`; after `settle`."""
+        if self._open is None:
+            yield from (Window(self, duration, 0, np.zeros(0, dtype=np.int64)) for duration in durations_ms)
+            return
+        numbers = [*self._encoded, self._open.number]
+        places = np.array(numbers, dtype=np.int64) % self.capacity
+        end_ms = self._open.last_ms
         latest = end_ms - self.width_ms // 2
-        begun = (starts >= 0) & (starts <= end_ms)
-        used = np.flatnonzero(begun & (starts >= latest - max(durations_ms)))
-        # Below each value stand its weight and its slot's place, so that one sorting serves all windows.
-        tagged = (self._points[used] << PLACE_BITS | used[:, None, None]).transpose(1, 0, 2).reshape(SERIES, -1)
-        tagged.sort(axis=1)
-        places = tagged & PLACE_MASK
-        tagged >>= PLACE_BITS
-        weights = tagged & WEIGHT_MASK
-        tagged >>= WEIGHT_BITS
         for duration in durations_ms:
-            inside = begun & (starts >= latest - duration)
-            yield self._window(inside, tagged, (weights * inside[places]).cumsum(axis=1), end_ms, duration)
-
-    def _window(
-        self, inside: npt.NDArray[np.bool_], values: Integers, cumulated: Integers, end_ms: int, duration_ms: int
-    ) -> Window:
-        if not inside.any():
-            return Window(duration_ms, 0, (0, 0), [[0] * SERIES for _ in range(len(PERCENTILES) + 1)])
-        counts: list[int] = cumulated[:, -1].tolist()
-        slots = self._slots[inside]
-        figures = np.zeros((len(PERCENTILES) + 1, SERIES), dtype=np.int64)
-        for number, count in enumerate(counts):
-            if count:
-                found = cumulated[number].searchsorted(_ranks(count), side="right")
-                figures[:-1, number] = values[number][found]
-        figures[-1] = slots[:, 3:].sum(axis=0) // np.maximum(counts, 1)
-        span = int(slots[:, 2].max()) - max(int(slots[:, 1].min()), end_ms - duration_ms)
-        return Window(duration_ms, span, (counts[0], counts[2]), figures.tolist())
+            oldest = bisect_left(numbers, -((duration - latest) // self.width_ms))
+            span = 0
+            if oldest < len(numbers):
+                span = end_ms - max(int(self.slots[places[oldest], 1]), end_ms - duration)
+            yield Window(self, duration, span, places[oldest:])
 
     # -- going on after a restart --------------------------------------------------------------------------------
 
-    def _encode(self, place: int) -> bytes:
-        number, first, last, *sums = self._slots[place].tolist()
-        start = number * self.width_ms
-        values = [number, first - start, last - start, *sums]
-        for samples, points in zip(self._open, self._points[place].tolist(), strict=True):
-            values.append(len(samples))
-            before = 0
-            for point in points[: min(len(samples), POINTS)]:
-                value = point >> WEIGHT_BITS
-                values.append(value - before)
-                before = value
-        return varints.encode(values)
+    def not_encoded(self) -> list[int]:
+        """Numbers of the slots that are over and that no digest has had."""
+        return [number for number, encoded in self._encoded.items() if encoded is None]
+
+    def encoded(self, number: int, data: bytes) -> None:
+        """Remember how a digest has a slot."""
+        self._encoded[number] = data
 
     def digest(self) -> SlotDigest:
-        """All that is needed to go on."""
-        first, second, third, fourth = self._open
+        """All that is needed to go on; after `encode_ended`."""
+        if self._open is None:
+            return SlotDigest(width_ms=self.width_ms)
         return SlotDigest(
             width_ms=self.width_ms,
-            closed=b"".join(self._encoded.values()),
-            open_slot=self._open_slot,
-            open_first_ms=self._open_first,
-            open_last_ms=self._open_last,
-            open_series=(tuple(first), tuple(second), tuple(third), tuple(fourth)),
+            closed=b"".join(encoded for encoded in self._encoded.values() if encoded is not None),
+            open_slot=self._open.number,
+            open_first_ms=self._open.first_ms,
+            open_last_ms=self._open.last_ms,
+            open_series=tuple(tuple(values) for values in self._open.series),
         )
 
     @classmethod
     def restored(cls, digest: SlotDigest, width_ms: int, capacity: int) -> "PercentileSlots":
         """Go on from a digest. One of another width, or a damaged one, starts empty."""
         ring = cls(width_ms, capacity)
-        if digest.width_ms != width_ms or len(digest.open_series) != SERIES:
+        fits = (
+            digest.width_ms == width_ms
+            and len(digest.open_series) == SERIES
+            and 0 <= digest.open_slot == digest.open_first_ms // width_ms
+            and digest.open_first_ms <= digest.open_last_ms < LATEST_MS
+        )
+        if not fits:
             return ring
+        series = [values[-MAX_OPEN:] for values in digest.open_series]
         try:
-            ring._restore_closed(digest.closed)
+            ring._open = _Samples(digest.open_slot, digest.open_first_ms, digest.open_last_ms, series)
+            ring._restore_ended(digest.closed, digest.open_slot)
         except (varints.VarintError, IndexError, OverflowError):
             return cls(width_ms, capacity)
-        ring._open_slot, ring._open_first, ring._open_last = digest.open_slot, digest.open_first_ms, digest.open_last_ms
-        first, second, third, fourth = (list(samples[-MAX_OPEN:]) for samples in digest.open_series)
-        ring._open = (first, second, third, fourth)
         return ring
 
-    def _restore_closed(self, encoded: bytes) -> None:
+    def _restore_ended(self, encoded: bytes, open_slot: int) -> None:
         values = varints.decode(encoded).tolist()
-        at = 0
+        at, before = 0, open_slot - self.capacity
         while at < len(values):
             number, first, last, *sums = values[at : at + COLUMNS]
-            begin, at = at, at + COLUMNS
+            if not before < number < open_slot:
+                raise varints.VarintError(f"slot {number} is not between {before} and {open_slot}")
+            at, before = at + COLUMNS, number
             start, place = number * self.width_ms, number % self.capacity
             for series in range(SERIES):
                 count = values[at]
@@ -211,7 +162,51 @@ class PercentileSlots:
                 value = 0
                 for index, (_, weight) in enumerate(kept):
                     value += values[at + 1 + index]
-                    self._points[place, series, index] = value << WEIGHT_BITS | weight
+                    self.points[series, place, index] = value << WEIGHT_BITS | weight
                 at += 1 + len(kept)
-            self._slots[place] = [number, start + first, start + last, *sums]
-            self._encoded[number] = varints.encode(values[begin:at])
+            self.slots[place] = [number, start + first, start + last, *sums]
+            self._encoded[number] = None
+
+
+class Window(msgspec.Struct, frozen=True):
+    """One window: the slots' places in the ring that belong to it, and newest minus oldest sample in it."""
+
+    ring: PercentileSlots
+    duration_ms: int
+    span_ms: int
+    places: Integers
+
+
+def settle(rings: Sequence[PercentileSlots]) -> None:
+    """Write the samples that came to the rings."""
+    found = [(ring, samples) for ring in rings for samples in ring.unsettled()]
+    if not found:
+        return
+    series = [values for _, samples in found for values in samples.series]
+    everything = np.frombuffer(b"".join(series), dtype=np.int64)
+    points, sums = thinned(everything, np.array([*map(len, series)], dtype=np.int64))
+    points = points.reshape(-1, SERIES, POINTS)
+    for (ring, samples), kept, row in zip(found, points, sums.reshape(-1, SERIES).tolist(), strict=True):
+        place = samples.number % ring.capacity
+        ring.points[:, place] = kept
+        ring.slots[place] = [samples.number, samples.first_ms, samples.last_ms, *row]
+
+
+def encode_ended(rings: Sequence[PercentileSlots]) -> None:
+    """Encode the slots that ended since their last digest; after `settle`."""
+    found = [(ring, number) for ring in rings for number in ring.not_encoded()]
+    if not found:
+        return
+    points = np.array([ring.points[:, number % ring.capacity] for ring, number in found])
+    values = points >> WEIGHT_BITS
+    rows = np.empty((len(found), COLUMNS + SERIES * (1 + POINTS)), dtype=np.int64)
+    rows[:, :COLUMNS] = [ring.slots[number % ring.capacity] for ring, number in found]
+    rows[:, 1:3] -= rows[:, :1] * np.array([[ring.width_ms] for ring, _ in found], dtype=np.int64)
+    used = np.ones(rows.shape, dtype=bool)
+    kept, kept_used = (table[:, COLUMNS:].reshape(-1, SERIES, 1 + POINTS) for table in (rows, used))
+    kept[:, :, 0] = (points & WEIGHT_MASK).sum(axis=2)
+    kept[:, :, 1] = values[:, :, 0]
+    kept[:, :, 2:] = values[:, :, 1:] - values[:, :, :-1]
+    kept_used[:, :, 1:] = points > 0
+    for (ring, number), encoded in zip(found, varints.encode_each(rows[used], used.sum(axis=1)), strict=True):
+        ring.encoded(number, encoded)

@@ -1,10 +1,12 @@
 """Non-negative integers as few bytes: how the windows' state travels in an event.
 
 In: integers below 2^63. Out: LEB128 bytes (seven bits a byte, the lowest first, the highest bit says that more
-follow), and back. Both ways are vectorised; writing is done once per slot of time, when it ends, reading once per start.
+follow), and back. Both ways are vectorised: writing is done once per report for all slots of time that ended since the
+last one, reading once per start.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +19,28 @@ class VarintError(ValueError):
     """The bytes are not LEB128 integers below 2^63."""
 
 
-_LIMITS = np.array([1 << (7 * octets) for octets in range(1, LONGEST)], dtype=np.int64)
+_SHIFTS = np.arange(0, 7 * LONGEST, 7)[:, np.newaxis]
+
+
+def encode_each(values: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> list[bytes]:
+    """The bytes of parts of the integers, which follow one another; `lengths` says how many integers each part has."""
+    if not len(values):
+        return [b""] * len(lengths)
+    octets = max(1, -(-int(values.max()).bit_length() // 7))
+    rests = values >> _SHIFTS[:octets]
+    written = rests > 0
+    written[0] = True
+    table = rests.astype(np.uint8) & 127
+    table[:-1] |= written[1:].view(np.uint8) << 7
+    encoded = table.T[written.T].tobytes()
+    borders = np.concatenate(([0], written.sum(axis=0).cumsum()))
+    stops = borders[np.concatenate(([0], lengths.cumsum()))].tolist()
+    return [encoded[start:stop] for start, stop in pairwise(stops)]
 
 
 def encode(values: Sequence[int]) -> bytes:
     """The bytes of the integers, one after the other."""
-    array = np.array(values, dtype=np.int64)
-    lengths = _LIMITS.searchsorted(array, side="right") + 1
-    ends = lengths.cumsum()
-    places = np.arange(ends[-1] if len(ends) else 0) - (ends - lengths).repeat(lengths)
-    octets = array.repeat(lengths) >> (7 * places) & 127
-    octets |= 128
-    octets[ends - 1] &= 127
-    return octets.astype(np.uint8).tobytes()
+    return encode_each(np.array(values, dtype=np.int64), np.array([len(values)]))[0]
 
 
 def decode(data: bytes) -> npt.NDArray[np.int64]:

@@ -91,6 +91,41 @@ def test_pods_and_host_applications_are_those_of_the_last_message_sorted() -> No
     assert [(entry.name, entry.usage.cpu_milli) for entry in log.metric().pods] == [("a", 45)]
 
 
+def test_pods_without_uid_are_told_apart_by_name() -> None:
+    log = MetricsLog(FAST)
+    log.node()
+    log.decide()
+    for name, cpu in (("a", 10), ("b", 30)):
+        nameless = msgspec.structs.replace(pod(name, [cpu]), uid="")
+        log.now += timedelta(seconds=2)
+        log.sample([5], pods=[nameless])
+        log.decide()
+        assert [(entry.name, entry.usage.cpu_milli) for entry in log.metric().pods] == [(name, cpu)]
+
+
+def test_pods_that_come_twice_in_a_message_are_added_up() -> None:
+    log = MetricsLog(FAST)
+    log.node()
+    log.decide()
+    log.sample([5], pods=[pod("a", [10]), pod("a", [30])])
+    log.decide()
+    assert log.metric().pods[0].usage.cpu_milli == 20
+
+
+def test_after_a_restart_a_message_without_pods_ends_those_that_the_report_had() -> None:
+    log = MetricsLog(FAST)
+    log.node()
+    log.decide()
+    log.sample([5], pods=[pod("a", [10])])
+    log.decide()
+    fresh = log.reloaded()
+    log.now += timedelta(seconds=2)
+    log.sample([5])
+    fresh.apply(log.usage[-1])
+    (event,) = fresh.decide(log.now)
+    assert event.data.pods == ()  # type: ignore[attr-defined]
+
+
 def test_a_pod_that_started_between_two_messages_has_the_newest_samples() -> None:
     log = MetricsLog(FAST)
     log.node()

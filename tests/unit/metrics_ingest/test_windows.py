@@ -7,12 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.events.metrics import SlotDigest
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_of
-from cotenant_metrics_ingest.means import NODE, MeanSlots
+from cotenant_metrics_ingest.means import NODE, MeanSlots, digests
 from cotenant_metrics_ingest.node_windows import WindowSizes, cut
+from cotenant_metrics_ingest.percentiles import figures_of
+from cotenant_metrics_ingest.points import MAX_OPEN, POINTS, thinning
 from cotenant_metrics_ingest.policy import duration_ms
-from cotenant_metrics_ingest.slots import MAX_OPEN, MAX_SLOTS, POINTS, PercentileSlots, thinning
+from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
 from cotenant_metrics_ingest.varints import VarintError, decode, encode
+
+
+def digest_of(ring: PercentileSlots) -> SlotDigest:
+    settle([ring])
+    encode_ended([ring])
+    return ring.digest()
+
 
 VALUES = st.integers(0, 2**44)
 
@@ -64,12 +74,13 @@ def test_percentiles_are_exact_while_slots_hold_few_samples(slots: list[list[int
     ring = PercentileSlots(1000, 40)
     for number, samples in enumerate(slots):
         ring.add(number, number * 1000, number * 1000 + 999, [samples, samples, [], []])
-    (window,) = ring.windows(len(slots) * 1000 - 1, [100_000])
+    settle([ring])
+    (figures,) = figures_of(list(ring.windows([100_000])))
     everything = [value for samples in slots for value in samples]
-    assert window.counts == (len(everything), 0)
+    assert figures.counts == (len(everything), 0)
     for row, percentile in enumerate((0.5, 0.9, 0.95, 0.99)):
-        assert window.figures[row][0] == percentile_of(everything, percentile)
-    assert window.figures[4][0] == sum(everything) // len(everything)
+        assert figures.rows[0][row] == percentile_of(everything, percentile)
+    assert figures.rows[0][4] == sum(everything) // len(everything)
 
 
 @given(st.lists(st.lists(VALUES, min_size=30, max_size=30), min_size=1, max_size=10))
@@ -77,12 +88,13 @@ def test_percentiles_of_full_slots_are_off_by_two_ranks_a_slot_at_most(slots: li
     ring = PercentileSlots(30_000, 70)
     for number, samples in enumerate(slots):
         ring.add(number, number * 30_000, number * 30_000 + 29_000, [samples, samples, samples, samples])
-    (window,) = ring.windows(len(slots) * 30_000 - 1, [1_800_000])
+    settle([ring])
+    (figures,) = figures_of(list(ring.windows([1_800_000])))
     everything = sorted(value for samples in slots for value in samples)
     for row, percentile in enumerate((0.5, 0.9, 0.95, 0.99)):
         rank = max(int(np.float32(len(everything)) * np.float32(percentile)) - 1, 0)
         low, high = max(rank - 2 * len(slots), 0), min(rank + 2 * len(slots), len(everything) - 1)
-        assert everything[low] <= window.figures[row][0] <= everything[high]
+        assert everything[low] <= figures.rows[0][row] <= everything[high]
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.lists(VALUES, min_size=1, max_size=60)), min_size=1, max_size=30))
@@ -92,14 +104,17 @@ def test_slots_go_on_from_their_digest(steps: list[tuple[int, list[int]]]) -> No
         slot += gap
         ring.add(slot, slot * 1000, slot * 1000 + 900, [samples, samples[::-1], samples, samples])
         if number % 3 == 0:
-            list(ring.windows(slot * 1000 + 900, [5000, 20_000]))
-    again = PercentileSlots.restored(ring.digest(), 1000, 20)
-    assert again.digest() == ring.digest()
+            digest_of(ring)
+    again = PercentileSlots.restored(digest_of(ring), 1000, 20)
+    assert digest_of(again) == digest_of(ring)
     for other in (ring, again):
         other.add(slot + 1, slot * 1000 + 1000, slot * 1000 + 1500, [[1, 2], [3, 4], [], []])
-    end = slot * 1000 + 1500
-    assert list(again.windows(end, [5000, 20_000])) == list(ring.windows(end, [5000, 20_000]))
-    assert again.digest() == ring.digest()
+    settle([ring, again])
+    windows = [list(other.windows([5000, 20_000])) for other in (ring, again)]
+    assert [window.span_ms for window in windows[0]] == [window.span_ms for window in windows[1]]
+    together = figures_of([*windows[0], *windows[1]])
+    assert together[:2] == together[2:] == [figures for window in windows[0] for figures in figures_of([window])]
+    assert digest_of(again) == digest_of(ring)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abcd"), VALUES), min_size=1, max_size=60))
@@ -108,16 +123,18 @@ def test_means_go_on_from_their_digest_and_free_their_rows(steps: list[tuple[int
     for gap, key, value in steps:
         slot += gap
         means.open(slot)
-        means.add(0, 1, value, value)
-        means.add(means.row(key), 1, value, value)
-    again = MeanSlots.restored(means.digest(), 1000)
+        means.add(slice(0, 1), 1, [value], [value])
+        (row,) = means.rows_of([key])
+        means.add(slice(row, row + 1), 1, [value], [value])
+    again = MeanSlots.restored(digests([means])[0], 1000)
     end = slot * 1000 + 999
     keys = [NODE, *"abcd"]
     assert again.means(end, 5000, keys) == means.means(end, 5000, keys)
-    assert again.digest() == means.digest()
+    own, others = digests([means, again])
+    assert own == others
     for number in range(1, 9):
         means.open(slot + number)
-        means.add(0, 1, 5, 5)
+        means.add(slice(0, 1), 1, [5], [5])
     assert set(means.rows) == {NODE, "\0system"}
     assert means.means((slot + 8) * 1000 + 999, 5000, keys)[NODE].cpu_milli == 5
 
