@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -10,11 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 BIN = Path(sys.executable).parent
+WAIT_SECONDS = 240
+"""Long enough for a crowded machine; nobody waits for it where all is well."""
 T = TypeVar("T")
 
 
@@ -22,7 +26,7 @@ class NotInTimeError(AssertionError):
     """A bounded wait is over."""
 
 
-def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
+def wait_for(what: str, look: Callable[[], T | None], seconds: float = WAIT_SECONDS) -> T:
     """Return what `look` finds as soon as it is true. The stack is other processes: there is nothing to await but its state."""
     deadline = time.monotonic() + seconds
     while True:
@@ -31,7 +35,7 @@ def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
             return found
         if time.monotonic() > deadline:
             raise NotInTimeError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 class Stack:
@@ -58,13 +62,13 @@ class Stack:
         return found
 
     def until_ready(self) -> None:
-        """Wait until the stack says so, at most 90 s."""
+        """Wait until the stack says so."""
 
         def ready() -> bool:
             assert self.process.poll() is None, self.screen.read_text()
             return "ready after" in self.screen.read_text()
 
-        wait_for("the stack to be ready", ready, 90)
+        wait_for("the stack to be ready", ready)
 
     def run(self, *words: str, given: str | None = None, status: int | None = 0) -> str:
         """Run the command; returns what it prints. Fails if its exit status is another one."""
@@ -74,51 +78,53 @@ class Stack:
             capture_output=True,
             text=True,
             env=self.environment,
-            timeout=60,
+            timeout=WAIT_SECONDS,
             check=False,
         )
         output = done.stdout + done.stderr
         assert status is None or done.returncode == status, f"cotenant {' '.join(words)}: {done.returncode}\n{output}"
         return output
 
-    def object(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
-        """Return one object, None where the API has none (or does not answer now)."""
-        done = subprocess.run(
-            [BIN / "cotenant", "get", kind, name, "-n", namespace, "-o", "json"],
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=60,
-            check=False,
-        )
-        if done.returncode:
+    def get(self, path: str) -> dict[str, Any] | None:
+        """Return what the API has there; None where it has nothing, or does not answer now.
+
+        Asked without the command: a process for every look would be most of this machine's load.
+        """
+        try:
+            with urllib.request.urlopen(f"{self.endpoint['api']}/{path}", timeout=WAIT_SECONDS) as answer:
+                found: dict[str, Any] = json.loads(answer.read())
+        except (OSError, http.client.HTTPException):
             return None
-        found: dict[str, Any] = json.loads(done.stdout)
         return found
 
-    def objects(self, kind: str) -> list[dict[str, Any]] | None:
-        """Return all objects of a kind, None while the API does not answer."""
-        done = subprocess.run(
-            [BIN / "cotenant", "get", kind, "-A", "-o", "json"],
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=60,
-            check=False,
-        )
-        if done.returncode:
-            return None
-        found: list[dict[str, Any]] = json.loads(done.stdout)["items"]
+    def patch(self, path: str, change: dict[str, Any]) -> None:
+        """Merge a change into an object."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        url = f"{self.endpoint['api']}/{path}"
+        request = urllib.request.Request(url, data=json.dumps(change).encode(), headers=headers, method="PATCH")
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS):
+            return
+
+    def pod(self, name: str) -> dict[str, Any] | None:
+        """Return a pod, None where there is none (or the API does not answer now)."""
+        return self.get(f"api/v1/namespaces/default/pods/{name}")
+
+    def items(self, collection: str) -> list[dict[str, Any]]:
+        """Return all objects of a collection such as `api/v1/pods`, as soon as the API answers."""
+        found: list[dict[str, Any]] = wait_for("the API", lambda: self.get(collection))["items"]
         return found
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Return all pods, as soon as the API answers."""
+        return self.items("api/v1/pods")
 
     def apply(self, *documents: dict[str, Any]) -> str:
         """Apply manifests."""
         return self.run("apply", "-f", "-", given="\n---\n".join(json.dumps(document) for document in documents))
 
-    def phase(self, pod: str, namespace: str = "default") -> str:
-        """Return a pod's phase, "" where there is none."""
-        found = self.object("pod", pod, namespace)
-        return str((found or {}).get("status", {}).get("phase", ""))
+    def runs(self, name: str) -> bool:
+        """Whether a pod is Running."""
+        return bool((self.pod(name) or {}).get("status", {}).get("phase") == "Running")
 
     def pid(self, service: str) -> int:
         """Return the process of a service (or `nats-server`) of this stack, 0 while there is none."""
@@ -139,7 +145,7 @@ class Stack:
         """Press Ctrl-C; returns the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        return self.process.wait(60)
+        return self.process.wait(WAIT_SECONDS)
 
     def close(self) -> None:
         """End it and remove what it left in its data folder."""

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.manifests import batch_pod, service_pod, simulated_pod
-from tests.e2e.stack import BIN, Stack, wait_for
+from tests.e2e.stack import BIN, WAIT_SECONDS, NotInTimeError, Stack, wait_for
 
 SERVICES = (
     "gateway",
@@ -29,7 +30,7 @@ SERVICES = (
     "yarn-copilot",
     "node-executor",
 )
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +38,47 @@ def stack() -> Iterator[Stack]:
     running = Stack("--nodes", "2")
     try:
         running.until_ready()
+        lend_generously(running)
         yield running
     finally:
         running.close()
 
 
+def lend_generously(stack: Stack) -> None:
+    """Lend three times what the node has, and place pods there however busy it is: what else this machine does is not ours."""
+    name = ("slo-controller-config", "-n", "koordinator-system")
+    config = json.loads(stack.run("get", "configmap", *name, "-o", "json"))
+    colocation = json.loads(config["data"]["colocation-config"]) | {"cpuReclaimThresholdPercent": 300}
+    config["data"]["colocation-config"] = json.dumps(colocation)
+    config["metadata"] = {key: config["metadata"][key] for key in ("name", "namespace", "labels")}
+    stack.apply({key: config[key] for key in ("apiVersion", "kind", "metadata", "data")})
+    unchecked = {"scheduling.koordinator.sh/usage-thresholds": json.dumps({"usageThresholds": {"cpu": 0}})}
+    stack.patch(f"api/v1/nodes/{host_of(stack)}", {"metadata": {"annotations": unchecked}})
+
+
+def idle_cpus(seconds: float = 3.0) -> float:
+    """How many CPUs of this machine nobody used during the next few seconds."""
+
+    def looked() -> tuple[float, float]:
+        words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        return time.monotonic(), (int(words[3]) + int(words[4])) / os.sysconf("SC_CLK_TCK")
+
+    began, idle = looked()
+    time.sleep(seconds)
+    ended, later = looked()
+    return (later - idle) / (ended - began)
+
+
 def host_of(stack: Stack) -> str:
     """Return the real node's name: the one with the process runtime's label."""
-    nodes = wait_for("the nodes", lambda: stack.objects("nodes"), 30)
-    return next(
-        str(node["metadata"]["name"])
-        for node in nodes
-        if node["metadata"].get("labels", {}).get("cotenant.io/runtime") == "process"
-    )
+
+    def registered() -> str:
+        for node in stack.items("api/v1/nodes"):
+            if node["metadata"].get("labels", {}).get("cotenant.io/runtime") == "process":
+                return str(node["metadata"]["name"])
+        return ""
+
+    return wait_for("the node", registered)
 
 
 def quota_file(stack: Stack) -> Path:
@@ -76,20 +105,21 @@ def quota(path: Path) -> int:
 
 def test_the_tables_look_like_kubectls(stack: Stack) -> None:
     host = host_of(stack)
+    wait_for("all nodes", lambda: len(stack.items("api/v1/nodes")) == 3)
     nodes = stack.run("get", "nodes", "-o", "wide")
     assert nodes.splitlines()[0].split()[:4] == ["NAME", "STATUS", "ROLES", "AGE"]
     assert host in nodes
     assert "simulated-0" in nodes
     for words in ("get pods -A", "get elasticquotas -A", "get podmigrationjobs", f"describe node {host}"):
         stack.run(*words.split())
-    wait_for("metrics of all nodes", lambda: len(stack.objects("nodemetrics") or []) == 3, 60)
+    wait_for("metrics of all nodes", lambda: len(stack.items("apis/slo.koordinator.sh/v1alpha1/nodemetrics")) == 3)
     assert host in stack.run("top", "nodes")
 
 
 def test_a_pod_of_any_image_runs_on_a_simulated_node_and_ends_when_deleted(stack: Stack) -> None:
     assert "created" in stack.apply(simulated_pod("anything"))
-    wait_for("anything to run", lambda: stack.phase("anything") == "Running", 30)
-    pod = stack.object("pod", "anything")
+    wait_for("anything to run", lambda: stack.runs("anything"))
+    pod = stack.pod("anything")
     assert pod is not None
     assert pod["spec"]["nodeName"].startswith("simulated-")
     assert "unchanged" in stack.apply(simulated_pod("anything"))
@@ -98,59 +128,63 @@ def test_a_pod_of_any_image_runs_on_a_simulated_node_and_ends_when_deleted(stack
     assert "placed on simulated-" in explained
     assert "LOG:" in explained
     stack.run("delete", "pod", "anything")
-    assert stack.object("pod", "anything") is None
+    assert stack.pod("anything") is None
 
 
 def test_a_batch_pod_runs_in_its_own_cgroup_and_says_its_lines(stack: Stack) -> None:
     stack.apply(batch_pod("worker", "echo hello from batch; exec sleep 300"))
-    wait_for("worker to run", lambda: stack.phase("worker") == "Running", 200)
-    pod = stack.object("pod", "worker")
+    wait_for("worker to run", lambda: stack.runs("worker"))
+    pod = stack.pod("worker")
     assert pod is not None
     assert pod["spec"]["nodeName"] == host_of(stack)
     groups = quota_file(stack).parent / f"pod{pod['metadata']['uid']}"
     assert (groups / "main" / "cgroup.procs").read_text().split()
-    wait_for("its lines", lambda: "hello from batch" in stack.run("logs", "worker"), 10)
+    wait_for("its lines", lambda: "hello from batch" in stack.run("logs", "worker"))
     chain = stack.run("explain", "pod", "worker")
     assert "lends batch-cpu" in chain
     stack.run("delete", "pod", "worker")
-    wait_for("its group to go", lambda: not groups.exists(), 15)
+    wait_for("its group to go", lambda: not groups.exists())
 
 
 def test_a_pod_that_fits_nowhere_says_why(stack: Stack) -> None:
     stack.apply(batch_pod("huge", cpu=900_000))
-    text = wait_for("a reason", lambda: having("short by", stack.run("explain", "pod", "huge")), 60)
+    text = wait_for("a reason", lambda: having("short by", stack.run("explain", "pod", "huge")))
     assert "0/3 nodes" in text
     stack.run("delete", "pod", "huge")
 
 
 def test_services_that_need_their_cpu_get_it_back_and_the_loan_grows_again(stack: Stack) -> None:
     path = quota_file(stack)
+    try:
+        wait_for("a CPU that nobody uses", lambda: idle_cpus() > 1.0, 120)
+    except NotInTimeError:
+        pytest.skip("other processes use this machine's CPUs: it has nothing to lend, and so nothing to take back")
     stack.apply(batch_pod("burner"))
-    wait_for("burner to run", lambda: stack.phase("burner") == "Running", 200)
-    wait_for("a loan of some size", lambda: quota(path) >= 60_000, 150)
+    wait_for("burner to run", lambda: stack.runs("burner"))
+    wait_for("a loan of some size", lambda: quota(path) >= 60_000)
     lent = quota(path)
     stack.apply(service_pod("spike", "while :; do :; done & while :; do :; done"))
-    wait_for("the loan to shrink in the kernel's file", lambda: 0 < quota(path) <= lent // 2, 30)
+    wait_for("the loan to shrink in the kernel's file", lambda: 0 < quota(path) <= lent // 2)
     low = quota(path)
     told = wait_for(
         "an event that says so",
-        lambda: [line for line in stack.run("events").splitlines() if "EXECUTION" in line and "cfs_quota" in line],
+        lambda: [line for line in stack.run("events").splitlines() if "EXECUTION" in line and path.name in line],
         10,
     )
     assert "->" in told[-1]
     stack.run("delete", "pod", "spike")
-    wait_for("the loan to grow back", lambda: quota(path) > low * 2 or quota(path) == -1, 60)
+    wait_for("the loan to grow back", lambda: quota(path) > low * 2 or quota(path) == -1)
     stack.run("delete", "pod", "burner")
 
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_killed_service_comes_back_and_nothing_is_lost_or_doubled(stack: Stack, service: str) -> None:
-    before = {pod["metadata"]["uid"] for pod in wait_for("pods", lambda: (stack.objects("pods") or []) + [{}], 30) if pod}
+    before = {pod["metadata"]["uid"] for pod in stack.pods()}
     names = [f"{service}-{number}" for number in range(6)]
     stack.apply(*(simulated_pod(name) for name in names[:3]))
-    killed = wait_for(f"{service}'s process", lambda: stack.pid(service), 30)
+    killed = wait_for(f"{service}'s process", lambda: stack.pid(service))
     os.kill(killed, signal.SIGKILL)
-    wait_for(f"{service} to come back", lambda: (again := stack.pid(service)) and again != killed, 30)
+    wait_for(f"{service} to come back", lambda: (again := stack.pid(service)) and again != killed)
 
     def applied() -> bool:
         done = subprocess.run(
@@ -159,56 +193,62 @@ def test_a_killed_service_comes_back_and_nothing_is_lost_or_doubled(stack: Stack
             capture_output=True,
             text=True,
             env=stack.environment,
-            timeout=60,
+            timeout=WAIT_SECONDS,
             check=False,
         )
         return done.returncode == 0
 
-    wait_for("the API", applied, 60)
+    wait_for("the API", applied)
 
     def running() -> bool:
-        pods = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in stack.objects("pods") or []}
+        pods = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in stack.pods()}
         return all(pods.get(name) == "Running" for name in names)
 
-    wait_for("all six to run", running, 90)
-    pods = stack.objects("pods") or []
+    wait_for("all six to run", running)
+    pods = stack.pods()
     uids = [pod["metadata"]["uid"] for pod in pods]
     assert len(uids) == len(set(uids))
     assert before <= set(uids)
     stack.run("delete", "pod", *names)
-    assert not [pod for pod in stack.objects("pods") or [] if pod["metadata"]["name"] in names]
+    assert not [pod for pod in stack.pods() if pod["metadata"]["name"] in names]
 
 
 def test_a_killed_server_comes_back_with_everything(stack: Stack) -> None:
     stack.apply(simulated_pod("survivor"))
-    wait_for("survivor to run", lambda: stack.phase("survivor") == "Running", 60)
-    uid = (stack.object("pod", "survivor") or {})["metadata"]["uid"]
-    killed = wait_for("the server's process", lambda: stack.pid("nats-server"), 30)
+    wait_for("survivor to run", lambda: stack.runs("survivor"))
+    uid = (stack.pod("survivor") or {})["metadata"]["uid"]
+    killed = wait_for("the server's process", lambda: stack.pid("nats-server"))
     os.kill(killed, signal.SIGKILL)
-    found = wait_for("survivor again", lambda: stack.object("pod", "survivor"), 90)
+    found = wait_for("survivor again", lambda: stack.pod("survivor"))
     assert found["metadata"]["uid"] == uid
-    wait_for("survivor to be deleted", lambda: "deleted" in stack.run("delete", "pod", "survivor", status=None), 90)
+
+    def deleted() -> bool:
+        stack.run("delete", "pod", "survivor", status=None)
+        return stack.pod("survivor") is None and stack.get("api/v1/pods") is not None
+
+    wait_for("survivor to be deleted", deleted)
     stack.apply(simulated_pod("newcomer"))
-    wait_for("newcomer to run", lambda: stack.phase("newcomer") == "Running", 90)
+    wait_for("newcomer to run", lambda: stack.runs("newcomer"))
     stack.run("delete", "pod", "newcomer")
 
 
 def test_a_running_process_survives_its_executor(stack: Stack) -> None:
     stack.apply(batch_pod("long", "exec sleep 600"))
-    wait_for("long to run", lambda: stack.phase("long") == "Running", 200)
-    pod = stack.object("pod", "long")
+    wait_for("long to run", lambda: stack.runs("long"))
+    pod = stack.pod("long")
     assert pod is not None
     procs = quota_file(stack).parent / f"pod{pod['metadata']['uid']}" / "main" / "cgroup.procs"
     before = set(procs.read_text().split())
-    killed = wait_for("the executor's process", lambda: stack.pid("node-executor"), 30)
+    killed = wait_for("the executor's process", lambda: stack.pid("node-executor"))
     os.kill(killed, signal.SIGKILL)
-    wait_for("the executor to come back", lambda: (again := stack.pid("node-executor")) and again != killed, 30)
+    wait_for("the executor to come back", lambda: (again := stack.pid("node-executor")) and again != killed)
     assert set(procs.read_text().split()) & before, "the pod's process went on"
     stack.run("delete", "pod", "long")
-    wait_for("its group to go", lambda: not procs.exists(), 20)
+    wait_for("its group to go", lambda: not procs.exists())
 
 
 def test_a_second_scheduler_does_no_harm_and_events_say_so(stack: Stack) -> None:
+    began = wait_for("the log's end", lambda: stack.get("apis/cotenant.io/v1/status"))["log"]["lastSequence"]
     flags = ["--nats", stack.endpoint["nats"], "--replica", "second", "--http-port", "-1"]
     second = subprocess.Popen(
         [sys.executable, "-m", "cotenant_scheduler", *flags],
@@ -216,25 +256,24 @@ def test_a_second_scheduler_does_no_harm_and_events_say_so(stack: Stack) -> None
         start_new_session=True,
     )
     try:
-        wait_for("the second's start", lambda: "replica second" in stack.run("events"), 60)
+        wait_for("the second's start", lambda: "replica second" in stack.run("events", "--since", str(began)))
+        names = [f"twin-{number}" for number in range(20)]
 
         def refused() -> bool:
-            names = [f"twin-{number}" for number in range(20)]
             stack.apply(*(simulated_pod(name) for name in names))
             wait_for(
                 "the twins to run",
-                lambda: sum(pod["status"].get("phase") == "Running" for pod in stack.objects("pods") or []) >= 20,
-                60,
+                lambda: sum(pod["status"].get("phase") == "Running" for pod in stack.pods()) >= 20,
             )
-            uids = [pod["metadata"]["uid"] for pod in stack.objects("pods") or []]
+            uids = [pod["metadata"]["uid"] for pod in stack.pods()]
             assert len(uids) == len(set(uids))
             stack.run("delete", "pod", *names)
-            return "refused" in stack.run("events")
+            return "was refused, another replica committed first" in stack.run("events", "--since", str(began))
 
-        wait_for("a refused commit among the events", refused, 120)
+        wait_for("a refused commit among the events", refused)
     finally:
         second.terminate()
-        second.wait(20)
+        second.wait(WAIT_SECONDS)
 
 
 RUBBISH: list[tuple[str, dict[str, Any], str]] = [
@@ -290,7 +329,7 @@ RUBBISH: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("what", "manifest", "told"), RUBBISH, ids=[entry[0] for entry in RUBBISH])
 def test_rubbish_is_refused_with_what_is_wrong_and_where(stack: Stack, what: str, manifest: dict[str, Any], told: str) -> None:
     assert told in stack.run("apply", "-f", "-", given=json.dumps(manifest), status=1)
-    assert stack.object("pod", "x") is None
+    assert stack.pod("x") is None
 
 
 def test_a_quota_whose_min_exceeds_its_parents_is_refused(stack: Stack) -> None:
@@ -318,7 +357,7 @@ def post(stack: Stack, body: bytes) -> tuple[int, dict[str, Any]]:
         method="POST",
     )
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
@@ -335,13 +374,13 @@ def test_broken_bodies_get_a_status(stack: Stack) -> None:
 def nats_say(url: str, subject: str, payload: bytes) -> None:
     """Publish with the bare protocol, as any client can."""
     host, port = url.removeprefix("nats://").split(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
+    with socket.create_connection((host, int(port)), WAIT_SECONDS) as connection:
         connection.recv(4096)
         connection.sendall(b'CONNECT {"verbose":false}\r\n')
         connection.sendall(b"PUB %s %d\r\n%s\r\nPING\r\n" % (subject.encode(), len(payload), payload))
-        connection.settimeout(5)
-        while b"PONG" not in connection.recv(4096):
-            continue
+        answer = b""
+        while b"PONG" not in answer:
+            answer += connection.recv(4096)
 
 
 def test_rubbish_on_the_log_is_put_aside_and_stops_nobody(stack: Stack) -> None:
@@ -359,15 +398,15 @@ def test_rubbish_on_the_log_is_put_aside_and_stops_nobody(stack: Stack) -> None:
         "data": {"node": host, "offsetsMs": [0], "nodeUsage": {"cpuMilli": [1], "memoryBytes": [1]}},
     }
     nats_say(url, f"usage.{host}", json.dumps(backwards).encode())
-    wait_for("a dead letter", lambda: "not a CloudEvent" in stack.run("events"), 30)
+    wait_for("a dead letter", lambda: "not a CloudEvent" in stack.run("events"))
     stack.apply(simulated_pod("after-rubbish"))
-    wait_for("a pod after the rubbish", lambda: stack.phase("after-rubbish") == "Running", 60)
+    wait_for("a pod after the rubbish", lambda: stack.runs("after-rubbish"))
     stack.run("delete", "pod", "after-rubbish")
 
 
 def test_every_decision_on_the_log_can_be_computed_again(stack: Stack) -> None:
     stack.apply(*(simulated_pod(f"verified-{number}") for number in range(5)))
-    wait_for("verified-0 to run", lambda: stack.phase("verified-0") == "Running", 60)
+    wait_for("verified-0 to run", lambda: stack.runs("verified-0"))
     stack.run("delete", "pod", *(f"verified-{number}" for number in range(5)))
     text = stack.run("replay", "--verify")
     assert "scheduler" in text
