@@ -83,7 +83,7 @@ class BeingStored:
         if before is None:
             self._pods.drop_placement(node, key)
         else:
-            self._pods.store_placement(before.data, before.sequence)
+            self._pods.store_placement(before.kept.whole(), before.sequence)
 
     def _waiting(self, event: Event, data: Waiting) -> None:
         key = (data.namespace, data.name)

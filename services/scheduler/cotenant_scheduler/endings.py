@@ -189,7 +189,7 @@ class Endings:
         terminating_at: datetime | None,
     ) -> Event:
         """Return the placement stored again, with the object's present document where it is of this pod."""
-        data = placed.data
+        data = placed.kept.whole()
         facts, document = record.facts, record.document
         if facts is not None and document is not None and facts.uid == data.uid:
             data = msgspec.structs.replace(

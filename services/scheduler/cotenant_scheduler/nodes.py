@@ -94,6 +94,8 @@ class NodeTable:
         self.version = 0
         """Grows when row numbers, dimensions or tie-breaks change: results kept per row are then void."""
         self._free: list[int] = []
+        self._entry: tuple[Shape, AssignedPod] | None = None
+        """What pods that are counted after each other share."""
         self._uncounted: dict[Shape, list[int]] = {}
         """Rows of pods that `pods` has and the columns have not, by shape."""
         self._stale: set[int] = set()
@@ -179,7 +181,9 @@ class NodeTable:
         pods = self.pods[row]
         if key in pods:
             raise ValueError(f"pod {key[0]}/{key[1]} is counted on node {self.names[row]} already")
-        pods[key] = (shape, assigned)
+        if self._entry is None or self._entry[0] is not shape or self._entry[1] is not assigned:
+            self._entry = (shape, assigned)
+        pods[key] = self._entry
         self._uncounted.setdefault(shape, []).append(row)
 
     def settle(self) -> None:
@@ -340,6 +344,10 @@ class NodeTable:
             del self.priorities[priority]
 
     def _recompute_load(self, row: int) -> None:
+        if self._uncounted:
+            # Counting those comes first: it adds to what is computed here from all pods.
+            self._stale.add(row)
+            return
         self.load.recompute(row, {key: assigned for key, (_, assigned) in self.pods[row].items()})
 
     def _row(self, name: str) -> int:

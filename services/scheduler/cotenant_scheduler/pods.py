@@ -17,6 +17,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership, is_preemptible
+from cotenant_scheduler.kept_placements import Kept, PlacementKeeper
 from cotenant_scheduler.load_estimate import AssignedPod, estimation_deadline, microseconds
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.priorities import PriorityValues
@@ -37,13 +38,18 @@ class Counted(msgspec.Struct, frozen=True):
 class Placed:
     """A placement on one node: its last message, and what it is charged with (None: nothing)."""
 
-    __slots__ = ("counted", "data", "facts", "sequence")
+    __slots__ = ("counted", "facts", "kept", "sequence")
 
-    def __init__(self, data: Placement, sequence: int, facts: PodFacts | None) -> None:
-        self.data = data
+    def __init__(self, kept: Kept, sequence: int, facts: PodFacts | None) -> None:
+        self.kept = kept
         self.sequence = sequence
         self.facts = facts
         self.counted: Counted | None = None
+
+    @property
+    def data(self) -> Placement:
+        """The placement; its figures may be missing (`kept.whole` has them)."""
+        return self.kept.data
 
 
 class PodRecord:
@@ -109,6 +115,7 @@ class PodBook:
         self._quotas = quotas
         self._reader = reader
         self._changed = changed
+        self._keeper = PlacementKeeper()
         self._assigned_us = 0
         self._assigned: dict[Shape, AssignedPod] = {}
 
@@ -116,10 +123,13 @@ class PodBook:
         """Take over a pod's object."""
         record = self._record(key)
         record.object_sequence = sequence
-        record.document = document
+        # The message around the manifest can go.
+        record.document = document.copy()
         facts = self._known_facts(record, document)
         try:
             record.facts = facts or self._reader.read(document, self.priorities)
+            if (record.facts.namespace, record.facts.name) == record.key:
+                record.facts.namespace, record.facts.name = record.key
             record.unreadable = ""
         except msgspec.DecodeError as error:
             record.facts = None
@@ -140,14 +150,19 @@ class PodBook:
         record = self._record((data.namespace, data.name))
         before = record.placements.get(data.node)
         facts = self._facts_of(record, data, before)
-        if record.document is not None and record.document is not data.pod and record.document == data.pod:
+        if counted is not None:
+            kept = Kept(data)
+        else:
+            row = self._nodes.rows.get(data.node)
+            node = self._nodes.names[row] if row is not None else data.node
             # One copy of the manifest is enough: the message that carried the other can go.
-            data = msgspec.structs.replace(data, pod=record.document)
-        placed = Placed(data, sequence, facts)
+            shared = record.document is not None and record.document == data.pod
+            kept = self._keeper.keep(data, node, record.document if shared and record.document else data.pod, facts)
+        placed = Placed(kept, sequence, facts)
         if before is not None:
             placed.counted = before.counted
-        record.placements[data.node] = placed
-        self.on_node.setdefault(data.node, set()).add(record.key)
+        record.placements[kept.data.node] = placed
+        self.on_node.setdefault(kept.data.node, set()).add(record.key)
         if counted is not None:
             placed.counted = counted
         else:

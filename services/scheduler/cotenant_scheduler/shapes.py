@@ -252,7 +252,7 @@ class PodReader:
         self._args = args
         self._resources = args.tracked_resources()
         self._wants: set[tuple[object, ...]] = set()
-        self._alike: dict[tuple[object, ...], tuple[_Spec, Shape]] = {}
+        self._alike: dict[tuple[object, ...], tuple[_Spec, Shape, PodFacts]] = {}
         self._recognised: dict[tuple[object, ...], Shape | str] = {}
         self.selectors = SelectorBook()
         self._shapes: WeakValueDictionary[_Key, Shape] = WeakValueDictionary()
@@ -284,12 +284,20 @@ class PodReader:
         )
         known = self._alike.get(alike)
         if known is not None:
-            return PodFacts(metadata, known[0], known[0].priority or 0, known[1], "")
+            spec, shape, first = known
+            facts = PodFacts(metadata, spec, spec.priority or 0, shape, "")
+            if labels == first.labels:
+                facts.labels = first.labels
+            if facts.annotations == first.annotations:
+                facts.annotations = first.annotations
+            if facts.created == first.created:
+                facts.created = first.created
+            return facts
         facts = self._read(document, priorities)
         if facts.shape is not None and not facts.from_class and not self.selectors.selectors:
             if len(self._alike) >= RECOGNITIONS_KEPT:
                 self._alike.clear()
-            self._alike[alike] = (_DECODER.decode(document).spec, facts.shape)
+            self._alike[alike] = (_DECODER.decode(document).spec, facts.shape, facts)
         return facts
 
     def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:

@@ -41,6 +41,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By process, from the first submit on."""
     peak_memory_mib: dict[str, int] = {}
     first_placement_seconds: float | None = None
+    """From the start of the new process, interpreter and imports included."""
+    first_placement_cpu_seconds: dict[str, float] = {}
+    """What the processes used in that time; on a machine that others use too, more telling than the clock."""
 
 
 def latency(milliseconds: list[float]) -> Latency | None:

@@ -46,12 +46,12 @@ async def run(workload: Workload) -> Figures:
         # What the dead one had stored is not the new one's.
         while events := await reader.pull(1000, 1.0):
             placed += len(events)
-        started = time.monotonic()
+        started, before_start = time.monotonic(), stage.cpu_seconds()
         stage.start_scheduler()
         while not (events := await reader.pull(1000, 1.0)):
             if time.monotonic() > deadline:
                 raise BenchError(f"nothing was placed any more: {stage.tail('scheduler')}")
-        first = time.monotonic() - started
+        first, after_start = time.monotonic() - started, stage.cpu_seconds()
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < SETTLE_SECONDS and placed < workload.pods:
             if events:
@@ -67,6 +67,9 @@ async def run(workload: Workload) -> Figures:
             verified=not verdict.wrong,
             wrong=verdict.wrong,
             first_placement_seconds=round(first, 2),
+            first_placement_cpu_seconds={
+                name: round(after_start[name] - before_start.get(name, 0.0), 2) for name in ("nats-server", "scheduler")
+            },
             loads=stage.loads(),
             peak_memory_mib={"scheduler": memory.get("scheduler", 0)},
         )
