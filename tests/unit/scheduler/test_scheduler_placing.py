@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase
+from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.policy import SchedulerConfig
 from tests.unit.scheduler.builders_scheduler import GIB, NOW, Story, batch_pod, node, pod
 
@@ -321,3 +322,24 @@ def test_the_executors_report_overlays_the_nodes_allocatable() -> None:
     story.pods(pod("one"), pod("two"))
     story.settle()
     assert len(story.placed()) == 1
+
+
+def test_a_pod_is_counted_once_in_the_load_of_a_node_whose_report_knows_another_that_came_with_it() -> None:
+    """Simulation seeds 1, 2 and 6: a commit was decided again with other figures."""
+    story = Story()
+    story.node(node("n0"))
+    story.pods(pod("a-new"), pod("known"))
+    story.settle()
+    story.metric("n0", 2000, known=(1500, GIB))
+    late = SchedulerCore()
+    placed = [event for event in story.last.values() if isinstance(event.data, Placement)]
+    for event in story.last.values():
+        if event not in placed:
+            late.apply(event)
+    late.decide(story.now)
+    for event in (*placed, story.pod(pod("next"))):
+        late.apply(event)
+    [here], [there] = story.core.decide(story.now), late.decide(story.now)
+    assert isinstance(here.data, Placement)
+    assert isinstance(there.data, Placement)
+    assert here.data.figures == there.data.figures
