@@ -210,7 +210,7 @@ class NodeTable:
         pods[key] = (shape, assigned)
         self._count(row, shape, 1, self.held_relations if is_held(key) else self.relations)
         if self.load.reports(row, key):
-            self._load_changed(row)
+            self._recompute_load(row)
         else:
             self.load.add(row, assigned.estimate, assigned.prod, 1)
         self.changes.add(row)
@@ -226,7 +226,7 @@ class NodeTable:
         shape, assigned = self.pods[row].pop(key)
         self._count(row, shape, -1, self.held_relations if is_held(key) else self.relations)
         if self.load.reports(row, key):
-            self._load_changed(row)
+            self._recompute_load(row)
         else:
             self.load.add(row, assigned.estimate, assigned.prod, -1)
         self.changes.add(row)
@@ -342,13 +342,6 @@ class NodeTable:
             self.priorities[priority] = left
         else:
             del self.priorities[priority]
-
-    def _load_changed(self, row: int) -> None:
-        # Computed anew now, a row would have the pods that are still to be counted; and then count them again.
-        if self._uncounted:
-            self._stale.add(row)
-        else:
-            self._recompute_load(row)
 
     def _recompute_load(self, row: int) -> None:
         if self._uncounted:
