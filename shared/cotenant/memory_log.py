@@ -62,6 +62,8 @@ class MemoryStream:
         self._by_subject: dict[str, deque[int]] = {}
         self._expiring: list[tuple[datetime, int]] = []
         self.last_sequence = 0
+        self.longest_ttl: timedelta | None = None
+        """For tests: no message stays longer, whatever its TTL says."""
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -98,7 +100,8 @@ class MemoryStream:
                 for old in tuple(self._by_subject.get(subject, ())):
                     self._remove(old)
             if event.ttl_seconds:
-                expires = now + timedelta(seconds=event.ttl_seconds)
+                ttl = timedelta(seconds=event.ttl_seconds)
+                expires = now + (ttl if self.longest_ttl is None else min(ttl, self.longest_ttl))
                 heappush(self._expiring, (expires, sequence))
         self._slots[sequence] = _Slot(subject, event, raw, now, expires)
         self._order.append(sequence)

@@ -35,6 +35,8 @@ class Link:
         """So many of the next writes never arrive."""
         self.refusals = 0
         """So many of the next writes are refused by the server, which has no room."""
+        self.repeats = 0
+        """So many of the next messages on USAGE and EXECUTION are stored twice: unanswered, they were sent again."""
         self.loss_permille = 0
         self.lossy_until = NEVER
         """Until then so many of a thousand messages on USAGE and EXECUTION are lost."""

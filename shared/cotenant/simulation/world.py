@@ -69,6 +69,15 @@ class _Seat:
         self.log_through = NEVER
         """LOG is delivered in order: no message is seen before one that came earlier."""
         self.away = False
+        self.gap_until: datetime | None = None
+        """Until then nothing of LOG is delivered; then its consumer resumes behind `gap_after`."""
+        self.gap_after = 0
+
+    def forget(self) -> None:
+        """Nothing is under way any more."""
+        self.inbox.clear()
+        self.late.clear()
+        self.gap_until = None
 
 
 class World:
@@ -144,16 +153,14 @@ class World:
     def leave(self) -> None:
         """The participant that acts loses its consumer: nothing is kept for it until it loads again."""
         seat = self._actor()
-        seat.inbox.clear()
-        seat.late.clear()
+        seat.forget()
         seat.away = True
 
     def load(self) -> None:
         """Give the participant that acts a new consumer: the last message of each of its subjects, then what follows."""
         seat = self._actor()
         seat.away = False
-        seat.inbox.clear()
-        seat.late.clear()
+        seat.forget()
         seat.log_through = NEVER
         self._fill(seat)
         self._wake(seat, self.now + self._hop)
@@ -161,7 +168,7 @@ class World:
     def redeliver(self, name: str, count: int) -> None:
         """Deliver `count` messages of LOG that a participant has read once more: not the newest, so that they are overtaken."""
         seat = self._by_name.get(name)
-        if seat is None or seat.away:
+        if seat is None or seat.away or seat.gap_until is not None:
             return
         log = self.streams.log
         found = log.after(max(log.last_sequence - MAX_REDELIVERED, 0), seat.participant.filters, MAX_REDELIVERED)
@@ -170,6 +177,32 @@ class World:
             if event is not None:
                 seat.inbox.append(event)
         self._wake(seat, self.now + self._hop)
+
+    def interrupt(self, name: str, until: datetime) -> bool:
+        """Lose what is delivered of LOG to a participant until a moment. Then its reader finds the gap, and resumes behind the
+        last message that it was given: it reads what the stream still holds, so it can miss history, never the last state.
+        """
+        seat = self._by_name.get(name)
+        if seat is None or seat.away or seat.gap_until is not None:
+            return False
+        under_way = [event.sequence for event in seat.inbox if event.stream == LOG]
+        under_way += [entry[2].sequence for entry in seat.late if entry[2].stream == LOG]
+        seat.gap_after = min(under_way, default=self.streams.log.last_sequence + 1) - 1
+        seat.inbox = deque(event for event in seat.inbox if event.stream != LOG)
+        seat.late = [entry for entry in seat.late if entry[2].stream != LOG]
+        heapq.heapify(seat.late)
+        seat.gap_until = until
+        self._wake(seat, until)
+        return True
+
+    def _resume(self, seat: _Seat) -> None:
+        log = self.streams.log
+        log.expire()
+        for sequence in log.after(seat.gap_after, seat.participant.filters, MAX_INBOX):
+            event = log.event(sequence)
+            if event is not None:
+                seat.inbox.append(event)
+        seat.gap_until = None
 
     def _actor(self) -> _Seat:
         if self._acting is None:
@@ -229,6 +262,13 @@ class World:
         if seat is not None and seat.link.troubled and seat.link.loses(self.now):
             return None
         stream = self.streams.usage if event.stream == USAGE else self.streams.execution
+        if seat is not None and seat.link.repeats > 0:
+            # No message ids are sent, so the server's window of deduplication takes none of them for the same.
+            seat.link.repeats -= 1
+            self._keep(stream, event)
+        return self._keep(stream, event)
+
+    def _keep(self, stream: MemoryStream, event: Event) -> Event:
         stream.append([Write(event=event)])
         stored = stream.event(stream.last_sequence)
         assert stored is not None
@@ -249,7 +289,7 @@ class World:
         if stream.name not in self._routes:
             return
         for seat in self._readers(stream.name, event.subject):
-            if seat.away:
+            if seat.away or (seat.gap_until is not None and stream.name == LOG):
                 continue
             if seat.link.troubled:
                 self._deliver_late(seat, event)
@@ -287,6 +327,11 @@ class World:
 
     def _arrived(self, seat: _Seat) -> Sequence[Event]:
         """What the participant sees now."""
+        if seat.gap_until is not None:
+            if self.now < seat.gap_until:
+                self._wake(seat, seat.gap_until)
+            else:
+                self._resume(seat)
         if not seat.link.troubled:
             inbox, seat.inbox = seat.inbox, deque()
             return tuple(inbox)

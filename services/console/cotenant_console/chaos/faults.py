@@ -1,7 +1,7 @@
 """The faults of a run, from its seed, as entries.
 
 In: a header. Out: entries. Each ends by itself before the quiet that follows the span; each has a kind, and all kinds come
-up over the seeds. `intensity` is faults a virtual hour.
+up over the seeds.
 
 | kind | target | what |
 |---|---|---|
@@ -10,7 +10,8 @@ up over the seeds. `intensity` is faults a virtual hour.
 | reset | a service | its consumer is gone: a fresh core, a new load |
 | answer-lost, write-lost, refused | any | the next `count` writes are stored unanswered; do not arrive; are refused |
 | stall | the log | no leader for `for_ms` |
-| partition | any | cut off for `for_ms` |
+| partition | any | cut off for `for_ms`: its writes do not arrive, its deliveries are lost |
+| gap | any | deliveries of `for_ms` are lost; then it reads on behind the last message it was given |
 | crash | a service, a gateway | killed `where` (between, before, after a batch is stored), back after `down_ms` |
 | pause | a service | stopped for `for_ms` between deciding and storing |
 | executor-crash | a node | the executor dies, the pods go on; a fresh core on the same machine |
@@ -18,6 +19,7 @@ up over the seeds. `intensity` is faults a virtual hour.
 | capacity | a node | as node-death, and it comes back with another size |
 | rename | a node | the machine comes back under another name |
 | clock | a node | its clock jumps by `by_ms` and drifts by `drift_ppm` |
+| sample-repeat | a node | its next `count` samples and executions are stored twice |
 | sample-loss | a node | `permille` of its samples are lost for `for_ms` |
 | shuffle | metrics-ingest | samples overtake one another for `for_ms` |
 | request-lost | a service | its wishes do not reach the gateway for `for_ms` |
@@ -34,10 +36,11 @@ from cotenant_console.chaos.workload.machines import node_shape
 from cotenant_console.up.services import DECIDING
 
 SERVICES = tuple(service for service in DECIDING if service != "yarn-copilot")
-REPLICATED = ("batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
+REPLICATED = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 GATEWAYS = ("gateway-a", "gateway-b")
 COPILOT = "yarn-copilot/a"
-FAULTS_PER_HOUR = 90
+FAULTS_PER_HOUR = (60, 120, 400, 1_200)
+"""Seeds differ in how many faults they have, and in which kinds: rare ones show only where others do not hide them."""
 LAST_FAULT = 0.8
 """Faults begin in this part of the span; the longest ends within it or soon after."""
 KINDS = (
@@ -49,6 +52,7 @@ KINDS = (
     "refused",
     "stall",
     "partition",
+    "gap",
     "crash",
     "crash",
     "crash",
@@ -59,6 +63,7 @@ KINDS = (
     "rename",
     "clock",
     "sample-loss",
+    "sample-repeat",
     "shuffle",
     "request-lost",
     "yarn",
@@ -78,13 +83,13 @@ def faults(header: Header) -> list[Entry]:
     chance = Random(f"faults/{header.seed}")
     services = replica_names(header)
     nodes = [f"n{index}" for index in range(header.nodes)]
-    count = max(4, FAULTS_PER_HOUR * header.span_ms // 3_600_000)
+    count = max(4, chance.choice(FAULTS_PER_HOUR) * header.span_ms // 3_600_000)
+    kinds = KINDS if chance.random() < 0.5 else chance.sample(KINDS, len(KINDS) // 3)
     end = int(header.span_ms * LAST_FAULT)
-    return [_fault(chance, chance.randrange(SETTLE_MS, end), services, nodes) for _ in range(count)]
+    return [_fault(chance, chance.choice(kinds), chance.randrange(SETTLE_MS, end), services, nodes) for _ in range(count)]
 
 
-def _fault(chance: Random, at_ms: int, services: list[str], nodes: list[str]) -> Entry:
-    kind = chance.choice(KINDS)
+def _fault(chance: Random, kind: str, at_ms: int, services: list[str], nodes: list[str]) -> Entry:
     service, node = chance.choice(services), chance.choice(nodes)
     anyone = chance.choice((service, service, service, f"node-{node}", chance.choice(GATEWAYS), COPILOT))
     seed = chance.randrange(1 << 30)
@@ -109,7 +114,7 @@ def _drawn(
             return anyone, {"count": chance.choice((1, 1, 2, 6))}
         case "stall":
             return "", {"for_ms": short}
-        case "partition":
+        case "partition" | "gap":
             return anyone, {"for_ms": long}
         case "crash":
             target = chance.choice((service, service, service, service, chance.choice(GATEWAYS), COPILOT))
@@ -128,8 +133,11 @@ def _drawn(
             return node, {"by_ms": by, "drift_ppm": chance.choice((0, 0, -200, 500))}
         case "sample-loss":
             return node, {"permille": chance.choice((200, 700, 1000)), "for_ms": long * 2, "seed": seed}
+        case "sample-repeat":
+            return node, {"count": chance.choice((1, 5, 20))}
         case "shuffle":
-            return "metrics-ingest/a", {"by_ms": chance.choice((1_000, 20_000)), "for_ms": long, "seed": seed}
+            reader = chance.choice(("metrics-ingest/a", "metrics-ingest/b"))
+            return reader, {"by_ms": chance.choice((1_000, 20_000)), "for_ms": long, "seed": seed}
         case "request-lost":
             return service, {"for_ms": long}
         case "yarn-lost":

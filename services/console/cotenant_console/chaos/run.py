@@ -16,6 +16,7 @@ import msgspec
 
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event, encode_event
+from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.simulation import START
 from cotenant_console.chaos.checking import Checker
 from cotenant_console.chaos.faults import SERVICES, faults
@@ -31,6 +32,8 @@ QUIET = timedelta(minutes=14)
 """Tolerations of lost nodes take 5 minutes, jobs end within 10, a silent executor's last word within 1."""
 SLICE = timedelta(seconds=30)
 MAX_NODES = 9
+SHORT_TOMBSTONE_S = 300
+"""More than twice as long as any reader is away: one that is away longer starts over."""
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -71,6 +74,7 @@ def schedule_of(seed: int, span_seconds: float, nodes: int = 0) -> Schedule:
         span_ms=round(span_seconds * 1000),
         nodes=nodes or 3 + seed * 7919 % (MAX_NODES - 2),
         hop_ms=(20, 5, 50, 20)[seed % 4],
+        tombstone_s=(TOMBSTONE_TTL_SECONDS, SHORT_TOMBSTONE_S)[seed // 2 % 2],
     )
     return Schedule(header, in_order([*workload(header), *faults(header)]))
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from cotenant.log import TOMBSTONE_TTL_SECONDS
+
 SETTLE_MS = 4_000
 """Namespaces, quotas and the configuration come before it, pods and faults after."""
 
@@ -51,6 +53,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     hop_ms: int
     replicas: int = 2
+    tombstone_s: int = TOMBSTONE_TTL_SECONDS
+    """How long tombstones stay: shortened, they run out within a run, and their subjects hold nothing."""
 
 
 class Schedule(msgspec.Struct, frozen=True):

@@ -45,6 +45,7 @@ class Stage:
         header = schedule.header
         self.schedule = schedule
         self.world = World(seed=header.seed, hop=ms(header.hop_ms), keep_history=False)
+        self.world.streams.log.longest_ttl = timedelta(seconds=header.tombstone_s)
         self.ends = START + ms(header.span_ms)
         """When faults and workload are over."""
         self.happened: Counter[str] = Counter()

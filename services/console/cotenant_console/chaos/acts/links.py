@@ -54,11 +54,26 @@ def stall(stage: Stage, entry: Entry, now: datetime) -> bool:
 
 
 def partition(stage: Stage, entry: Entry, now: datetime) -> bool:
-    """Cut off from the log."""
+    """Cut off from the log: nothing comes, no write arrives; afterwards the reader finds a gap."""
     link = _link(stage, entry.target)
     if link is None:
         return False
     link.severed_until = now + ms(entry.number("for_ms"))
+    stage.world.interrupt(entry.target, link.severed_until)
+    return True
+
+
+def gap(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """Deliveries are lost on their way, writes arrive; the reader finds the gap and reads what the log still holds."""
+    return stage.world.interrupt(entry.target, now + ms(entry.number("for_ms")))
+
+
+def repeat(stage: Stage, entry: Entry, _now: datetime) -> bool:
+    """The answers to the next samples are lost: the executor sends them again, and they are stored twice."""
+    link = _link(stage, f"node-{entry.target}")
+    if link is None:
+        return False
+    link.repeats = entry.number("count")
     return True
 
 
@@ -90,6 +105,8 @@ ACTS = {
     "refused": lose,
     "stall": stall,
     "partition": partition,
+    "gap": gap,
+    "sample-repeat": repeat,
     "sample-loss": lose_samples,
     "shuffle": shuffle,
 }
