@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 COTENANT = Path(sys.executable).parent / "cotenant"
+WAIT_SECONDS = 180
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -27,9 +26,9 @@ def start(folder: Path, *flags: str) -> subprocess.Popen[str]:
     )
 
 
-def within(seconds: float, condition: Callable[[], bool]) -> None:
+def within(condition: Callable[[], bool]) -> None:
     """Wait for another process' doing, within a bound."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "not in time"
         time.sleep(0.05)
@@ -64,35 +63,46 @@ def child_pid(parent: int, module: str) -> int:
     return 0
 
 
-@pytest.mark.timeout(180)
-def test_a_run_with_a_killed_service_ends_with_one_keeps_the_log_and_leaves_nothing(tmp_path: Path) -> None:
-    up = start(tmp_path, "--for", "12s")
-    within(90, (tmp_path / "endpoint.json").exists)
-    nats_url = json.loads((tmp_path / "endpoint.json").read_text())["nats"]
+def replayed(folder: Path) -> None:
+    """Every decision of a stack that has ended can be computed again from its folder, and looking leaves nothing behind."""
+    verified = subprocess.run(
+        [COTENANT, "replay", "--verify", "--data", str(folder), "-o", "json"], capture_output=True, text=True, check=False
+    )
+    report = json.loads(verified.stdout)
+    assert (verified.returncode, report["differing"], report["holes"]) == (0, 0, 0), report
+    assert report["verified"] > 0
+    assert processes_naming(str(folder)) == []
+
+
+def test_a_run_ends_by_itself_keeps_the_log_and_leaves_nothing(tmp_path: Path) -> None:
+    up = start(tmp_path, "--for", "2s")
+    output, _ = up.communicate(timeout=WAIT_SECONDS)
+    assert up.returncode == 0, output
+    ready = re.search(r"ready after \d+\.\d s: API http://127\.0\.0\.1:\d+, NATS (nats://127\.0\.0\.1:\d+)", output)
+    assert ready is not None, output
+    assert re.search(r"ran 0:\d\d, 0 pods placed", output)
+    assert processes_naming(ready.group(1)) == []
+    assert processes_naming(str(tmp_path)) == []
+    assert not (tmp_path / "endpoint.json").exists()
+    replayed(tmp_path)
+
+
+def test_a_killed_service_comes_back_and_is_counted_and_a_second_run_is_refused(tmp_path: Path) -> None:
+    up = start(tmp_path)
+    within((tmp_path / "endpoint.json").exists)
     second = subprocess.run([COTENANT, "up", "--data", str(tmp_path)], capture_output=True, text=True, check=False)
     assert second.returncode == 1
     assert f"in use by another `cotenant up` (process {up.pid})" in second.stderr
 
     first_pid = child_pid(up.pid, "cotenant_quota_tree")
     os.kill(first_pid, signal.SIGKILL)
-    within(20, lambda: child_pid(up.pid, "cotenant_quota_tree") not in (0, first_pid))
-
-    output, _ = up.communicate(timeout=90)
+    within(lambda: child_pid(up.pid, "cotenant_quota_tree") not in (0, first_pid))
+    up.send_signal(signal.SIGINT)
+    output, _ = up.communicate(timeout=WAIT_SECONDS)
     assert up.returncode == 1, output
     assert "quota-tree ended by itself (killed by SIGKILL)" in output
-    assert re.search(r"ready after \d+\.\d s: API http://127\.0\.0\.1:\d+, NATS nats://127\.0\.0\.1:\d+", output)
-    assert re.search(r"ran 0:1\d, 0 pods placed", output)
-    assert processes_naming(nats_url) == []
     assert processes_naming(str(tmp_path)) == []
-    assert not (tmp_path / "endpoint.json").exists()
-
-    verified = subprocess.run(
-        [COTENANT, "replay", "--verify", "--data", str(tmp_path), "-o", "json"], capture_output=True, text=True, check=False
-    )
-    report = json.loads(verified.stdout)
-    assert (verified.returncode, report["differing"], report["holes"]) == (0, 0, 0), report
-    assert report["verified"] > 0
-    assert processes_naming(str(tmp_path)) == []
+    replayed(tmp_path)
 
 
 def cgroups_of(node: str) -> list[Path]:
@@ -100,10 +110,9 @@ def cgroups_of(node: str) -> list[Path]:
     return [path for path in CGROUPS.glob(f"**/cotenant/{node}") if path.is_dir()]
 
 
-@pytest.mark.timeout(180)
 def test_ctrl_c_ends_the_demonstration_with_nothing_left(tmp_path: Path) -> None:
     up = start(tmp_path, "--demo")
-    within(90, (tmp_path / "demo.json").exists)
+    within((tmp_path / "demo.json").exists)
     listed = subprocess.run(
         [COTENANT, "get", "nodes", "-o", "json", "--data", str(tmp_path)], capture_output=True, text=True, check=True
     )
@@ -113,9 +122,9 @@ def test_ctrl_c_ends_the_demonstration_with_nothing_left(tmp_path: Path) -> None
         if not node["metadata"]["name"].startswith("simulated")
     ]
     service = json.loads((tmp_path / "demo.json").read_text())["service"].split(":")[1]
-    within(60, lambda: bool(processes_naming(f"service.py --port {service}")))
+    within(lambda: bool(processes_naming(f"service.py --port {service}")))
     up.send_signal(signal.SIGINT)
-    output, _ = up.communicate(timeout=90)
+    output, _ = up.communicate(timeout=WAIT_SECONDS)
     assert up.returncode == 0, output
     assert "no service crashed" in output
     assert processes_naming(f"service.py --port {service}") == []

@@ -21,7 +21,7 @@ from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, nats_p
 from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
 from cotenant_console.up.supervisor import Supervisor
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 POLL_SECONDS = 0.1
 
 
