@@ -31,6 +31,9 @@ NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
 DOMINANT_RESOURCES = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
 """The scheduler's default counts every container as one vcore."""
 JAVA_FLAGS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens", "java.base/java.lang=ALL-UNNAMED")
+FETCH_TRIES = 3
+WAIT_SECONDS = 240
+"""Long enough for two JVMs on a crowded machine; nobody waits for it where all is well."""
 ANNOUNCED_MB = 2048
 ANNOUNCED_VCORES = 4
 
@@ -53,17 +56,13 @@ def hadoop_jars() -> Path:
             f"mvn is not installed: Maven fetches Hadoop {VERSION} once (about 75 MB), or set COTENANT_HADOOP_LIB"
         )
     LIB.mkdir(parents=True, exist_ok=True)
-    fetched = subprocess.run(
-        ["mvn", "-q", "-B", "-f", POM, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={LIB}"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=1200,
-        check=False,
-    )
-    if fetched.returncode != 0:
-        raise HadoopMissingError(f"Maven could not fetch Hadoop {VERSION}: {fetched.stdout.decode(errors='replace')[-800:]}")
-    COMPLETE.touch()
-    return LIB
+    command = ["mvn", "-q", "-B", "-f", POM, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={LIB}"]
+    for _ in range(FETCH_TRIES):
+        fetched = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200, check=False)
+        if fetched.returncode == 0:
+            COMPLETE.touch()
+            return LIB
+    raise HadoopMissingError(f"Maven could not fetch Hadoop {VERSION}: {fetched.stdout.decode(errors='replace')[-800:]}")
 
 
 class HadoopCluster:
@@ -144,7 +143,7 @@ class HadoopCluster:
 
     def node_manager(self) -> Any:
         """What the NodeManager says of itself; its totals are those that the ResourceManager's last heartbeat brought."""
-        with urlopen(f"http://localhost:{self._ports['nm_web']}/ws/v1/node/info", timeout=5) as answer:
+        with urlopen(f"http://localhost:{self._ports['nm_web']}/ws/v1/node/info", timeout=WAIT_SECONDS) as answer:
             return msgspec.json.decode(answer.read())["nodeInfo"]
 
     def submit(self, memory_mb: int, vcores: int) -> str:
@@ -173,13 +172,13 @@ class HadoopCluster:
             headers={"Accept": "application/json", "Content-Type": "application/json"},
             method=method or ("GET" if body is None else "POST"),
         )
-        with urlopen(request, timeout=5) as answer:
+        with urlopen(request, timeout=WAIT_SECONDS) as answer:
             content = answer.read()
         return msgspec.json.decode(content) if content else None
 
-    def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = 90) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Poll until the condition holds; names it, and the logs' ends, where it does not in time."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             for name, process in self._processes.items():
                 if process.poll() is not None:
@@ -190,7 +189,7 @@ class HadoopCluster:
             except (HTTPError, URLError, OSError, KeyError, TypeError):
                 pass
             time.sleep(0.2)
-        raise AssertionError(f"not within {seconds} s: {what}; rm: {self._log_end('rm')}; nm: {self._log_end('nm')}")
+        raise AssertionError(f"not within {WAIT_SECONDS} s: {what}; rm: {self._log_end('rm')}; nm: {self._log_end('nm')}")
 
     def _log_end(self, name: str) -> str:
         path = self.folder / f"{name}.log"
@@ -225,7 +224,7 @@ class HadoopCluster:
                 f"{rm}.webapp.address": f"localhost:{ports['web']}",
                 f"{rm}.connect.retry-interval.ms": "500",
                 f"{rm}.nm.liveness-monitor.interval-ms": "1000",
-                "yarn.nm.liveness-monitor.expiry-interval-ms": "5000",
+                "yarn.nm.liveness-monitor.expiry-interval-ms": "120000",
                 "yarn.scheduler.minimum-allocation-mb": "128",
                 f"{nm}.hostname": "localhost",
                 f"{nm}.bind-host": "127.0.0.1",

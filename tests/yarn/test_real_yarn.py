@@ -36,9 +36,16 @@ from cotenant_yarn_copilot.node_id import ANNOTATION_NODE_ID, DEFAULT_CLUSTER
 from cotenant_yarn_copilot.rm_client import ResourceManagerClient, ResourceManagerError
 from cotenant_yarn_copilot.syncing import Syncing
 from tests.nats_server import NatsServer
-from tests.yarn.hadoop_cluster import ANNOUNCED_MB, ANNOUNCED_VCORES, HadoopCluster, HadoopMissingError, hadoop_jars
+from tests.yarn.hadoop_cluster import (
+    ANNOUNCED_MB,
+    ANNOUNCED_VCORES,
+    WAIT_SECONDS,
+    HadoopCluster,
+    HadoopMissingError,
+    hadoop_jars,
+)
 
-pytestmark = [pytest.mark.yarn, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.yarn, pytest.mark.timeout(1200)]
 
 NODE = "worker-1"
 GIB = 1 << 30
@@ -93,12 +100,12 @@ class Bench:
         )
 
     async def expect(
-        self, subject: str, kind: type[PayloadT], holds: Callable[[PayloadT], bool], what: str, seconds: float = 30
+        self, subject: str, kind: type[PayloadT], holds: Callable[[PayloadT], bool], what: str
     ) -> PayloadT:
         """Return the subject's last event once it says what is expected."""
         found: Payload | None = None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while True:
                     head = await self.log.head(subject)
                     event = await self.log.get("LOG", head.sequence) if head is not None else None
@@ -106,7 +113,7 @@ class Bench:
                     if isinstance(found, kind) and holds(found):
                         return found
                     await asyncio.sleep(0.1)
-        raise AssertionError(f"not within {seconds} s: {what}; the last event says {found}")
+        raise AssertionError(f"not within {WAIT_SECONDS} s: {what}; the last event says {found}")
 
 
 @pytest.fixture
@@ -131,14 +138,15 @@ async def bench(hadoop: HadoopCluster, nats_server: NatsServer) -> AsyncIterator
         yield bench
         stopping.set()
         calculator.stopping.set()
-        await asyncio.wait_for(asyncio.gather(*tasks), 15)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await asyncio.gather(*tasks)
     for open_log in (calculator.log, copilot_log, log):
         assert isinstance(open_log, NatsLog)
         await open_log.close()
 
 
-async def _until(hadoop: HadoopCluster, holds: Callable[[], bool], what: str, seconds: float = 30) -> None:
-    await asyncio.to_thread(hadoop.wait_for, holds, what, seconds)
+async def _until(hadoop: HadoopCluster, holds: Callable[[], bool], what: str) -> None:
+    await asyncio.to_thread(hadoop.wait_for, holds, what)
 
 
 async def test_yarn_follows_the_nodes_batch_capacity_and_its_use_is_taken_off_batch(
@@ -153,7 +161,7 @@ async def test_yarn_follows_the_nodes_batch_capacity_and_its_use_is_taken_off_ba
 
     application = await asyncio.to_thread(hadoop.submit, 1024, 2)
     used = Usage(cpu_milli=2000, memory_bytes=GIB)
-    await bench.expect(yarn_subject(NODE), YarnNode, lambda node: node.used == used, "YARN's use is an event", 60)
+    await bench.expect(yarn_subject(NODE), YarnNode, lambda node: node.used == used, "YARN's use is an event")
     shared = await bench.expect(
         resources_subject(NODE), NodeResources, lambda found: found.third_party == used, "batch excludes YARN's use"
     )
@@ -166,7 +174,7 @@ async def test_yarn_follows_the_nodes_batch_capacity_and_its_use_is_taken_off_ba
 
     await asyncio.to_thread(hadoop.kill, application)
     await bench.expect(
-        yarn_subject(NODE), YarnNode, lambda node: node.used == Usage(), "YARN's use ends with the application", 60
+        yarn_subject(NODE), YarnNode, lambda node: node.used == Usage(), "YARN's use ends with the application"
     )
     await bench.expect(
         resources_subject(NODE), NodeResources, lambda found: found.batch_cpu_milli == 6000, "batch is whole again"
@@ -180,7 +188,7 @@ async def test_shrinking_below_what_runs_kills_nothing(bench: Bench, hadoop: Had
     application = await asyncio.to_thread(hadoop.submit, 2048, 4)
     try:
         used = Usage(cpu_milli=4000, memory_bytes=2 * GIB)
-        await bench.expect(yarn_subject(NODE), YarnNode, lambda node: node.used == used, "the container runs", 60)
+        await bench.expect(yarn_subject(NODE), YarnNode, lambda node: node.used == used, "the container runs")
         await bench.measure(15_000, 31 * GIB)
         await _until(hadoop, lambda: hadoop.total() == (1, 1024), "the total is below what runs")
         await _until(hadoop, lambda: hadoop.node()["availMemoryMB"] == -1024, "the node is over-committed")
@@ -209,8 +217,8 @@ async def test_a_node_manager_that_registers_again_gets_its_total_back(bench: Be
         return manager["nmStartupTime"] >= dead and manager["totalPmemAllocatedContainersMB"] == 20 * 1024
 
     registered = f"the total is set again after a registration with {ANNOUNCED_VCORES} vcores and {ANNOUNCED_MB} MB"
-    await _until(hadoop, back, registered, 60)
-    await bench.expect(yarn_subject(NODE), YarnNode, lambda node: node.confirmed and node.state == "RUNNING", "confirmed", 60)
+    await _until(hadoop, back, registered)
+    await bench.expect(yarn_subject(NODE), YarnNode, lambda node: node.confirmed and node.state == "RUNNING", "confirmed")
 
 
 async def test_a_node_manager_that_is_nobodys_is_told(bench: Bench, hadoop: HadoopCluster) -> None:
@@ -254,14 +262,15 @@ async def test_the_process_tells_what_its_passes_come_to(hadoop: HadoopCluster, 
     client = await nats.connect(nats_server.url)
     detail = ""
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while "unmatched" not in detail:
                 with contextlib.suppress(nats.errors.NoRespondersError):
-                    answer = await client.request("cotenant.yarn-copilot.status", b"", timeout=5)
+                    answer = await client.request("cotenant.yarn-copilot.status", b"", timeout=WAIT_SECONDS)
                     detail = msgspec.json.decode(answer.data)["detail"]
                 await asyncio.sleep(0.2)
     finally:
         await client.close()
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        async with asyncio.timeout(WAIT_SECONDS):
+            assert await process.wait() == 0
     assert detail == "1 NodeManagers, 0 of them ours, 1 unmatched"
