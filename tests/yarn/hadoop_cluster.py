@@ -56,7 +56,8 @@ def hadoop_jars() -> Path:
             f"mvn is not installed: Maven fetches Hadoop {VERSION} once (about 75 MB), or set COTENANT_HADOOP_LIB"
         )
     LIB.mkdir(parents=True, exist_ok=True)
-    command = ["mvn", "-q", "-B", "-f", POM, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={LIB}"]
+    flags = ("-DincludeScope=runtime", f"-DoutputDirectory={LIB}")
+    command = ["mvn", "-q", "-B", "-f", POM, "dependency:copy-dependencies", *flags]
     for _ in range(FETCH_TRIES):
         fetched = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200, check=False)
         if fetched.returncode == 0:
