@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
@@ -10,10 +11,11 @@ from cotenant_console.up.claims import Claims, NothingLeftError
 
 
 def test_a_name_that_is_taken_gets_a_number_and_is_free_again_afterwards() -> None:
+    name = f"host-of-test-{os.getpid()}"
     with Claims() as one, Claims() as other:
-        assert (one.node("host-of-a-test"), other.node("host-of-a-test")) == ("host-of-a-test", "host-of-a-test-2")
+        assert (one.node(name), other.node(name)) == (name, f"{name}-2")
     with Claims() as again:
-        assert again.node("host-of-a-test") == "host-of-a-test"
+        assert again.node(name) == name
 
 
 def test_a_port_that_somebody_listens_on_or_another_stack_holds_is_passed_over() -> None:

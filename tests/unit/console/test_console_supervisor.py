@@ -18,6 +18,7 @@ from cotenant_console.up.nats_server import answers, free_port, nats_process
 from cotenant_console.up.restarts import HEALTHY_AFTER_SECONDS, Backoff
 from cotenant_console.up.supervisor import ProcessSpec, ProcessState, Supervisor
 
+WAIT_SECONDS = 60
 SLEEPER = "import time; time.sleep(600)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 
@@ -26,9 +27,9 @@ def python(name: str, code: str, stop_seconds: float = 5.0) -> ProcessSpec:
     return ProcessSpec(name, (sys.executable, "-S", "-c", code), {}, stop_seconds)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition, checking often; fail after a bound."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not condition():  # noqa: ASYNC110 - the condition is the kernel's, no event announces it
             await asyncio.sleep(0.01)
 
@@ -124,10 +125,10 @@ def test_the_processes_end_even_when_the_supervisor_is_killed(tmp_path: Path) ->
 
 
 def ended(descriptor: int) -> bool:
-    """Whether the process behind a pidfd ends within ten seconds."""
+    """Whether the process behind a pidfd ends within a bound."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(10_000))
+    return bool(poll.poll(WAIT_SECONDS * 1000))
 
 
 def test_a_second_up_on_the_same_folder_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ async def test_the_real_nats_server_starts_and_comes_back_after_a_kill(tmp_path:
     process = supervisor.processes["nats-server"]
 
     async def greeted() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not await answers(port):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 

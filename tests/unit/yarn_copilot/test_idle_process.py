@@ -11,6 +11,8 @@ import nats
 
 from tests.nats_server import NatsServer
 
+WAIT_SECONDS = 60
+
 
 async def test_without_a_resource_manager_the_process_idles_and_says_so(nats_server: NatsServer) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "COTENANT_YARN_RESOURCE_MANAGER"}
@@ -19,10 +21,10 @@ async def test_without_a_resource_manager_the_process_idles_and_says_so(nats_ser
     )
     client = await nats.connect(nats_server.url)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 try:
-                    answer = await client.request("cotenant.yarn-copilot.status", b"", timeout=1)
+                    answer = await client.request("cotenant.yarn-copilot.status", b"", timeout=WAIT_SECONDS)
                 except nats.errors.NoRespondersError:
                     await asyncio.sleep(0.1)
                     continue
@@ -31,7 +33,8 @@ async def test_without_a_resource_manager_the_process_idles_and_says_so(nats_ser
     finally:
         await client.close()
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        async with asyncio.timeout(WAIT_SECONDS):
+            assert await process.wait() == 0
 
 
 async def test_an_address_that_is_no_url_ends_the_process_with_a_message(nats_server: NatsServer) -> None:
@@ -39,6 +42,7 @@ async def test_an_address_that_is_no_url_ends_the_process_with_a_message(nats_se
         *(sys.executable, "-m", "cotenant_yarn_copilot", "--nats", nats_server.url, "--resource-manager", "rm:8088"),
         stderr=asyncio.subprocess.PIPE,
     )
-    _, said = await asyncio.wait_for(process.communicate(), 30)
+    async with asyncio.timeout(WAIT_SECONDS):
+        _, said = await process.communicate()
     assert process.returncode != 0
     assert b"expected a URL such as http://host:8088" in said

@@ -59,7 +59,7 @@ class Demonstration:
         self._node = node
         self.interpreter = choose_interpreter(SERVICE_SCRIPT)
         self.service_port = free_port()
-        self.control_port = free_port()
+        self.control_port = free_port((self.service_port,))
         self._client = Client(api_url, timeout_seconds=5)
         self._folder = folder
         self._shape = shape

@@ -11,6 +11,7 @@ import random
 import shutil
 import socket
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from cotenant_console.up.supervisor import ProcessSpec
@@ -41,13 +42,13 @@ def nats_binary() -> str:
     return found
 
 
-def free_port() -> int:
-    """A free loopback port below the range of outgoing connections.
+def free_port(promised: Collection[int] = ()) -> int:
+    """A free loopback port below the range of outgoing connections, none of those that are promised to others.
 
     The kernel hands out ports of that range at any moment, so one that was free there need not be when the service starts.
     """
     for port in random.sample(SERVICE_PORTS, PORT_TRIES):
-        if port_is_free(port):
+        if port not in promised and port_is_free(port):
             return port
     raise OSError(f"no free port on {LOOPBACK}")
 

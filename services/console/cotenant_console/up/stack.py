@@ -60,7 +60,7 @@ class Stack:
         self.supervisor.start(nats_process(self.plan.folder, self.plan.nats_port))
         run = Run(self.plan.folder, self.endpoint.nats_url, self.plan.node, self.plan.simulated_nodes)
         for name in self.names:
-            self.status_ports[name] = self.plan.api_port if name == "gateway" else free_port()
+            self.status_ports[name] = self.plan.api_port if name == "gateway" else free_port(self.status_ports.values())
             self.supervisor.start(service_process(run, name, self.status_ports[name]))
         while not await answers(self.plan.nats_port):
             await self._pause(deadline, "nats-server")
