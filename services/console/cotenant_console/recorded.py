@@ -20,7 +20,9 @@ from cotenant_console.up.supervisor import Supervisor
 
 PULL_LIMIT = 1000
 MAX_EVENTS = 2_000_000
-START_SECONDS = 30.0
+START_SECONDS = 60.0
+SILENT_SECONDS = 30.0
+"""What does not come within this time is not there: a crowded machine keeps a reader waiting for seconds."""
 
 
 class NothingRecordedError(Exception):
@@ -67,7 +69,7 @@ async def history(log: NatsLog) -> list[Event]:
     reader.max_behind = 0
     try:
         while True:
-            events = await reader.pull(PULL_LIMIT, 2.0)
+            events = await reader.pull(PULL_LIMIT, SILENT_SECONDS)
             for event in events:
                 found[event.sequence] = event
             if not events or reader.position >= end or len(found) >= MAX_EVENTS:
