@@ -37,7 +37,7 @@ PROMISES: tuple[Invariant, ...] = (
         number=6,
         name="evictions_stay_in_limits",
         on_event=(e.a_pod_is_evicted_once,),
-        on_commit=(e.evictions_of_a_cycle_stay_in_limits, e.moves_of_a_node_stay_in_limits),
+        on_commit=(e.evictions_of_a_cycle_stay_in_limits, e.moves_at_once_stay_in_limits, e.orders_stay_in_limits),
     ),
     Invariant(
         number=7,
@@ -46,7 +46,11 @@ PROMISES: tuple[Invariant, ...] = (
         at_moments=(e.moves_with_a_time_to_live_end,),
         when_quiet=(e.every_move_has_ended,),
     ),
-    Invariant(number=8, name="borrowed_cpu_is_given_back", at_moments=(s.borrowed_cpu_is_given_back,)),
+    Invariant(
+        number=8,
+        name="borrowed_cpu_is_given_back",
+        at_moments=(s.borrowed_cpu_is_given_back, s.services_keep_their_latency, s.kernels_refuse_nothing),
+    ),
     Invariant(number=9, name="suppression_settles", at_moments=(s.suppression_settles,)),
     Invariant(
         number=11, name="causes_explain", on_commit=(x.causes_are_earlier,), at_moments=(x.causes_lead_to_a_fact,)

@@ -12,9 +12,10 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.events.commits import Commit
+from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.migrations import Migration
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import QuotaRuntime
@@ -49,13 +50,24 @@ class BrokenInvariantError(Exception):
         self.violation = violation
 
 
+class _Owner(msgspec.Struct, frozen=True):
+    uid: str = ""
+    controller: bool = False
+
+
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     uid: str = ""
     namespace: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    owner_references: tuple[_Owner, ...] = ()
     deletion_timestamp: str | None = None
+
+    @property
+    def controllers(self) -> list[str]:
+        """uids of the workloads that the object belongs to."""
+        return [owner.uid for owner in self.owner_references if owner.controller]
 
 
 class ObjectHead(msgspec.Struct, frozen=True):
@@ -106,6 +118,12 @@ class Sight:
         self.ended_runs: dict[tuple[str, str], int] = {}
         """(node, uid) to the sequence of the report that says that the pod has ended there."""
         self.charges = Charges()
+        self.moves: dict[str, Migration] = {}
+        """Subject to the last state of a migration job."""
+        self.orders: dict[tuple[str, str], Migration] = {}
+        """(job, pod's uid) to the job when its eviction was ordered, for as long as a limit looks back."""
+        self.configs: dict[str, str] = {}
+        """Digest to the text of a configuration, as start markers state it."""
         self.versions: dict[str, list[Event]] = defaultdict(list)
         """Last versions of what decisions rest on: executors, resources, metrics, quotas."""
         self.pods: dict[tuple[str, str], ObjectHead] = {}
@@ -151,6 +169,13 @@ class Sight:
                 self.charges.publish(event, data)
         elif isinstance(data, ObjectStored | ObjectDeleted):
             self._see_object(event, data)
+        elif isinstance(data, Migration):
+            if event.tombstone:
+                self.moves.pop(event.subject, None)
+            else:
+                self.moves[event.subject] = data
+        elif isinstance(data, ServiceStarted):
+            self.configs[data.config] = data.config_text
         return self._see_batch(event)
 
     def _see_placement(self, event: Event, data: Placement) -> None:

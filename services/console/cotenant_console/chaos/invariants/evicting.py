@@ -9,51 +9,114 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
+from cotenant_console.chaos.invariants.limits import (
+    CYCLE_SECONDS,
+    EVICT_BURST,
+    EVICT_QPS,
+    LIMITER_BURST,
+    LIMITER_SECONDS,
+    limits_of,
+    of_workload,
+)
 from cotenant_console.chaos.sight import CommitSeen, Sight
 
-PER_NODE = 1
-TOTAL = 2
-"""Of one descheduling cycle, as the stage configures them."""
-MIGRATING_PER_NODE = 2
-"""MigrationController's default."""
+UNARBITRATED = ("TaintEviction", "Preemption")
+"""A lost node's pods, and those that make room for others, go as they must."""
 PATIENCE = timedelta(minutes=10)
 """After a job's time to live: a service may be down, or cut off, for some minutes."""
 
 
+def _over(counts: Counter[str], limit: int | None, subject: str, of: str, what: str) -> Wrong:
+    for name, count in sorted(counts.items()):
+        if limit is not None and count > limit:
+            yield subject, f"{count} pods of {of} {name} {what}, limit {limit}"
+
+
 def evictions_of_a_cycle_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
-    """LowNodeLoad creates at most PER_NODE moves of a node and TOTAL in all in one descheduling cycle (10 s)."""
-    if seen.service != "descheduler-arbiter":
-        return
-    made = [e.data for e in seen.events if isinstance(e.data, Migration) and e.data.trigger == "LowNodeLoad"]
-    fresh = [job for job in made if job.created_at == seen.commit.now]
+    """In one descheduling cycle LowNodeLoad moves no more pods of a node, of a namespace and in all than is configured."""
+    fresh = [job for job in _jobs_of(seen) if job.trigger == "LowNodeLoad" and job.created_at == seen.commit.now]
     if not fresh:
         return
-    slot = int(seen.commit.now.timestamp()) // 10
+    limits = limits_of(sight.configs[seen.commit.config])
+    slot = int(seen.commit.now.timestamp()) // CYCLE_SECONDS
+    subject = f"migrations.{fresh[0].job}"
     per_node: Counter[str] = Counter()
-    for event in sight.last.values():
-        job = event.data
-        if isinstance(job, Migration) and job.trigger == "LowNodeLoad" and job.created_at is not None:
-            per_node[job.node] += int(job.created_at.timestamp()) // 10 == slot
-    for node, count in sorted(per_node.items()):
-        if count > PER_NODE:
-            yield f"migrations.{fresh[0].job}", f"{count} pods of {node} are moved in one cycle, limit {PER_NODE}"
-    if per_node.total() > TOTAL:
-        yield f"migrations.{fresh[0].job}", f"{per_node.total()} pods are moved in one cycle, limit {TOTAL}"
+    per_namespace: Counter[str] = Counter()
+    for job in sight.moves.values():
+        made = job.created_at if job.trigger == "LowNodeLoad" else None
+        if made is not None and int(made.timestamp()) // CYCLE_SECONDS == slot:
+            per_node[job.node] += 1
+            per_namespace[job.namespace] += 1
+    yield from _over(per_node, limits.cycle_per_node, subject, "node", "are moved in one cycle")
+    yield from _over(per_namespace, limits.cycle_per_namespace, subject, "namespace", "are moved in one cycle")
+    if limits.cycle_total is not None and per_node.total() > limits.cycle_total:
+        yield subject, f"{per_node.total()} pods are moved in one cycle, limit {limits.cycle_total}"
 
 
-def moves_of_a_node_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
-    """At most MIGRATING_PER_NODE pods of a node are on the move by arbitration at once; a lost node's, and those that make room
-    for others, go as they must."""
+def _jobs_of(seen: CommitSeen) -> list[Migration]:
+    """The jobs that a commit of the arbiter stores."""
     if seen.service != "descheduler-arbiter":
+        return []
+    return [event.data for event in seen.events if isinstance(event.data, Migration) and not event.tombstone]
+
+
+def moves_at_once_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
+    """While a job is let through, no more pods of its node, of its namespace, of its workload and in all are on the move than
+    may be; of a workload as many as its size allows.
+    """
+    passed = [job for job in _jobs_of(seen) if _moving(job)]
+    if not passed:
         return
-    running: Counter[str] = Counter()
-    for event in sight.last.values():
-        job = event.data
-        if isinstance(job, Migration) and job.phase == "Running" and job.trigger not in ("TaintEviction", "Preemption"):
-            running[job.node] += 1
-    for node, count in sorted(running.items()):
-        if count > MIGRATING_PER_NODE:
-            yield seen.record.subject, f"{count} pods of {node} are on the move at once, limit {MIGRATING_PER_NODE}"
+    limits = limits_of(sight.configs[seen.commit.config])
+    moving = [job for job in sight.moves.values() if _moving(job)]
+    subject = seen.record.subject
+    per_node = Counter(job.node for job in moving)
+    yield from _over(per_node, limits.moving_per_node, subject, "node", "are on the move at once")
+    per_namespace = Counter(job.namespace for job in moving)
+    yield from _over(per_namespace, limits.moving_per_namespace, subject, "namespace", "are on the move at once")
+    if limits.moving_globally is not None and len(moving) > limits.moving_globally:
+        yield subject, f"{len(moving)} pods are on the move at once, limit {limits.moving_globally}"
+    per_workload = Counter(job.workload for job in moving if job.workload)
+    for workload in sorted({job.workload for job in passed if job.workload and job.phase != "Running"}):
+        most = _of_workload(sight, workload)
+        if per_workload[workload] > most:
+            yield subject, f"{per_workload[workload]} pods of workload {workload} are on the move at once, limit {most}"
+
+
+def _moving(job: Migration) -> bool:
+    let_through = job.phase == "Running" or job.passed_arbitration
+    return let_through and not job.finished and job.trigger not in UNARBITRATED
+
+
+def _of_workload(sight: Sight, workload: str) -> int:
+    """A pod more or less than the checks know may have been known to who decided."""
+    replicas = sum(workload in pod.metadata.controllers for pod in sight.pods.values())
+    return max(of_workload(near) for near in (replicas - 1, replicas, replicas + 1))
+
+
+def orders_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
+    """Within five minutes no more evictions of a workload are ordered than its size allows, and one; within a second no more
+    in all than evictQPS and its burst.
+    """
+    for job in _jobs_of(seen):
+        if job.ordered_at != seen.commit.now:
+            continue
+        orders = sight.orders
+        orders[job.job, job.uid] = job
+        since = seen.commit.now - timedelta(seconds=LIMITER_SECONDS)
+        for key in [key for key, known in orders.items() if known.ordered_at is not None and known.ordered_at <= since]:
+            del orders[key]
+        second = seen.commit.now - timedelta(seconds=1)
+        lately = sum(known.ordered_at is not None and known.ordered_at > second for known in orders.values())
+        subject = f"migrations.{job.job}"
+        if lately > EVICT_QPS + EVICT_BURST:
+            yield subject, f"{lately} evictions are ordered within a second, limit {EVICT_QPS} and {EVICT_BURST}"
+        if not job.workload or job.ignore_budgets:
+            continue
+        same = sum(known.workload == job.workload and not known.ignore_budgets for known in orders.values())
+        most = _of_workload(sight, job.workload) + LIMITER_BURST
+        if same > most:
+            yield subject, f"{same} evictions of workload {job.workload} are ordered within {LIMITER_SECONDS} s, limit {most}"
 
 
 def a_pod_is_evicted_once(sight: Sight, event: Event) -> Wrong:
@@ -77,9 +140,8 @@ def a_move_is_begun_once(sight: Sight, event: Event) -> Wrong:
         if before.data.uid == data.uid and not before.data.finished and before.data.created_at != data.created_at:
             yield event.subject, f"{event.ref} begins {data.job} anew, which {before.ref} left {before.data.phase}"
         return
-    for subject, other in sorted(sight.last.items()):
-        job = other.data
-        if subject != event.subject and isinstance(job, Migration) and job.uid == data.uid and not job.finished:
+    for subject, job in sorted(sight.moves.items()):
+        if subject != event.subject and job.uid == data.uid and not job.finished:
             yield event.subject, f"{event.ref} begins {data.job} while {job.job} of the same pod is {job.phase}"
 
 

@@ -151,6 +151,18 @@ def suppression_settles(moment: Moment) -> Wrong:
         yield f"execution.{name}.suppress", f"node {name} turned its best-effort bound {changes} times under constant load"
 
 
+def services_keep_their_latency(moment: Moment) -> Wrong:
+    """Two control periods after a spike no service's p99 is longer than with the most that best-effort may use."""
+    for name, text in moment.suppressions.slowed:
+        yield f"execution.{name}.suppress", text
+
+
+def kernels_refuse_nothing(moment: Moment) -> Wrong:
+    """No kernel refuses a write: parents are widened before their children, and narrowed after them."""
+    for name, text in moment.suppressions.refused:
+        yield f"execution.{name}.refusals", text
+
+
 def borrowed_cpu_is_given_back(moment: Moment) -> Wrong:
     """Two control periods after a spike of the services the best-effort bound of a node is what the threshold leaves."""
     for name, text in moment.suppressions.late():
