@@ -1,8 +1,9 @@
 """Simulated nodes: the executor's own core on an imitated machine, without I/O and without a clock of its own.
 
 In: a name, a size, a seed, and the time with every call. Out: the same events as a real node's. The imitation: files are
-a table, a quota and a CPU set bound what the best-effort tree gets, services go before batch, `simulated_usage` says what
-a pod wants. The same seed and the same times give the same events.
+a table (`simulated_files`), a quota and a CPU set bound what the best-effort tree gets, services go before batch,
+`simulated_usage` says what a pod wants. A pod that wants more than its quota is throttled in every period, for the share of it
+that it wants and may not have. The same seed and the same times give the same events.
 """
 
 from __future__ import annotations
@@ -19,13 +20,11 @@ from cotenant.qos import KubeQoS, QoSClass
 from cotenant_node_executor.core import MAX_PODS, ExecutorCore
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import (
-    UNLIMITED,
     Capabilities,
     CgroupVersion,
     Knob,
     KnobSupport,
     WriteReport,
-    Written,
 )
 from cotenant_node_executor.node import ExecutorNode, Periods
 from cotenant_node_executor.observation import Observation
@@ -39,6 +38,7 @@ from cotenant_node_executor.sampling.snapshot import (
     Snapshot,
     SystemUsage,
 )
+from cotenant_node_executor.simulated_files import SIMULATED_KNOBS, SimulatedFiles
 from cotenant_node_executor.simulated_usage import Wanted, elapsed_ms, share_out, wanted_usage
 from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts, PodView, pod_view
 from cotenant_node_executor.strategies.suppress_cpuset import Processor
@@ -46,13 +46,6 @@ from cotenant_node_executor.strategies.suppress_cpuset import Processor
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SYSTEM_PERMILLE = 30
 SYSTEM_MEMORY_PERMILLE = 20
-SIMULATED_KNOBS = (
-    Knob.CPU_SHARES,
-    Knob.CPU_QUOTA,
-    Knob.CPUSET_CPUS,
-    Knob.CPU_IDLE,
-    Knob.MEMORY_LIMIT,
-)
 
 
 class NodeSize(Struct, frozen=True):
@@ -74,15 +67,23 @@ class _Load(Struct, frozen=True):
     batch: bool
 
 
+class _Given(Struct, frozen=True):
+    """What pods get at a moment: milli-CPU, bytes, and the share of a period for which they are throttled."""
+
+    cpu: dict[str, int]
+    memory: dict[str, int]
+    throttled_permille: dict[str, int]
+
+
 class SimulatedMachine:
     """One imitated host."""
 
-    def __init__(self, facts: NodeFacts, seed: int) -> None:
+    def __init__(self, facts: NodeFacts, seed: int, version: CgroupVersion = CgroupVersion.V2) -> None:
         self._facts = facts
         self._seed = seed
         self._groups: set[str] = {BURSTABLE, BESTEFFORT}
         self._shown_groups: tuple[str, ...] = ()
-        self._files: dict[tuple[str, Knob], str] = {}
+        self._files = SimulatedFiles(version, tuple(processor.cpu for processor in facts.processors))
         self._written: tuple[Mapping[tuple[str, Knob], str], tuple[str, ...]] = ({}, ())
         """What the files were last made to say, and the groups there were then."""
         self._running: list[PodToRun] = []
@@ -90,10 +91,11 @@ class SimulatedMachine:
         self._loads: list[_Load] = []
         self._stale = True
         """Whether a file has changed since the loads were read."""
-        self._constant: tuple[dict[str, int], dict[str, int]] | None = None
+        self._constant: _Given | None = None
         """What each pod is given, where that does not change with the time."""
         self._snapshot: Snapshot | None = None
         self._cpu_ns: dict[str, int] = {}
+        self._throttled_ns: dict[str, int] = {}
         self._last: datetime | None = None
         self.runtime = SimulatedRuntime(self._groups)
 
@@ -107,8 +109,8 @@ class SimulatedMachine:
             states=states,
             groups=self._sorted_groups(),
             current={
-                _BOUND_QUOTA: self._files.get(_BOUND_QUOTA, UNLIMITED),
-                _BOUND_CPUS: self._files.get(_BOUND_CPUS, ""),
+                _BOUND_QUOTA: self._files.read(*_BOUND_QUOTA),
+                _BOUND_CPUS: self._files.read(*_BOUND_CPUS),
             },
             fresh=sample,
         )
@@ -121,30 +123,24 @@ class SimulatedMachine:
 
     def create(self, groups: Sequence[str]) -> None:
         """Make groups."""
-        self._groups.update(groups)
+        for group in groups:
+            if group not in self._groups:
+                self._groups.add(group)
+                self._files.inherit(group)
 
     def write(self, values: Mapping[tuple[str, Knob], str]) -> WriteReport:
         """Change the table; unlimited and empty are what a new group starts with."""
         groups = self._sorted_groups()
         if self._written[0] is values and self._written[1] is groups:
             return _UNCHANGED
-        files = self._files
-        differ = [key for key, value in values.items() if files.get(key, _START_OF[key[1]]) != value]
-        written: list[Written] = []
-        for key in sorted(differ, key=lambda key: (key[0], key[1].value)):
-            group, knob = key
-            if knob not in SIMULATED_KNOBS or (group and group not in self._groups):
-                continue
-            old = files.get(key, _START_OF[knob])
-            if old != values[key]:
-                files[key] = values[key]
-                written.append(Written(group, knob, knob.value, old, values[key]))
+        differ = [key for key in self._files.differing(values) if not key[0] or key[0] in self._groups]
+        report = self._files.write(differ, values, groups) if differ else _UNCHANGED
         if self._written[1] is not groups:
-            for key in [key for key in files if key[0] and key[0] not in self._groups]:
-                del files[key]
-        self._written = (values, groups)
-        self._stale = self._stale or bool(written)
-        return WriteReport(written=tuple(written))
+            self._files.keep(self._groups)
+        # What was refused is tried again in the next cycle, as on a real machine.
+        self._written = ({}, groups) if report.refused else (values, groups)
+        self._stale = self._stale or bool(report.written)
+        return report
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
         """Hand orders to the runtime."""
@@ -159,7 +155,8 @@ class SimulatedMachine:
             self._wanted = {pod.uid: self._wanted.get(pod.uid) or self._read(pod) for pod in running}
             self._loads = [self._load(uid, *self._wanted[uid]) for uid in sorted(self._wanted)]
             self._running, self._stale, self._constant = running, False, None
-        cpu, memory = self._constant or self._given(now)
+        given = self._constant or self._given(now)
+        cpu, memory = given.cpu, given.memory
         interval_ns = None if self._last is None else max(elapsed_ms(now, self._last), 0) * 1_000_000
         self._last = now
         system_milli = self._facts.capacity_milli * SYSTEM_PERMILLE // 1000
@@ -173,8 +170,12 @@ class SimulatedMachine:
             counters[uid] = before.get(uid, 0) + own * (interval_ns or 0) // 1000
             known = uid in before
             used += own if known else 0
-            pods[uid] = PodUsage(uid, load.tier, _usage(load.group, own if known else None, counters[uid], memory[uid]))
+            usage = _usage(load.group, own if known else None, counters[uid], memory[uid])
+            if load.quota >= 0:
+                usage = self._throttled(usage, uid, given.throttled_permille.get(uid, 0), interval_ns)
+            pods[uid] = PodUsage(uid, load.tier, usage)
         self._cpu_ns = counters
+        self._throttled_ns = {uid: self._throttled_ns[uid] for uid in self._throttled_ns if uid in pods}
         node_memory = min(system_memory + sum(memory.values()), self._facts.memory_bytes)
         first = interval_ns is None
         return Snapshot(
@@ -192,6 +193,12 @@ class SimulatedMachine:
             pods=pods,
             tiers={},
         )
+
+    def _throttled(self, usage: GroupUsage, uid: str, permille: int, interval_ns: int | None) -> GroupUsage:
+        """The usage of a group with a quota; it was throttled for that share of each period."""
+        self._throttled_ns[uid] = self._throttled_ns.get(uid, 0) + permille * (interval_ns or 0) // 1000
+        ratio = None if interval_ns is None else float(permille > 0)
+        return replace(usage, throttled_ratio=ratio, throttled_ns=self._throttled_ns[uid])
 
     def _load(self, uid: str, wanted: Wanted, view: PodView) -> _Load:
         return _Load(
@@ -211,41 +218,44 @@ class SimulatedMachine:
             plain = _without_annotations(pod)
             return wanted_usage(plain.pod, self._seed), pod_view(plain.pod)
 
-    def _given(self, now: datetime) -> tuple[dict[str, int], dict[str, int]]:
-        """CPU and memory of each pod now."""
+    def _given(self, now: datetime) -> _Given:
+        """What each pod gets now."""
         since = elapsed_ms(now, EPOCH)
         services: dict[str, int] = {}
         batch: dict[str, int] = {}
         memory: dict[str, int] = {}
+        throttled: dict[str, int] = {}
         for load in self._loads:
             wanted = load.wanted
             cpu = wanted.cpu.at(since + wanted.phase_ms)
-            (batch if load.batch else services)[load.uid] = cpu if load.quota < 0 else min(cpu, load.quota // 100)
+            if 0 <= load.quota < cpu * 100:
+                throttled[load.uid] = 1000 - load.quota * 10 // cpu
+                cpu = load.quota // 100
+            (batch if load.batch else services)[load.uid] = cpu
             memory[load.uid] = wanted.memory.at(since + wanted.phase_ms)
         weights = {load.uid: load.weight for load in self._loads}
         free = self._facts.capacity_milli - self._facts.capacity_milli * SYSTEM_PERMILLE // 1000
         given = share_out(free, services, weights)
         given |= share_out(min(free - sum(given.values()), self._best_effort_bound()), batch, weights)
+        found = _Given(given, memory, throttled)
         if all(load.wanted.constant for load in self._loads):
-            self._constant = given, memory
-        return given, memory
+            self._constant = found
+        return found
 
     def _best_effort_bound(self) -> int:
-        quota = self._number(BESTEFFORT, Knob.CPU_QUOTA)
-        cpus = self._files.get((BESTEFFORT, Knob.CPUSET_CPUS), "")
+        quota = self._number(*_BOUND_QUOTA)
+        cpus = self._files.read(*_BOUND_CPUS)
         bound = self._facts.capacity_milli if quota < 0 else quota // 100
         return min(bound, len(parse_cpu_list(cpus)) * 1000) if cpus else bound
 
     def _number(self, group: str, knob: Knob) -> int:
-        return int(self._files.get((group, knob), UNLIMITED))
+        return int(self._files.read(group, knob))
 
 
 _BOUND_QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)
 _BOUND_CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
 _NO_PRESSURE = PressureSet()
 _UNCHANGED = WriteReport()
-_START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
-_START_OF = {knob: _START.get(knob, "") for knob in Knob}
 
 
 def _usage(group: str, cpu_milli: int | None, cpu_ns: int, memory: int) -> GroupUsage:
@@ -298,12 +308,19 @@ def simulated_status(facts: NodeFacts, boot: str, version: str) -> ExecutorStatu
 
 
 def simulated_node(
-    name: str, size: NodeSize, *, seed: int = 0, boot: str = "simulated", version: str = "", periods: Periods | None = None
+    name: str,
+    size: NodeSize,
+    *,
+    seed: int = 0,
+    boot: str = "simulated",
+    version: str = "",
+    periods: Periods | None = None,
+    cgroup: CgroupVersion = CgroupVersion.V2,
 ) -> ExecutorNode:
     """A simulated node, ready for `start_marker`, `apply` and `step`."""
     facts = simulated_facts(name, size)
     capabilities = Capabilities(
-        version=CgroupVersion.V2,
+        version=cgroup,
         controllers=("cpu", "cpuset", "memory"),
         sandbox=True,
         root=f"simulated/{name}",
@@ -311,4 +328,4 @@ def simulated_node(
     )
     core = ExecutorCore(facts, capabilities, boot, plain_processes=False)
     status = simulated_status(facts, boot, version)
-    return ExecutorNode(core, SimulatedMachine(facts, seed), status, periods or Periods())
+    return ExecutorNode(core, SimulatedMachine(facts, seed, cgroup), status, periods or Periods())

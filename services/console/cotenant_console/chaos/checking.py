@@ -104,9 +104,7 @@ class Checker:
     def _sampled(self, node: ChaosNode, now: datetime) -> None:
         control = node.control(now)
         if control is not None:
-            self.suppressions.sampled(
-                node.node_name, control.wanted_milli, node.cpu_milli, control.quota, control.cpus, now
-            )
+            self.suppressions.sampled(node.node_name, control, node.cpu_milli, now)
 
     def _at_rest(self, participant: ServiceParticipant, world: World) -> None:
         """A service decided nothing: sometimes compare it with fresh cores, if it has folded all that is there."""

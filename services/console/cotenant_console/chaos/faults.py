@@ -15,6 +15,7 @@ up over the seeds.
 | crash | a service, a gateway | killed `where` (between, before, after a batch is stored), back after `down_ms` |
 | pause | a service | stopped for `for_ms` between deciding and storing |
 | executor-crash | a node | the executor dies, the pods go on; a fresh core on the same machine |
+| slow-executor | a node | a turn only every `every_ms` for `for_ms`: samples are far apart, orders late |
 | node-death | a node | the machine is gone for `down_ms` and comes back empty |
 | capacity | a node | as node-death, and it comes back with another size |
 | rename | a node | the machine comes back under another name |
@@ -58,6 +59,7 @@ KINDS = (
     "crash",
     "pause",
     "executor-crash",
+    "slow-executor",
     "node-death",
     "capacity",
     "rename",
@@ -123,6 +125,8 @@ def _drawn(
             return service, {"for_ms": chance.choice((short, 40_000))}
         case "executor-crash":
             return node, {"down_ms": short}
+        case "slow-executor":
+            return node, {"every_ms": chance.choice((3_000, 10_000)), "for_ms": long}
         case "node-death":
             return node, {"down_ms": chance.choice((5_000, 120_000, 700_000, 1_500_000))}
         case "capacity" | "rename":

@@ -2,7 +2,8 @@
 
 In: a name, a size, what happens to it. Out: a participant. The machine is `cotenant_node_executor.simulated`: services go
 before batch, each tier shares by weight under quota and CPU set; what a pod wants follows from its annotation and the
-time. Death loses the machine: the next one has another boot and no pods. A crash loses the executor's core alone.
+time. Death loses the machine: the next one has another boot and no pods. A crash loses the executor's core alone. A slow
+executor has a turn only now and then, and reads then what has come since.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeSLORendered
 from cotenant.qos import QoSClass
 from cotenant.simulation import NEVER, World
-from cotenant_node_executor.kernel.interface import Knob
+from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
 from cotenant_node_executor.participant import NodeParticipant
 from cotenant_node_executor.simulated import NodeSize, simulated_node
 from cotenant_node_executor.strategies.situation import BESTEFFORT
@@ -26,31 +27,46 @@ CALM = timedelta(seconds=15)
 GIB = 1024**3
 
 
+class Machine(Struct, frozen=True):
+    """A shape: CPU, memory, and the version of its kernel's control groups."""
+
+    cpu_milli: int
+    memory_gib: int
+    cgroup: int = 2
+
+
 class Control(Struct, frozen=True):
-    """One control period: what best-effort may use by the rule, and the files that bound it."""
+    """One control period: what best-effort may use by the rule and what it used, and the files that bound it."""
 
     wanted_milli: int
+    used_milli: int
     quota: str
     cpus: str
+    services: tuple[tuple[int, int], ...]
+    """Of each service: what it uses, and what CPU it may have."""
 
 
 class ChaosNode:
     """One life of a machine; `boot` counts them."""
 
-    def __init__(self, name: str, cpu_milli: int, memory_gib: int, seed: int, boot: int) -> None:
+    def __init__(self, name: str, machine: Machine, seed: int, boot: int) -> None:
         self.node_name = name
         self.name = f"node-{name}"
-        self.cpu_milli = cpu_milli
-        self.memory_gib = memory_gib
+        self.machine = machine
+        self.cpu_milli = machine.cpu_milli
         self.boot = boot
-        size = NodeSize(cpu_milli, memory_gib * GIB)
-        self.inner = NodeParticipant(
-            simulated_node(name, size, seed=seed, boot=f"boot{boot}"), period=SAMPLE, calm=CALM
-        )
+        size = NodeSize(machine.cpu_milli, machine.memory_gib * GIB)
+        cgroup = CgroupVersion.V1 if machine.cgroup == 1 else CgroupVersion.V2
+        made = simulated_node(name, size, seed=seed, boot=f"boot{boot}", cgroup=cgroup)
+        self.inner = NodeParticipant(made, period=SAMPLE, calm=CALM)
         self.filters = self.inner.filters
         self.usage_filters = self.inner.usage_filters
         self._down_until = NEVER
         self._crashes: timedelta | None = None
+        self._slow_until = NEVER
+        self._slowness = timedelta(0)
+        self._turned = NEVER
+        self._unread: list[Event] = []
         self._jumped = NEVER
         self._drift_ppm = 0
         self._base = timedelta(0)
@@ -61,6 +77,10 @@ class ChaosNode:
     def crash(self, down: timedelta) -> None:
         """The executor's process ends at its next turn; its pods go on."""
         self._crashes = down
+
+    def slow_down(self, every: timedelta, until: datetime) -> None:
+        """The executor gets a turn only once in a while: its machine is overloaded, or stands still."""
+        self._slowness, self._slow_until = every, until
 
     def set_clock(self, by: timedelta, drift_ppm: int, now: datetime) -> None:
         """The clock jumps, and drifts from now on."""
@@ -81,9 +101,16 @@ class ChaosNode:
             if now < self._down_until:
                 return self._down_until
             self._down_until = NEVER
+            self._unread = []
             self.inner = NodeParticipant(self.inner.node.reborn(), period=SAMPLE, calm=CALM)
             world.load()
             return now + timedelta(milliseconds=1)
+        if now < self._slow_until and now < self._turned + self._slowness:
+            self._unread.extend(inbox)
+            return self._turned + self._slowness
+        self._turned = now
+        if self._unread:
+            inbox, self._unread = (*self._unread, *inbox), []
         for event in inbox:
             if isinstance(event.data, NodeSLORendered):
                 self.slo = None if event.tombstone else event.data
@@ -105,10 +132,13 @@ class ChaosNode:
         self._sampled_ns = seen.snapshot.monotonic_ns
         batch = {p.placement.uid for p in core.placed.values() if p.view is not None and p.view.qos is QoSClass.BE}
         used = {uid: pod.usage.cpu_milli or 0 for uid, pod in seen.snapshot.pods.items()}
-        services = sum(amount for uid, amount in used.items() if uid not in batch)
+        services = {uid: amount for uid, amount in used.items() if uid not in batch}
+        in_all = sum(services.values())
         system = max(seen.snapshot.node.cpu_milli - sum(used.values()), 0)
         return Control(
-            wanted_milli=self.cpu_milli * slo.cpu_suppress_threshold_percent // 100 - services - system,
+            wanted_milli=self.cpu_milli * slo.cpu_suppress_threshold_percent // 100 - in_all - system,
+            used_milli=sum(used.values()) - in_all,
+            services=tuple((amount, self.cpu_milli - system - in_all + amount) for amount in services.values()),
             quota=seen.current.get((BESTEFFORT, Knob.CPU_QUOTA), ""),
             cpus=seen.current.get((BESTEFFORT, Knob.CPUSET_CPUS), ""),
         )

@@ -21,7 +21,7 @@ from cotenant_console.chaos.acts.users import PODS
 from cotenant_console.chaos.controllers import Controllers
 from cotenant_console.chaos.faults import REPLICATED, SERVICES
 from cotenant_console.chaos.gateways import ChaosGateway, Users
-from cotenant_console.chaos.nodes import ChaosNode
+from cotenant_console.chaos.nodes import ChaosNode, Machine
 from cotenant_console.chaos.schedule import Entry, Schedule, ms
 from cotenant_console.chaos.services import ChaosService
 from cotenant_console.chaos.yarn import Copilot, ResourceManager
@@ -126,12 +126,12 @@ class Stage:
         core = self.gateways[0].core
         return core.get(core.collections[PODS].kind, "default", name) is not None
 
-    def add_node(self, name: str, cpu_milli: int, memory_gib: int) -> bool:
+    def add_node(self, name: str, machine: Machine) -> bool:
         """Seat a machine, unless there is one of that name."""
         if name in self.nodes:
             return False
         self._boots[name] += 1
-        node = ChaosNode(name, cpu_milli, memory_gib, self.schedule.header.seed, self._boots[name])
+        node = ChaosNode(name, machine, self.schedule.header.seed, self._boots[name])
         node.listeners += self.node_listeners
         self.nodes[name] = node
         self.world.add(node)

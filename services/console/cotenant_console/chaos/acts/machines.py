@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from cotenant_console.chaos.nodes import Machine
 from cotenant_console.chaos.schedule import Entry, ms
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ NODES = ("", "nodes")
 
 def join(stage: Stage, entry: Entry, _now: datetime) -> bool:
     """A machine joins the cluster."""
-    return stage.add_node(entry.target, entry.number("cpu"), entry.number("memory_gib"))
+    machine = Machine(entry.number("cpu"), entry.number("memory_gib"), entry.number("cgroup"))
+    return stage.add_node(entry.target, machine)
 
 
 def crash_executor(stage: Stage, entry: Entry, _now: datetime) -> bool:
@@ -25,6 +27,15 @@ def crash_executor(stage: Stage, entry: Entry, _now: datetime) -> bool:
     if node is None:
         return False
     node.crash(ms(entry.number("down_ms")))
+    return True
+
+
+def slow_down(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """The executor gets a turn only once in a while; its samples are far apart."""
+    node = stage.nodes.get(entry.target)
+    if node is None:
+        return False
+    node.slow_down(ms(entry.number("every_ms")), now + ms(entry.number("for_ms")))
     return True
 
 
@@ -45,18 +56,21 @@ def die(stage: Stage, entry: Entry, now: datetime) -> bool:
     stage.world.remove(node)
     name = f"{entry.target}x" if entry.kind == "rename" else entry.target
     args: Mapping[str, int | str] = entry.args
-    cpu, memory = int(args.get("cpu", node.cpu_milli)), int(args.get("memory_gib", node.memory_gib))
+    before = node.machine
+    size = int(args.get("cpu", before.cpu_milli)), int(args.get("memory_gib", before.memory_gib))
+    machine = Machine(*size, before.cgroup)
     if entry.kind == "rename":
         # The administrator removes the machine that is not there any more.
         stage.gateway().wish_deletion(now, NODES, "", entry.target, None)
     back = min(now + ms(entry.number("down_ms")), stage.ends)
-    stage.at(max(back, now + ms(1)), lambda _: stage.add_node(name, cpu, memory))
+    stage.at(max(back, now + ms(1)), lambda _: stage.add_node(name, machine))
     return True
 
 
 ACTS = {
     "node": join,
     "executor-crash": crash_executor,
+    "slow-executor": slow_down,
     "clock": set_clock,
     "node-death": die,
     "capacity": die,

@@ -16,7 +16,7 @@ from cotenant_scheduler.endings import NAMED_BY_POD
 
 def new_placements(seen: CommitSeen) -> list[Event]:
     """The placements of a commit that give a pod a node. Whoever names a node in spec.nodeName is put there unasked, as in
-    Kubernetes: it is not looked at here, and counts for those who come after.
+    Kubernetes: it is not looked at here, and counts for the commits that come after.
     """
     return [
         event
@@ -46,6 +46,8 @@ def no_node_is_over_allocated(sight: Sight, seen: CommitSeen) -> Wrong:
         offered = sight.offer(node, seen.commit.folded, token)
         used: Counter[str] = Counter()
         for placement in sight.held(node, seen.commit.folded):
+            if placement.reason == NAMED_BY_POD and placement.bound_at == seen.commit.now:
+                continue
             used.update(placement.requests)
             used[PODS] += 1
         for resource in TRACKED:

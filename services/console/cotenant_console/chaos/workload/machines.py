@@ -16,11 +16,12 @@ def node_shape(chance: Random) -> tuple[int, int]:
 
 
 def machines(header: Header) -> tuple[list[Entry], int]:
-    """The nodes of a run, and their CPUs in sum."""
+    """The nodes of a run, with kernels of both cgroup versions, and their CPUs in sum."""
     chance = Random(f"machines/{header.seed}")
     entries, capacity = [], 0
     for index in range(header.nodes):
         cpu, memory = node_shape(chance)
         capacity += cpu
-        entries.append(Entry(at_ms=1_500 + index, kind="node", target=f"n{index}", args={"cpu": cpu, "memory_gib": memory}))
+        args: dict[str, int | str] = {"cpu": cpu, "memory_gib": memory, "cgroup": chance.choice((1, 2))}
+        entries.append(Entry(at_ms=1_500 + index, kind="node", target=f"n{index}", args=args))
     return entries, capacity

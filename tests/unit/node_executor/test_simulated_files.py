@@ -1,0 +1,104 @@
+"""Simulated machines refuse what a kernel refuses, and throttle whoever wants more than its quota."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cotenant.objects.pod import decode_pod
+from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
+from cotenant_node_executor.runtime.interface import PodToRun, Start
+from cotenant_node_executor.sampling.snapshot import GroupUsage
+from cotenant_node_executor.simulated import NodeSize, SimulatedMachine, simulated_facts
+from cotenant_node_executor.simulated_files import SimulatedFiles
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BE, POD, CONTAINER = "besteffort", "besteffort/pod1", "besteffort/pod1/main"
+GROUPS = (BE, POD, CONTAINER)
+CPUS = Knob.CPUSET_CPUS
+
+
+def files(version: CgroupVersion, values: Mapping[tuple[str, Knob], str]) -> SimulatedFiles:
+    made = SimulatedFiles(version, (0, 1, 2, 3))
+    for group in GROUPS:
+        made.inherit(group)
+    write(made, values)
+    return made
+
+
+def write(made: SimulatedFiles, values: Mapping[tuple[str, Knob], str]) -> list[tuple[str, int]]:
+    report = made.write(made.differing(values), values, GROUPS)
+    return [(refused.group, refused.errno) for refused in report.refused]
+
+
+def sets(cpus: str, groups: Sequence[str] = GROUPS) -> dict[tuple[str, Knob], str]:
+    return {(group, CPUS): cpus for group in groups}
+
+
+def test_a_whole_tree_moves_to_other_cpus_without_a_refusal() -> None:
+    made = files(CgroupVersion.V1, sets("0-1"))
+    assert write(made, sets("2-3")) == []
+    assert [made.read(group, CPUS) for group in GROUPS] == ["2-3"] * 3
+
+
+def test_on_v1_a_child_may_not_be_wider_than_its_parent() -> None:
+    made = files(CgroupVersion.V1, sets("0-1"))
+    assert write(made, sets("0-3", (POD,))) == [(POD, errno.EACCES)]
+    assert write(made, sets("0", (BE,))) == [(BE, errno.EBUSY)]
+    quota = {(BE, Knob.CPU_QUOTA): "100000", (POD, Knob.CPU_QUOTA): "200000"}
+    assert write(made, quota) == [(BE, errno.EINVAL)]
+    assert [made.read(group, CPUS) for group in GROUPS] == ["0-1"] * 3
+
+
+def test_on_v2_a_child_may_say_more_than_its_parent() -> None:
+    made = files(CgroupVersion.V2, {})
+    quota = {(BE, Knob.CPU_QUOTA): "100000", (POD, Knob.CPU_QUOTA): "200000"}
+    assert write(made, {**quota, **sets("0-3", (POD,)), **sets("0", (BE,))}) == []
+
+
+def test_a_new_group_of_v1_has_its_parents_cpus() -> None:
+    made = files(CgroupVersion.V1, sets("2-3"))
+    made.keep({BE})
+    made.inherit(POD)
+    assert made.read(POD, CPUS) == "2-3"
+
+
+def test_a_refused_write_is_tried_again_in_the_next_cycle() -> None:
+    machine = SimulatedMachine(simulated_facts("n", NodeSize(4_000)), 1, CgroupVersion.V1)
+    machine.create((POD,))
+    machine.write(sets("0-1", (BE, POD)))
+    wider = sets("0-3", (POD,))
+    assert len(machine.write(wider).refused) == 1
+    assert len(machine.write(wider).refused) == 1
+    machine.write(sets("0-3", (BE, POD)))
+    assert machine.write(wider).refused == ()
+
+
+@pytest.mark.parametrize(("limit", "permille"), [("500m", 1.0), ("4", 0.0)])
+def test_a_pod_that_wants_more_than_its_quota_is_throttled_for_the_rest(limit: str, permille: float) -> None:
+    machine = SimulatedMachine(simulated_facts("n", NodeSize(8_000)), 1)
+    usage = [running(machine, limit, NOW + timedelta(seconds=second)) for second in range(3)][-1]
+    assert usage.throttled_ratio == permille
+    assert usage.cpu_milli == (500 if permille else 2_000)
+    # It gets a quarter of what it wants, so of two seconds it waits for one and a half.
+    assert usage.throttled_ns == (1_500_000_000 if permille else 0)
+
+
+def running(machine: SimulatedMachine, limit: str, now: datetime) -> GroupUsage:
+    """One cycle of a machine with one pod that wants two CPUs."""
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": limit}}}]}
+    meta = {"name": "p", "uid": "1", "annotations": {"cotenant.io/simulated-usage": "cpu=2000m"}}
+    document = {"metadata": meta, "spec": spec}
+    pod = PodToRun(decode_pod(json.dumps(document).encode()), "burstable/pod1", "n")
+    if not machine.runtime.poll(now):
+        machine.create(("burstable/pod1",))
+        quota = {"500m": "50000", "4": "400000"}[limit]
+        machine.write({("burstable/pod1", Knob.CPU_QUOTA): quota})
+        machine.carry_out([Start(pod, "main", 0)], now)
+    snapshot = machine.observe(now, sample=True).snapshot
+    assert snapshot is not None
+    return snapshot.pods["1"].usage
