@@ -15,7 +15,7 @@ from cotenant_console.bench.figures import Figures
 from cotenant_console.bench.stage import BenchError, Stage
 from cotenant_console.bench.submitter import Orders
 from cotenant_console.bench.verification import verify
-from cotenant_console.bench.workload import Workload, node_events
+from cotenant_console.bench.workload import Workload, node_events, quota_events
 
 PLACEMENTS = "node.*.placement.>"
 SETTLE_SECONDS = 5.0
@@ -25,7 +25,8 @@ RECOVER_LIMIT_SECONDS = 240.0
 async def run(workload: Workload) -> Figures:
     """Carry out one run."""
     async with Stage() as stage:
-        await stage.write(node_events(workload, datetime.now(UTC)))
+        now = datetime.now(UTC)
+        await stage.write([*node_events(workload, now), *quota_events(workload, now)])
         stage.start_scheduler()
         await stage.scheduler_loaded()
         reader = await stage.log.follow(LOG, [PLACEMENTS])

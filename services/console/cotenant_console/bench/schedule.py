@@ -20,7 +20,7 @@ from cotenant_console.bench.stage import Stage
 from cotenant_console.bench.submitter import Orders
 from cotenant_console.bench.verification import verify
 from cotenant_console.bench.watcher import Watch
-from cotenant_console.bench.workload import Workload, node_events, stack_events
+from cotenant_console.bench.workload import Workload, node_events, quota_events, stack_events
 
 LIMIT_SECONDS = 600.0
 SAMPLE_SECONDS = 0.2
@@ -37,7 +37,7 @@ async def run(workload: Workload, rate: float, *, stack: bool = False) -> Figure
         if stack:
             fleets(workload)
             await stage.write(stack_events(now))
-        await stage.write(node_events(workload, now))
+        await stage.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now, runtime=not stack)])
         gateway = await start_stack(stage, workload) if stack else ""
         stage.start_scheduler()
         await stage.scheduler_loaded()

@@ -21,12 +21,12 @@ import msgspec
 from cotenant.bus import NatsLog, connect, read_all
 from cotenant.events.envelope import Event
 from cotenant.log import LOG, Stored, Write
+from cotenant_console.bench.verification import READ
 from cotenant_console.up.nats_server import answers, free_port, nats_process
 
 BATCH = 500
 STOP_SECONDS = 20.0
 LOADED_SECONDS = 120.0
-READ = ("objects.core.nodes.>", "metrics.*", "objects.core.pods.>", "node.*.placement.>")
 
 
 class BenchError(RuntimeError):

@@ -14,7 +14,6 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import aiohttp
 import msgspec
 import uvloop
 
@@ -78,6 +77,8 @@ async def _write(orders: Orders, times: array.array[int]) -> None:
 
 
 async def _request(orders: Orders, times: array.array[int]) -> None:
+    import aiohttp  # a process that writes to the log shall not pay for it
+
     numbers: asyncio.Queue[int | None] = asyncio.Queue(CONNECTIONS)
     url = f"{orders.gateway}/api/v1/namespaces/{NAMESPACE}/pods"
     headers = {"Content-Type": "application/json"}

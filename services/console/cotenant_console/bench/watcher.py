@@ -2,7 +2,7 @@
 
 In: URL, number of pods to wait for, where to write. Out, to files: per pod the clock at which its placement arrived (0: it
 did not), and every commit's number of events; with `runs` also when its node first said that it runs. It ends when all have
-arrived, or when none did for QUIET_SECONDS after the first.
+arrived, or when none did for QUIET_SECONDS after the first; for ANSWERED_SECONDS if the others are known to wait.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import uvloop
 from cotenant.bus import connect
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event
-from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log import LOG
 from cotenant_console.bench.workload import pod_number
 
 QUIET_SECONDS = 10.0
+ANSWERED_SECONDS = 2.0
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -34,7 +35,6 @@ class Watch(msgspec.Struct, frozen=True):
     pods: int
     out: str
     runs: bool = False
-    quiet_seconds: float = QUIET_SECONDS
 
 
 class Seen:
@@ -45,6 +45,7 @@ class Seen:
         self.running = array.array("q", [0]) * pods
         self.batches: list[int] = []
         self.awaited = pods
+        self.waiting: set[str] = set()
         self.last = 0.0
 
     def note(self, event: Event, clock: int, runs: bool) -> None:
@@ -52,6 +53,9 @@ class Seen:
         data = event.data
         if isinstance(data, Commit):
             self.batches.append(data.count)
+        elif isinstance(data, Waiting):
+            self.last = time.monotonic()
+            (self.waiting.discard if event.tombstone else self.waiting.add)(data.name)
         elif isinstance(data, Placement) and data.phase is PlacementPhase.BOUND:
             self._first(self.placed, data.name, clock, last=not runs)
         elif isinstance(data, RunStatus) and data.phase is RunPhase.RUNNING:
@@ -68,7 +72,7 @@ class Seen:
 async def _watch(watch: Watch, say_ready: Callable[[], None]) -> Seen:
     log = await connect(watch.url, "bench-watcher")
     runs = ("node.*.run.>",) if watch.runs else ()
-    reader = await log.follow(LOG, ["node.*.placement.>", "commits.scheduler.*", *runs])
+    reader = await log.follow(LOG, ["node.*.placement.>", "waiting.>", "commits.scheduler.*", *runs])
     reader.loaded()
     reader.max_behind = 0
     seen = Seen(watch.pods)
@@ -78,7 +82,8 @@ async def _watch(watch: Watch, say_ready: Callable[[], None]) -> Seen:
         clock = time.monotonic_ns()
         for event in events:
             seen.note(event, clock, watch.runs)
-        if seen.last and time.monotonic() - seen.last > watch.quiet_seconds:
+        answered = seen.awaited <= len(seen.waiting)
+        if seen.last and time.monotonic() - seen.last > (ANSWERED_SECONDS if answered else QUIET_SECONDS):
             break
     await log.close()
     return seen

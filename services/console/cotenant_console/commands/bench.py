@@ -28,6 +28,13 @@ def command() -> None:
 @click.option("--rate", type=click.FloatRange(0), default=0.0, help="Pods a second; 0: as fast as they are stored.")
 @click.option("--shapes", type=click.IntRange(1, 5000), default=1, show_default=True, help="Different requests, in turn.")
 @click.option("--openb", "openb_folder", type=click.Path(exists=True, file_okay=False), help="Folder with openb's tables.")
+@click.option(
+    "--mix",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    help="Percent of pods with constraints: spread, affinity, host ports, tolerations, batch, mid, tight quota, ...",
+)
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
 @click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
@@ -36,6 +43,7 @@ def schedule(
     pods: int,
     rate: float,
     shapes: int,
+    mix: int,
     openb_folder: str | None,
     core_only: bool,
     stack: bool,
@@ -44,7 +52,7 @@ def schedule(
     """Place pods and say how fast, from the first submit to the last stored placement."""
     if core_only and (stack or rate):
         raise click.UsageError("--core-only has no server and no clock: leave out --stack and --rate")
-    workload = openb(nodes, pods, Path(openb_folder)) if openb_folder else synthetic(nodes, pods, shapes)
+    workload = openb(nodes, pods, Path(openb_folder), mix) if openb_folder else synthetic(nodes, pods, shapes, mix)
     if core_only:
         from cotenant_console.bench.core_only import run as run_core
 

@@ -1,0 +1,215 @@
+"""The benchmarks' independent check finds a wrong placement of each kind, and a pod that waits for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from cotenant.events.envelope import Event
+from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement, Waiting
+from cotenant.events.quotas import QuotaRuntime
+from cotenant_console.bench.constraints import DEDICATED, KINDS, ZONE
+from cotenant_console.bench.core_only import START, decided_log
+from cotenant_console.bench.verification import verify
+from cotenant_console.bench.workload import Workload, node_name, pod_name, synthetic
+
+NODES = 100
+"""Enough for a dedicated, a best avoided and a cordoned one."""
+MIXED = synthetic(NODES, 120, 1, mix=100)
+
+
+@pytest.fixture(scope="module")
+def mixed() -> list[Event]:
+    """The log of ten pods of every kind, decided by the scheduler."""
+    return decided_log(MIXED)
+
+
+def number_of(kind: str, place: int = 0, member: int = 0) -> int:
+    """The number of a pod of a kind: the `member`-th of the group at `place`."""
+    return KINDS.index(kind) + (place + 8 * member) * len(KINDS)
+
+
+def findings(log: list[Event]) -> str:
+    return "\n".join(verify(log).wrong)
+
+
+def node_of(log: list[Event], number: int) -> str:
+    [placement] = [e.data for e in log if isinstance(e.data, Placement) and e.data.name == pod_name(number)]
+    return placement.node
+
+
+def moved(log: list[Event], number: int, node: str) -> list[Event]:
+    """The log as if the pod had been placed on another node, by the same rules of causes."""
+    of_node = [
+        f"LOG:{event.sequence}"
+        for event in log
+        if (isinstance(event.data, ObjectStored) and event.subject.endswith(f".{node}"))
+        or (not isinstance(event.data, Placement | ObjectStored | Waiting) and getattr(event.data, "node", "") == node)
+    ]
+    of_quota = [f"LOG:{event.sequence}" for event in log if isinstance(event.data, QuotaRuntime)]
+    found = []
+    for event in log:
+        if isinstance(event.data, Placement) and event.data.name == pod_name(number):
+            data = msgspec.structs.replace(event.data, node=node)
+            event = msgspec.structs.replace(event, data=data, causes=(*of_node, *of_quota))
+        found.append(event)
+    return found
+
+
+def with_node(log: list[Event], node: str, change: Callable[[dict[str, object]], None]) -> list[Event]:
+    """The log as if a node had been declared otherwise."""
+    found = []
+    for event in log:
+        if isinstance(event.data, ObjectStored) and event.subject.endswith(f".{node}"):
+            document = msgspec.json.decode(event.data.object)
+            change(document)
+            event = msgspec.structs.replace(event, data=ObjectStored(object=msgspec.Raw(msgspec.json.encode(document))))
+        found.append(event)
+    return found
+
+
+def test_what_the_scheduler_decided_holds_and_pods_of_every_kind_are_placed(mixed: list[Event]) -> None:
+    verdict = verify(mixed)
+    assert verdict.wrong == ()
+    assert (verdict.placed, verdict.waiting) == (115, 5), "half of the tight quota's pods wait"
+    placed = {event.data.name for event in mixed if isinstance(event.data, Placement)}
+    for index, kind in enumerate(KINDS):
+        assert pod_name(index) in placed, kind
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "pods"])
+def test_a_node_without_room(mixed: list[Event], resource: str) -> None:
+    node = node_of(mixed, number_of("spread-host"))
+
+    def shrink(document: dict[str, object]) -> None:
+        document["status"]["allocatable"][resource] = "0"  # type: ignore[index]
+
+    assert f"does not fit node {node}" in (found := findings(with_node(mixed, node, shrink)))
+    assert f"{resource} short by" in found
+
+
+@pytest.mark.parametrize("kind", ["batch", "mid"])
+def test_a_node_that_lends_nothing(mixed: list[Event], kind: str) -> None:
+    node = node_of(mixed, number_of(kind))
+    log = [event for event in mixed if event.subject != f"node.{node}.resources"]
+    assert f"kubernetes.io/{kind}-cpu short by" in findings(log)
+
+
+def test_a_cordoned_node(mixed: list[Event]) -> None:
+    assert "cordoned" in findings(moved(mixed, number_of("batch"), node_name(37)))
+
+
+def test_a_taint_that_is_not_tolerated(mixed: list[Event]) -> None:
+    assert f"taint {DEDICATED}" in findings(moved(mixed, number_of("batch"), node_name(49)))
+
+
+def test_node_affinity_that_does_not_hold(mixed: list[Event]) -> None:
+    assert "node selector or affinity" in findings(moved(mixed, number_of("dedicated"), node_name(0)))
+    assert "node selector or affinity" in findings(moved(mixed, number_of("node-affinity"), node_name(43)))
+
+
+def test_a_host_port_taken_twice(mixed: list[Event]) -> None:
+    first, second = number_of("host-port"), number_of("host-port", member=1)
+    assert "host port 20000 taken" in findings(moved(mixed, second, node_of(mixed, first)))
+
+
+def test_a_node_that_is_too_busy(mixed: list[Event]) -> None:
+    node = node_of(mixed, number_of("image"))
+    busy = [
+        msgspec.structs.replace(event, data=msgspec.structs.replace(event.data, node_usage=Usage(cpu_milli=41_700)))
+        if isinstance(event.data, NodeMetricComputed) and event.data.node == node
+        else event
+        for event in mixed
+    ]
+    assert "cpu usage 65." in findings(busy)
+    assert "> 65%" in findings(busy)
+
+
+def test_a_metric_that_has_expired(mixed: list[Event]) -> None:
+    late = [
+        msgspec.structs.replace(event, time=START + timedelta(seconds=181)) if isinstance(event.data, Placement) else event
+        for event in mixed
+    ]
+    assert "metric expired" in findings(late)
+
+
+def test_pods_that_avoid_each_other_on_one_node(mixed: list[Event]) -> None:
+    first, second = number_of("anti-affinity"), number_of("anti-affinity", member=1)
+    assert "avoids a pod there" in findings(moved(mixed, second, node_of(mixed, first)))
+
+
+def test_a_pod_that_an_earlier_one_keeps_away(mixed: list[Event]) -> None:
+    """The other side: a plain pod with the labels that the earlier one avoids."""
+    first, plain = number_of("anti-affinity"), number_of("image")
+    relabelled = []
+    for event in moved(mixed, plain, node_of(mixed, first)):
+        if isinstance(event.data, ObjectStored) and event.subject.endswith(pod_name(plain)):
+            document = bytes(event.data.object).replace(b'"image-0"', b'"anti-affinity-0"')
+            event = msgspec.structs.replace(event, data=ObjectStored(object=msgspec.Raw(document)))
+        relabelled.append(event)
+    assert "a pod there keeps it away" in findings(relabelled)
+
+
+def test_a_pod_that_is_not_with_those_it_must_be_with(mixed: list[Event]) -> None:
+    first, second = number_of("affinity"), number_of("affinity", member=1)
+    zone = int(node_of(mixed, first)[-6:]) % 3
+    assert "not with the pods it must be with" in findings(moved(mixed, second, node_name(zone + 1)))
+
+
+def test_a_domain_with_too_many_pods(mixed: list[Event]) -> None:
+    first, second = number_of("spread-zone"), number_of("spread-zone", member=1)
+    zone = int(node_of(mixed, first)[-6:]) % 3
+    assert f"skew 2 > 1 over {ZONE}" in findings(moved(mixed, second, node_name(zone + 3)))
+
+
+def test_a_quota_that_is_exceeded(mixed: list[Event]) -> None:
+    tight = [
+        msgspec.structs.replace(event, data=msgspec.structs.replace(event.data, runtime={"cpu": 300, "memory": 1 << 50}))
+        if isinstance(event.data, QuotaRuntime) and event.data.quota == "bench-tight"
+        else event
+        for event in mixed
+    ]
+    assert "quota bench-tight: cpu 400 > 300" in findings(tight)
+
+
+def test_a_pod_that_is_placed_twice(mixed: list[Event]) -> None:
+    placement = next(event for event in mixed if isinstance(event.data, Placement))
+    assert isinstance(placement.data, Placement)
+    again = moved([*mixed, placement], int(placement.data.name[-7:]), node_name(1))
+    assert "and again on" in findings([*mixed, again[-1]])
+
+
+def test_a_decision_on_facts_that_were_overtaken(mixed: list[Event]) -> None:
+    placements = [event for event in mixed if isinstance(event.data, Placement)]
+    first, last = placements[0], placements[-1]
+    assert isinstance(last.data, Placement)
+    declared = next(event for event in mixed if event.subject.endswith(f"nodes._.{last.data.node}"))
+    newer = msgspec.structs.replace(declared, sequence=first.sequence)
+    knows = msgspec.structs.replace(first, causes=(*first.causes, newer.ref), sequence=first.sequence)
+    log = [entry for event in mixed for entry in ((newer, knows) if event is first else (event,))]
+    assert "comes after one on" in findings(log)
+
+
+def test_a_pod_that_was_never_submitted(mixed: list[Event]) -> None:
+    log = [event for event in mixed if not event.subject.endswith(f"pods.bench.{pod_name(0)}")]
+    assert "was not submitted" in findings(log)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tight-quota"])
+def test_a_pod_that_waits_although_it_fits(mixed: list[Event], kind: str) -> None:
+    name = pod_name(number_of(kind, member=1))
+    log = [event for event in mixed if not (isinstance(event.data, Placement) and event.data.name == name)]
+    assert f"pod {name} waits although it fits node" in findings(log)
+
+
+def test_pods_that_fit_nowhere_wait_rightly() -> None:
+    small = Workload(1, 30, ({"cpu": "4", "memory": "8Gi", "pods": "20"},), ({"cpu": "100m", "memory": "128Mi"},))
+    verdict = verify(decided_log(small))
+    assert verdict.wrong == ()
+    assert 0 < verdict.placed < 30
+    assert verdict.waiting == 30 - verdict.placed
