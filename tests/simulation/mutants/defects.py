@@ -11,6 +11,7 @@ import msgspec
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
 import cotenant_console.chaos.gateways as chaos_gateways
 import cotenant_descheduler_arbiter.cycle_limits as cycle_limits
+import cotenant_node_executor.kernel.levels as write_levels
 import cotenant_node_executor.strategies.suppress as suppression
 from cotenant.cycle import Batch
 from cotenant.events.envelope import Event
@@ -203,6 +204,16 @@ def flapping(right: Function) -> Function:
     return wrong
 
 
+def children_first(right: Function) -> Function:
+    """Files are written from the leaves up in every phase: a child is widened before its parent."""
+
+    def wrong(step: Any) -> Any:
+        phase, depth, group, knob = right(step)
+        return phase, -depth, group, knob
+
+    return wrong
+
+
 MUTANTS = (
     Mutant(
         "a_second_replica_is_not_refused",
@@ -244,5 +255,6 @@ MUTANTS = (
     Mutant("the_gateway_writes_unconditionally", ((chaos_gateways.ChaosGateway, "_store", unconditional),), (14, 2, 12)),
     Mutant("a_pod_is_evicted_again", ((chaos_gateways, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
     Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
+    Mutant("the_executor_widens_the_child_before_the_parent", ((write_levels, "_position", children_first),), (8,), (1,)),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
 )
