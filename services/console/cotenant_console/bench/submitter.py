@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 
 from cotenant.bus import connect
-from cotenant.log import Stored, Write
+from cotenant.log import WORTH_A_BATCH, Stored, Write
 from cotenant_console.bench.workload import NAMESPACE, Workload, pod_document, pod_event
 
 BATCH = 500
@@ -67,9 +67,10 @@ async def _write(orders: Orders, times: array.array[int]) -> None:
         now = datetime.now(UTC)
         writes = [Write(event=pod_event(orders.workload, i, now), expected=0) for i in range(done, upto)]
         clock = time.monotonic_ns()
-        outcome = await log.append(writes)
-        if not isinstance(outcome, Stored):
-            raise RuntimeError(f"pods were not stored: {outcome.reason}")
+        batches = [writes] if len(writes) >= WORTH_A_BATCH else [[write] for write in writes]
+        for outcome in await asyncio.gather(*map(log.append, batches)):
+            if not isinstance(outcome, Stored):
+                raise RuntimeError(f"pods were not stored: {outcome.reason}")
         for i in range(done, upto):
             times[i - orders.first] = clock
         done = upto
