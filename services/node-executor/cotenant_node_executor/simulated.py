@@ -88,7 +88,7 @@ class SimulatedMachine:
         """What the files were last made to say, and the groups there were then."""
         self._running: list[PodToRun] = []
         self._wanted: dict[str, tuple[Wanted, PodView]] = {}
-        self._loads: list[_Load] = []
+        self._loads: dict[str, _Load] = {}
         self._stale = True
         """Whether a file has changed since the loads were read."""
         self._constant: _Given | None = None
@@ -153,7 +153,7 @@ class SimulatedMachine:
         running = self.runtime.running()
         if running is not self._running or self._stale:
             self._wanted = {pod.uid: self._wanted.get(pod.uid) or self._read(pod) for pod in running}
-            self._loads = [self._load(uid, *self._wanted[uid]) for uid in sorted(self._wanted)]
+            self._loads = {uid: self._load(uid, *self._wanted[uid]) for uid in sorted(self._wanted)}
             self._running, self._stale, self._constant = running, False, None
         given = self._constant or self._given(now)
         cpu, memory = given.cpu, given.memory
@@ -164,7 +164,7 @@ class SimulatedMachine:
         pods: dict[str, PodUsage] = {}
         before, counters = self._cpu_ns, dict[str, int]()
         used = 0
-        for load in self._loads:
+        for load in self._loads.values():
             uid = load.uid
             own = cpu[uid]
             counters[uid] = before.get(uid, 0) + own * (interval_ns or 0) // 1000
@@ -201,13 +201,18 @@ class SimulatedMachine:
         return replace(usage, throttled_ratio=ratio, throttled_ns=self._throttled_ns[uid])
 
     def _load(self, uid: str, wanted: Wanted, view: PodView) -> _Load:
+        quota = self._number(view.group, Knob.CPU_QUOTA)
+        weight = max(self._number(view.group, Knob.CPU_SHARES), 2)
+        before = self._loads.get(uid)
+        if before is not None and before.wanted is wanted and before.quota == quota and before.weight == weight:
+            return before
         return _Load(
             uid=uid,
             group=view.group,
             tier=_tier(view),
             wanted=wanted,
-            quota=self._number(view.group, Knob.CPU_QUOTA),
-            weight=max(self._number(view.group, Knob.CPU_SHARES), 2),
+            quota=quota,
+            weight=weight,
             batch=view.kube_qos is KubeQoS.BEST_EFFORT or view.qos is QoSClass.BE,
         )
 
@@ -225,7 +230,7 @@ class SimulatedMachine:
         batch: dict[str, int] = {}
         memory: dict[str, int] = {}
         throttled: dict[str, int] = {}
-        for load in self._loads:
+        for load in self._loads.values():
             wanted = load.wanted
             cpu = wanted.cpu.at(since + wanted.phase_ms)
             if 0 <= load.quota < cpu * 100:
@@ -233,12 +238,12 @@ class SimulatedMachine:
                 cpu = load.quota // 100
             (batch if load.batch else services)[load.uid] = cpu
             memory[load.uid] = wanted.memory.at(since + wanted.phase_ms)
-        weights = {load.uid: load.weight for load in self._loads}
+        weights = {load.uid: load.weight for load in self._loads.values()}
         free = self._facts.capacity_milli - self._facts.capacity_milli * SYSTEM_PERMILLE // 1000
         given = share_out(free, services, weights)
         given |= share_out(min(free - sum(given.values()), self._best_effort_bound()), batch, weights)
         found = _Given(given, memory, throttled)
-        if all(load.wanted.constant for load in self._loads):
+        if all(load.wanted.constant for load in self._loads.values()):
             self._constant = found
         return found
 

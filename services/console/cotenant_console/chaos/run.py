@@ -17,7 +17,7 @@ import msgspec
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event, encode_event
 from cotenant.log import TOMBSTONE_TTL_SECONDS
-from cotenant.simulation import START
+from cotenant.simulation import START, collecting_rarely
 from cotenant_console.chaos.checking import Checker
 from cotenant_console.chaos.faults import SERVICES, faults
 from cotenant_console.chaos.invariants.folding import state_is_the_fold
@@ -86,6 +86,16 @@ def run(
     prepare: Callable[[Stage], None] = lambda _: None,
 ) -> Result:
     """Run a schedule to its end, or to the first broken promise. `prepare` may change the stage before it opens."""
+    with collecting_rarely():
+        return _run(schedule, progress, definitions, prepare)
+
+
+def _run(
+    schedule: Schedule,
+    progress: Callable[[Progress], None],
+    definitions: Definitions,
+    prepare: Callable[[Stage], None],
+) -> Result:
     began = time.monotonic()
     checker = Checker(PROMISES, state_is_the_fold)
     stage = Stage(schedule, checker.sight, definitions)

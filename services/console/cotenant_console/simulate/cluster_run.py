@@ -15,7 +15,7 @@ from typing import cast
 from cotenant.events.envelope import Event, encode_event
 from cotenant.events.execution import Execution
 from cotenant.log import LOG
-from cotenant.simulation import START, World
+from cotenant.simulation import START, World, collecting_rarely
 from cotenant_console.api.client import Document, Json, list_at, mapping_at, text_at
 from cotenant_console.simulate.api import SimulatedGateway
 from cotenant_console.simulate.catalogue import participant
@@ -57,6 +57,11 @@ class Recorder:
 
 def run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Callable[[float], None]) -> Document:
     """Run a cluster; `progress` hears the part done, 0..1."""
+    with collecting_rarely():
+        return _run_cluster(cluster, span_seconds, seed, progress)
+
+
+def _run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Callable[[float], None]) -> Document:
     world = World(seed=seed)
     gateway = SimulatedGateway()
     tally = Tally(START, capacity_of(cluster))
