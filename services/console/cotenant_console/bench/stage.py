@@ -24,6 +24,7 @@ from cotenant.log import LOG, Stored, Write
 from cotenant_console.bench.verification import READ
 from cotenant_console.up.nats_server import answers, free_port, nats_process
 
+SERVER = "nats-server"
 BATCH = 500
 STOP_SECONDS = 20.0
 LOADED_SECONDS = 120.0
@@ -37,23 +38,37 @@ class Stage:
     """Use as an asynchronous context."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
+        self.folder: Path
         self.log: NatsLog
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     async def __aenter__(self) -> Stage:
-        spec = nats_process(self.folder, self.port)
-        self._start("nats-server", list(spec.argv), dict(spec.environment))
-        await self.until(lambda: answers(self.port), "the NATS server answers", 15)
-        self.log = await connect(self.url, "bench")
-        await self.log.declare(history_bytes=2 << 30)
+        self.folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
+        try:
+            spec = nats_process(self.folder, self.port)
+            self._start(SERVER, list(spec.argv), dict(spec.environment))
+            await self.until(lambda: answers(self.port), "the NATS server answers", 15)
+            self.log = await connect(self.url, "bench")
+            await self.log.declare(history_bytes=2 << 30)
+        except BaseException:
+            self._end_everything()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.log.close()
-        for name in reversed(list(self.processes)):
+        try:
+            await self.log.close()
+        finally:
+            self._end_everything()
+
+    def _end_everything(self) -> None:
+        """End all processes, the server last, and remove the folder; also where the user interrupts."""
+        for name, process in self.processes.items():
+            if name != SERVER and process.poll() is None:
+                process.terminate()
+        for name in sorted(self.processes, key=lambda name: name == SERVER):
             self.stop(name)
         shutil.rmtree(self.folder, ignore_errors=True)
 

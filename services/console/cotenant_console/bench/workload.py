@@ -47,6 +47,10 @@ UNLIMITED = 1 << 50
 PLAIN = Constraints()
 
 
+class WorkloadError(ValueError):
+    """The workload cannot be made; the text says what is wrong with what was given."""
+
+
 class Workload(msgspec.Struct, frozen=True):
     """Rows of allocatable (nodes) and requests (pods), as Kubernetes writes them; both are repeated in turn. `mix` percent of
     the pods carry constraints."""
@@ -74,22 +78,37 @@ def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0) -> Workload:
 
 
 def openb(nodes: int, pods: int, folder: Path, mix: int = 0) -> Workload:
-    """The nodes and pods of openb in their order; whole GPUs are a resource, shares of one count as one."""
-    with (folder / "openb_node_list_all_node.csv").open(newline="") as file:
-        node_kinds = tuple(
-            {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", GPU: row["gpu"], "pods": "250"}
-            for row in csv.DictReader(file)
-        )
-    with (folder / "openb_pod_list_default.csv").open(newline="") as file:
-        pod_kinds = tuple(
-            {
-                "cpu": f"{row['cpu_milli']}m",
-                "memory": f"{row['memory_mib']}Mi",
-                **({GPU: row["num_gpu"]} if int(row["num_gpu"]) else {}),
-            }
-            for row in csv.DictReader(file)
-        )
+    """The nodes and pods of openb in their order; whole GPUs are a resource, shares of one count as one. Raises WorkloadError
+    where the tables are not there or not openb's."""
+    node_kinds = tuple(
+        {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", GPU: row["gpu"], "pods": "250"}
+        for row in _table(folder / "openb_node_list_all_node.csv", ("cpu_milli", "memory_mib", "gpu"))
+    )
+    pod_kinds = tuple(
+        {
+            "cpu": f"{row['cpu_milli']}m",
+            "memory": f"{row['memory_mib']}Mi",
+            **({GPU: row["num_gpu"]} if int(row["num_gpu"]) else {}),
+        }
+        for row in _table(folder / "openb_pod_list_default.csv", ("cpu_milli", "memory_mib", "num_gpu"))
+    )
     return Workload(nodes, pods, node_kinds, pod_kinds, mix)
+
+
+def _table(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    """The rows of one table; all of `columns` hold whole numbers."""
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise WorkloadError(f"{path} cannot be read: {error}; expected a table of openb (cluster-trace-gpu-v2023)") from error
+    for number, row in enumerate(rows, 2):
+        for column in columns:
+            if not (row.get(column) or "").isdigit():
+                raise WorkloadError(f"{path}, line {number}: {column} is {row.get(column)!r}; expected a whole number")
+    if not rows:
+        raise WorkloadError(f"{path} has no rows")
+    return rows
 
 
 def node_name(i: int) -> str:

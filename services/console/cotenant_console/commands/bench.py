@@ -6,6 +6,8 @@ In: sizes. Out: figures, one a line or as JSON. Exit status 0 only if the indepe
 from __future__ import annotations
 
 import asyncio
+import signal
+from collections.abc import Coroutine
 from pathlib import Path
 
 import click
@@ -13,8 +15,11 @@ import msgspec
 
 from cotenant_console.bench.figures import Figures, lines
 from cotenant_console.bench.stage import BenchError
-from cotenant_console.bench.workload import Workload, openb, synthetic
+from cotenant_console.bench.workload import WorkloadError, openb, synthetic
 from cotenant_console.up.nats_server import NatsServerMissingError
+
+MAX_SUBMIT_SECONDS = 120
+"""Nodes' metrics expire after 180 s."""
 
 
 @click.group("bench")
@@ -23,8 +28,8 @@ def command() -> None:
 
 
 @command.command("schedule")
-@click.option("--nodes", type=click.IntRange(1), default=1000, show_default=True)
-@click.option("--pods", type=click.IntRange(1), default=20_000, show_default=True)
+@click.option("--nodes", type=click.IntRange(1, 200_000), default=1000, show_default=True)
+@click.option("--pods", type=click.IntRange(1, 1_000_000), default=20_000, show_default=True)
 @click.option("--rate", type=click.FloatRange(0), default=0.0, help="Pods a second; 0: as fast as they are stored.")
 @click.option("--shapes", type=click.IntRange(1, 5000), default=1, show_default=True, help="Different requests, in turn.")
 @click.option("--openb", "openb_folder", type=click.Path(exists=True, file_okay=False), help="Folder with openb's tables.")
@@ -52,7 +57,17 @@ def schedule(
     """Place pods and say how fast, from the first submit to the last stored placement."""
     if core_only and (stack or rate):
         raise click.UsageError("--core-only has no server and no clock: leave out --stack and --rate")
-    workload = openb(nodes, pods, Path(openb_folder), mix) if openb_folder else synthetic(nodes, pods, shapes, mix)
+    if openb_folder and shapes > 1:
+        raise click.UsageError("--openb brings its own shapes: leave out --shapes")
+    if rate and pods / rate > MAX_SUBMIT_SECONDS:
+        raise click.UsageError(
+            f"{pods} pods at {rate:g} a second take {pods / rate:.0f} s; metrics are written once and expire: at most "
+            f"{MAX_SUBMIT_SECONDS} s, so fewer --pods or a higher --rate"
+        )
+    try:
+        workload = openb(nodes, pods, Path(openb_folder), mix) if openb_folder else synthetic(nodes, pods, shapes, mix)
+    except WorkloadError as error:
+        raise click.ClickException(str(error)) from error
     if core_only:
         from cotenant_console.bench.core_only import run as run_core
 
@@ -64,8 +79,8 @@ def schedule(
 
 
 @command.command("recover")
-@click.option("--nodes", type=click.IntRange(1), default=1000, show_default=True)
-@click.option("--pods", type=click.IntRange(10), default=20_000, show_default=True)
+@click.option("--nodes", type=click.IntRange(1, 200_000), default=1000, show_default=True)
+@click.option("--pods", type=click.IntRange(10, 1_000_000), default=20_000, show_default=True)
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 def recover(nodes: int, pods: int, output: str | None) -> None:
     """Kill the scheduler under load, start it again, and say how long until the next placement."""
@@ -74,20 +89,23 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
     _show(_carry_out(run(synthetic(nodes, pods, 1))), output)
 
 
-def _carry_out(running: object) -> Figures:
-    assert asyncio.iscoroutine(running)
+def _carry_out(running: Coroutine[None, None, Figures]) -> Figures:
+    async def until_told() -> Figures:
+        task = asyncio.ensure_future(running)
+        # Ctrl-C and SIGTERM alike: processes are ended and the folder is removed before this one ends.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
     try:
-        figures = asyncio.run(running)
+        return asyncio.run(until_told())
+    except asyncio.CancelledError as error:
+        raise click.Abort from error
     except (BenchError, NatsServerMissingError) as error:
         raise click.ClickException(str(error)) from error
-    assert isinstance(figures, Figures)
-    return figures
 
 
 def _show(figures: Figures, output: str | None) -> None:
     click.echo(msgspec.json.encode(figures).decode() if output == "json" else "\n".join(lines(figures)))
     if not figures.verified:
         raise click.exceptions.Exit(1)
-
-
-__all__ = ["Workload", "command"]
