@@ -10,6 +10,7 @@ from cotenant_console.chaos.invariants import keeping as k
 from cotenant_console.chaos.invariants import measuring as m
 from cotenant_console.chaos.invariants import placing as p
 from cotenant_console.chaos.invariants import quotas as q
+from cotenant_console.chaos.invariants import resting as r
 from cotenant_console.chaos.invariants import settling as s
 
 PROMISES: tuple[Invariant, ...] = (
@@ -58,8 +59,9 @@ PROMISES: tuple[Invariant, ...] = (
     Invariant(
         number=12,
         name="it_comes_to_rest",
-        on_event=(s.nobody_storms,),
-        when_quiet=(s.no_work_is_left, s.nobody_waits_who_fits, s.it_is_quiet),
+        on_event=(r.nobody_storms,),
+        on_commit=(r.nothing_is_said_twice,),
+        when_quiet=(r.no_work_is_left, r.nobody_waits_who_fits, r.it_is_quiet),
     ),
     Invariant(
         number=13,

@@ -38,8 +38,8 @@ def admitted_pods_fit_their_quota(sight: Sight, seen: CommitSeen) -> Wrong:
     used: dict[str, dict[str, Counter[str]]] = {}
     for (tree, name), asked in sorted(admitted.items()):
         if tree not in used:
-            used[tree] = _used(sight, tree, seen.commit.folded)
-        for quota in _way_up(sight, tree, name, seen.commit.folded):
+            used[tree] = used_by(sight, tree, seen.commit.folded)
+        for quota in way_up(sight, tree, name, seen.commit.folded):
             resources = quota.max.keys() if quota.quota == name else quota.max.keys() & asked
             for resource in sorted(resources):
                 most = min(quota.max[resource], quota.runtime.get(resource, quota.max[resource]))
@@ -52,7 +52,7 @@ def admitted_pods_fit_their_quota(sight: Sight, seen: CommitSeen) -> Wrong:
                     )
 
 
-def _way_up(sight: Sight, tree: str, name: str, folded: int) -> Iterator[QuotaRuntime]:
+def way_up(sight: Sight, tree: str, name: str, folded: int) -> Iterator[QuotaRuntime]:
     """A quota and those above it, below the root, as published by a sequence."""
     passed: set[str] = set()
     while name and name != ROOT and name not in passed:
@@ -64,11 +64,11 @@ def _way_up(sight: Sight, tree: str, name: str, folded: int) -> Iterator[QuotaRu
         name = known.data.parent
 
 
-def _used(sight: Sight, tree: str, folded: int) -> dict[str, Counter[str]]:
+def used_by(sight: Sight, tree: str, folded: int) -> dict[str, Counter[str]]:
     """What each quota of a tree uses."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for name in sight.charges.charged(tree):
-        way = list(_way_up(sight, tree, name, folded))
+        way = list(way_up(sight, tree, name, folded))
         if not way:
             continue
         own = sight.charges.of((tree, name), folded)
@@ -157,7 +157,7 @@ def shares_are_fair(moment: Moment) -> Wrong:
     sight = moment.sight
     asked, claimed = _asked_by_pods(moment)
     for tree in sorted(sight.charges.trees):
-        used = _used(sight, tree, sight.log[-1].sequence)
+        used = used_by(sight, tree, sight.log[-1].sequence)
         families = _families(sight, tree)
         parents = {parent.quota for parent, _ in families}
         for parent, children in families:
