@@ -68,13 +68,16 @@ class Cycle:
         self.conflicts = 0
         self._timer = timer
         self._ahead_from = ahead_from
-        self._assumed: Batch | None = None
-        """The batch that the core holds although it is only being stored."""
+        self._assuming = core if isinstance(core, Assuming) else None
+        self._proposed: Batch | None = None
+        """The last batch proposed, until it is known what became of it."""
+        self._settled: Batch | None = None
+        """The last batch known to be stored."""
+        self._assumed = False
+        """The core holds the proposed batch although it is only being stored."""
         self._ahead: Decision | None = None
         self._ahead_prior = 0
         """The commit record that `_ahead` was decided behind, once it is stored."""
-        self._settled: Batch | None = None
-        """The last batch known to be stored."""
         self._prior_end = 0
         self._own_through = 0
         self._applied: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
@@ -152,12 +155,11 @@ class Cycle:
 
     def _saw_commit(self, event: Event, record: Commit, now: datetime) -> None:
         sequence = event.sequence
-        if self._assumed is not None:
-            if self._assumed.is_begun_by(event):
-                # Delivered before the acknowledgement: a batch is stored whole, so this says the same.
-                self._settle(self._assumed, Stored(sequence, sequence + record.count))
-                return
-            self._withdraw()
+        if self._proposed is not None and self._proposed.is_begun_by(event):
+            # Delivered before the acknowledgement: a batch is stored whole, so this says the same.
+            self._settle(self._proposed, Stored(sequence, sequence + record.count))
+            return
+        self._withdraw()
         self.prior = sequence
         self._prior_end = sequence + record.count
         self._floor = max(self._floor, record.now)
@@ -169,7 +171,7 @@ class Cycle:
     @property
     def ready(self) -> bool:
         """The core holds a state that may be decided on, and nothing beside it."""
-        return self.loaded and self._assumed is None and self._own_through >= self._prior_end
+        return self.loaded and not self._assumed and self._own_through >= self._prior_end
 
     @property
     def holding_back(self) -> bool:
@@ -190,21 +192,19 @@ class Cycle:
         decision, self._ahead = self._ahead, None
         if decision is None or self._ahead_prior != self.prior or not self._holds(decision):
             decision = self._decide(max(now, self._floor))
-        return seal(decision, self.identity, self.config, self.prior) if decision.events else None
+        self._proposed = seal(decision, self.identity, self.config, self.prior) if decision.events else None
+        return self._proposed
 
     def think_ahead(self, batch: Batch, now: datetime) -> bool:
         """Decide what follows `batch`, which is being stored; True if anything does. To be called again when more was folded:
         what was decided is decided anew while it is small."""
-        core = self.core
-        if not isinstance(core, Assuming) or len(batch.events) <= self._ahead_from:
+        if self._assuming is None or len(batch.events) <= self._ahead_from:
             return False
-        if self._assumed is None:
-            if batch.prior != self.prior or not self.ready:
+        if not self._assumed:
+            if batch is not self._proposed or not self.ready:
                 return False  # settled already, or bound to be refused
-            core.assume(batch.events[1:])
-            self._assumed = batch
-        elif self._assumed is not batch:
-            raise DecisionError(f"{self.identity.service}: two batches under way")
+            self._assuming.assume(batch.events[1:])
+            self._assumed = True
         if self._ahead is None or not self._holds(self._ahead):
             self._ahead = self._decide(max(now, self._floor, batch.record.now))
         return bool(self._ahead.events)
@@ -236,17 +236,16 @@ class Cycle:
             self.prior = outcome.first
             self._prior_end = outcome.last
         self._floor = max(self._floor, batch.record.now)
-        if self._assumed is batch:
-            assert isinstance(self.core, Assuming)
-            self.core.confirm(outcome.first + 1)
-            self._assumed, self._ahead_prior = None, outcome.first
+        if self._assumed and self._assuming is not None and batch is self._proposed:
+            self._assuming.confirm(outcome.first + 1)
+            self._assumed, self._ahead_prior = False, outcome.first
         else:
             for event in batch.as_stored(outcome.first):
                 self.core.apply(event)
         self._applied.append((outcome.first, outcome.last))
         self._unread.append((outcome.first, outcome.last))
         self._own_through = max(self._own_through, outcome.last)
-        self._settled = batch
+        self._proposed, self._settled = None, batch
 
     def refused(self, now: datetime) -> bool:
         """Another replica committed first: nothing of the batch stays in the core, the rival's messages follow. True if that is
@@ -260,11 +259,10 @@ class Cycle:
 
     def _withdraw(self) -> None:
         """The batch under way is not stored: the core forgets it, and what was decided behind it."""
-        self._ahead = None
-        if self._assumed is not None:
-            self._assumed = None
-            assert isinstance(self.core, Assuming)
-            self.core.withdraw()
+        self._proposed = self._ahead = None
+        if self._assumed and self._assuming is not None:
+            self._assumed = False
+            self._assuming.withdraw()
 
 
 __all__ = ["AHEAD_FROM", "HOLD_BACK", "Batch", "Cycle", "DecisionError", "Identity", "config_digest"]

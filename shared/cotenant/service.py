@@ -67,6 +67,7 @@ class DecidingService:
         self.ready = asyncio.Event()
         self._wake = asyncio.Event()
         """Something arrived, was answered, or ended."""
+        self._requesting: Requesting | None = None
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._tries: dict[str, int] = {}
 
@@ -88,6 +89,7 @@ class DecidingService:
         core = self.definition.make_core(self.config)
         cycle = Cycle(core, self.identity, self.definition.config_text(self.config), timer=time.perf_counter_ns)
         self.cycle = cycle
+        self._requesting = core if isinstance(core, Requesting) else None
         self.ready.clear()
         readers: list[Reader] = [await self.log.follow(LOG, self.filters)]
         if isinstance(readers[0], Skipping):
@@ -252,8 +254,8 @@ class DecidingService:
     # -- wishes of other services --------------------------------------------------------------------------------
 
     def _send_requests(self, cycle: Cycle) -> None:
-        core = cycle.core
-        if self.host is None or not cycle.ready or cycle.holding_back or not isinstance(core, Requesting):
+        core = self._requesting
+        if self.host is None or core is None or not cycle.ready or cycle.holding_back:
             return
         wanted = core.requests(utc_now())
         keys = {request.key for request in wanted}

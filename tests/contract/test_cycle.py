@@ -367,6 +367,25 @@ def test_the_delivery_of_the_own_record_says_what_the_acknowledgement_says() -> 
     assert verified(bench) == 2
 
 
+def test_what_comes_back_before_the_acknowledgement_is_folded_once_as_it_was_decided() -> None:
+    bench = Bench()
+    cycle = bench.replica()
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    batch = proposed(cycle)
+    outcome = bench.stream.append(batch.writes())
+    assert isinstance(outcome, Stored)
+    bench.give(cycle, outcome.first)
+    assert isinstance(cycle.core, ToyCore)
+    assert cycle.core.answers["a"] is batch.events[1].data
+    assert cycle.was_stored(outcome.last), "nobody need read it"
+    applied = cycle.core.applied
+    bench.give(cycle, outcome.last)
+    cycle.stored(batch, outcome)
+    assert cycle.core.applied == applied
+    assert cycle.ready
+
+
 def test_a_rivals_commit_behind_the_own_one_voids_what_was_decided_ahead() -> None:
     bench = Bench()
     cycle, rival = bench.pipelined("a"), bench.replica("b")
