@@ -6,6 +6,7 @@ again. Standard error has a live line where it is a terminal.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +28,9 @@ from cotenant_console.chaos.run import Progress, Result, run, schedule_of
 from cotenant_console.chaos.schedule import Schedule, ScheduleError, read_schedule, write_schedule
 from cotenant_console.chaos.shrink import shrink, until
 
+LEAST_SPAN = 10.0
+"""Seconds. Services load and machines join in the first four."""
+
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for."""
@@ -44,16 +48,24 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 def simulate_chaos(wish: Wish) -> int:
     """Do it; returns the exit code."""
+    if not wish.schedule and wish.span_seconds < LEAST_SPAN:
+        raise click.BadParameter(f"{wish.span}: a run with faults takes {LEAST_SPAN:.0f}s at least", param_hint="--for")
     if wish.seeds:
         return _many(wish)
     try:
-        made = schedule_of(wish.seed, wish.span_seconds, wish.nodes)
-        schedule = read_schedule(Path(wish.schedule)) if wish.schedule else made
+        schedule = (
+            read_schedule(Path(wish.schedule))
+            if wish.schedule
+            else schedule_of(wish.seed, wish.span_seconds, wish.nodes)
+        )
     except ScheduleError as error:
         raise click.ClickException(str(error)) from error
     if wish.write:
         write_schedule(Path(wish.write), schedule)
-    result = run(schedule, _live)
+    try:
+        result = run(schedule, _live)
+    except ScheduleError as error:
+        raise click.ClickException(f"{wish.schedule}: {error}") from error
     _clear()
     click.echo("\n".join(verdict_lines(result)))
     if result.violation is None:
@@ -148,7 +160,7 @@ def seeds_of(text: str) -> list[int]:
 
 def _live(progress: Progress) -> None:
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{live_line(progress)}")
+        sys.stderr.write(f"\r\x1b[K{live_line(progress, shutil.get_terminal_size().columns)}")
         sys.stderr.flush()
 
 

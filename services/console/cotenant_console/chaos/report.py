@@ -1,4 +1,4 @@
-"""What a person reads of chaos runs: the live line, the verdict, a failure with its events, the table of many seeds.
+"""What a person reads of chaos runs: the live line, the verdict, the table of many seeds. A failure's events: `touching`.
 
 In: progress and results. Out: lines of text.
 """
@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from cotenant.events.envelope import Event, encode_payload
 from cotenant.simulation import START
-from cotenant.subjects import tokens
 from cotenant_console.chaos.run import Progress, Result
 from cotenant_console.chaos.schedule import Entry, Schedule
 from cotenant_console.chaos.sight import Sight, Violation
+from cotenant_console.chaos.touching import event_lines, touching
 
 LAST_EVENTS = 20
-TEXT = 150
 
 
 def span(seconds: float) -> str:
@@ -24,14 +22,15 @@ def span(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
-def live_line(progress: Progress) -> str:
-    """One line that is written over again."""
+def live_line(progress: Progress, width: int) -> str:
+    """One line that is written over again, no longer than the terminal is wide."""
     rate = progress.events / progress.wall_seconds if progress.wall_seconds else 0
-    faults = " ".join(f"{kind} {count}" for kind, count in progress.faults.most_common(4))
-    return (
+    faults = " ".join(f"{kind} {count}" for kind, count in progress.faults.most_common())
+    line = (
         f"{span(progress.virtual_seconds)} of {span(progress.total_seconds)}  {progress.events} events  {rate:.0f}/s  "
         f"{progress.checks.total()} checks  faults {progress.faults.total()}: {faults}"
     )
+    return line if len(line) < width else f"{line[: width - 4]}..."
 
 
 def verdict_lines(result: Result) -> list[str]:
@@ -44,8 +43,16 @@ def verdict_lines(result: Result) -> list[str]:
         "faults: " + (", ".join(f"{count} {kind}" for kind, count in result.faults.items()) or "none"),
         f"checks: {checks}, by promise " + ", ".join(_checks(result)),
         f"digest {result.digest}",
+        *_latency(result),
     ]
     return [*lines, "every promise was kept" if result.ok else "BROKEN"]
+
+
+def _latency(result: Result) -> list[str]:
+    worst, periods = result.checks.get("worst p99 permille", 0), result.checks.get("8 periods", 0)
+    if not periods:
+        return []
+    return [f"by the model a service's p99 was at most {worst / 1000:.2f} of what it is alone, in {periods} control periods"]
 
 
 def _checks(result: Result) -> Iterable[str]:
@@ -88,33 +95,11 @@ def failure_lines(violation: Violation, sight: Sight | None, command: str) -> li
         f"  what    {violation.text}",
     ]
     if sight is not None:
-        lines.append(f"the last {LAST_EVENTS} events that touched it:")
-        for event in touching(sight, violation.subject)[-LAST_EVENTS:]:
+        events = touching(sight, violation.subject)[-LAST_EVENTS:]
+        lines.append(f"the last {len(events)} events that touched it:" if events else "no event touched it")
+        for event in events:
             lines += event_lines(event)
     return [*lines, f"again:  {command}"]
-
-
-def touching(sight: Sight, subject: str) -> list[Event]:
-    """Events of the subject, and of everything that bears the same name (a pod's placements, runs, waiting)."""
-    parts = tokens(subject)
-    named = parts[-2:] if parts[0] in ("objects", "waiting", "evictions") or "placement" in parts or "run" in parts else ()
-    positions: set[int] = set()
-    for other, at in sight.touched.items():
-        if other == subject or (named and tokens(other)[-2:] == named):
-            positions.update(at)
-    return [sight.log[position] for position in sorted(positions)]
-
-
-def event_lines(event: Event) -> list[str]:
-    """One event: when, what, its figures, its causes."""
-    at = (event.time - START).total_seconds() if event.time is not None else 0.0
-    word = "ended " if event.tombstone else ""
-    text = encode_payload(event.data).decode(errors="replace")
-    return [
-        f"  {event.ref:<10} {at:>9.3f} s  {event.subject}  {word}by {event.source}",
-        f"             {text[:TEXT]}{'...' if len(text) > TEXT else ''}",
-        f"             causes {' '.join(event.causes) or '-'}",
-    ]
 
 
 def schedule_lines(schedule: Schedule) -> list[str]:

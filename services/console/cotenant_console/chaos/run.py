@@ -7,10 +7,12 @@ same. After the span come QUIET minutes without faults and new workload; at thei
 from __future__ import annotations
 
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from hashlib import blake2b
+from pathlib import Path
 
 import msgspec
 
@@ -20,12 +22,16 @@ from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.simulation import START, collecting_rarely
 from cotenant_console.chaos.checking import Checker
 from cotenant_console.chaos.faults import SERVICES, faults
+from cotenant_console.chaos.gateways import ChaosGateway
 from cotenant_console.chaos.invariants.folding import state_is_the_fold
+from cotenant_console.chaos.nodes import ChaosNode
 from cotenant_console.chaos.promises import PROMISES
-from cotenant_console.chaos.schedule import Header, Schedule, in_order
+from cotenant_console.chaos.schedule import Header, Schedule, ScheduleError, in_order
+from cotenant_console.chaos.services import ChaosService
 from cotenant_console.chaos.sight import BrokenInvariantError, Sight, Violation
 from cotenant_console.chaos.stage import Definitions, Stage
 from cotenant_console.chaos.workload import workload
+from cotenant_console.chaos.yarn import Copilot
 from cotenant_console.simulate.catalogue import definition
 
 QUIET = timedelta(minutes=14)
@@ -126,7 +132,12 @@ def _run(
             )
     except BrokenInvariantError as broken:
         violation = broken.violation
+    except ScheduleError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a core that raises ends its process; here it ends the run, and the seed tells
+        violation = _raised(error, stage, checker.sight)
     checker.counts["8 periods"] = checker.suppressions.periods
+    checker.counts["worst p99 permille"] = checker.suppressions.worst_permille
     return Result(
         seed=schedule.header.seed,
         events=stage.world.events,
@@ -139,6 +150,17 @@ def _run(
         violation=violation,
         sight=checker.sight,
     )
+
+
+def _raised(error: Exception, stage: Stage, sight: Sight) -> Violation:
+    """Promise 0: nothing raises."""
+    where = traceback.extract_tb(error.__traceback__)[-3:]
+    frames = " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(where))
+    selves = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
+    who = [one.name for one in selves if isinstance(one, ChaosService | ChaosNode | ChaosGateway | Copilot)]
+    last = sight.log[-1].sequence if sight.log else 0
+    text = f"{type(error).__name__}: {error} ({frames})"
+    return Violation(0, "nothing_raises", who[0] if who else "simulation", text, last, stage.world.now)
 
 
 class _Recorder:

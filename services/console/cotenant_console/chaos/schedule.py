@@ -37,11 +37,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     args: dict[str, int | str] = {}
 
     def number(self, name: str) -> int:
-        """An integer argument."""
-        return int(self.args[name])
+        """An integer argument. Raises ScheduleError where it is missing or none."""
+        try:
+            return int(self.args[name])
+        except (KeyError, ValueError) as error:
+            raise ScheduleError(f"{self.kind} {self.target} at {self.at_ms} ms: {name} must be an integer") from error
 
     def text(self, name: str) -> str:
-        """A text argument."""
+        """A text argument. Raises ScheduleError where it is missing."""
+        if name not in self.args:
+            raise ScheduleError(f"{self.kind} {self.target} at {self.at_ms} ms: {name} is missing")
         return str(self.args[name])
 
 

@@ -22,7 +22,7 @@ from cotenant_console.chaos.controllers import Controllers
 from cotenant_console.chaos.faults import REPLICATED, SERVICES
 from cotenant_console.chaos.gateways import ChaosGateway, Users
 from cotenant_console.chaos.nodes import ChaosNode, Machine
-from cotenant_console.chaos.schedule import Entry, Schedule, ms
+from cotenant_console.chaos.schedule import Entry, Schedule, ScheduleError, ms
 from cotenant_console.chaos.services import ChaosService
 from cotenant_console.chaos.yarn import Copilot, ResourceManager
 from cotenant_console.simulate.catalogue import definition
@@ -67,6 +67,8 @@ class Stage:
         self._turn = Random(header.seed)
         self.world.watchers.append(self.controllers.see)
         for entry in schedule.entries:
+            if entry.kind not in ACTS:
+                raise ScheduleError(f"entry at {entry.at_ms} ms: kind {entry.kind!r} is none of {', '.join(sorted(ACTS))}")
             self.at(START + ms(entry.at_ms), self._carrying(entry))
         self.at(self.ends, self._mend)
 

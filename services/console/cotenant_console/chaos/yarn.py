@@ -12,6 +12,7 @@ container uses of the machine is not modelled: it counts by what it was given.
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -33,6 +34,9 @@ from cotenant_yarn_copilot.syncing import MIN_PASS_SECONDS, Syncing
 PORT = 8041
 SYNC = timedelta(seconds=5)
 SOON = timedelta(seconds=MIN_PASS_SECONDS)
+
+# Writes that fail are what a run is made of; who wants the copilot's warnings configures logging.
+logging.getLogger("cotenant_yarn_copilot").addHandler(logging.NullHandler())
 
 
 class NodeManager(msgspec.Struct):

@@ -1,0 +1,77 @@
+"""What a person reads of a failure: promise, object, the events that touched it, and the command that shows it again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+import pytest
+
+from cotenant_batch_resource_calculator.core import BatchResourceCalculator
+from cotenant_console.chaos.command import Wish, simulate_chaos
+from cotenant_console.chaos.report import LAST_EVENTS
+from cotenant_console.chaos.run import run, schedule_of
+from cotenant_console.chaos.touching import touching
+from tests.simulation.mutants.defects import MUTANTS
+
+WISH = Wish(seed=1, span="2m", span_seconds=120, nodes=2)
+
+
+def test_a_failure_names_promise_object_events_causes_and_command(capsys: pytest.CaptureFixture[str]) -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == "the_batch_formula_forgets_services")
+    with mutant.at_work():
+        assert simulate_chaos(WISH) == 1
+    lines = capsys.readouterr().out.splitlines()
+    begin = next(index for index, line in enumerate(lines) if line.startswith("promise 4 is broken"))
+    assert lines[begin + 1].split() == ["about", "node.n0.resources"]
+    assert "lends" in lines[begin + 3]
+    events = [line for line in lines[begin:] if line.startswith("  LOG:")]
+    assert 1 < len(events) <= LAST_EVENTS
+    assert sum("causes LOG:" in line for line in lines[begin:]) > 1
+    assert lines[-1] == "again:  cotenant simulate --chaos --seed 1 --for 2m --nodes 2"
+
+
+def test_a_core_that_raises_breaks_a_promise_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = BatchResourceCalculator.decide
+
+    def raises(self: BatchResourceCalculator, now: datetime) -> object:
+        if now.second > 10:
+            raise ZeroDivisionError("one day it happens")
+        return right(self, now)
+
+    monkeypatch.setattr(BatchResourceCalculator, "decide", raises)
+    violation = run(schedule_of(1, 60, 1)).violation
+    assert violation is not None
+    assert (violation.invariant, violation.name) == (0, "nothing_raises")
+    assert violation.subject.startswith("batch-resource-calculator/")
+    assert "ZeroDivisionError: one day it happens (test_reports.py" in violation.text
+
+
+def test_what_touched_a_pod_a_node_a_commit_and_a_service_is_found() -> None:
+    sight = run(schedule_of(1, 60, 1)).sight
+    assert sight is not None
+    of_node = {event.subject for event in touching(sight, "node.n0.executor")}
+    assert {"node.n0.executor", "node.n0.resources", "metrics.n0", "objects.core.nodes._.n0"} <= of_node
+    placed = next(subject for subject in of_node if ".placement." in subject)
+    pod = placed.rpartition(".")[2]
+    of_pod = {event.subject for event in touching(sight, f"objects.core.pods.default.{pod}")}
+    assert {placed, f"objects.core.pods.default.{pod}", f"node.n0.run.default.{pod}"} <= of_pod
+    commit = next(event for event in sight.log if event.subject == "commits.scheduler.0")
+    stored = {event.sequence for event in touching(sight, commit.ref)}
+    assert {commit.sequence, commit.sequence + 1} <= stored
+    assert {event.subject for event in touching(sight, "scheduler/b")} == {"commits.scheduler.0"}
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ('{"at_ms":1,"kind":"crush","target":"scheduler/a"}', "kind 'crush' is none of"),
+        ('{"at_ms":1,"kind":"node","target":"n0","args":{"cpu":4000}}', "memory_gib must be an integer"),
+    ],
+)
+def test_an_edited_schedule_that_says_nonsense_is_refused_with_the_entry(tmp_path: Path, line: str, wrong: str) -> None:
+    path = tmp_path / "edited.schedule"
+    path.write_text('{"seed":1,"span_ms":1000,"nodes":1,"hop_ms":5}\n' + line + "\n")
+    with pytest.raises(click.ClickException, match=wrong):
+        simulate_chaos(Wish(seed=0, span="1s", span_seconds=1, schedule=str(path)))
