@@ -140,6 +140,7 @@ def _table(given: Json, args: LoadAwareArgs) -> tuple[NodeTable, Shape]:
     now = _time_us(given["now"])
     assert now is not None
     table.expire(now)
+    table.settle()
     shape_of_pod = _facts(reader, given["pod"]).shape
     assert shape_of_pod is not None
     return table, shape_of_pod
