@@ -71,6 +71,15 @@ class World:
                 else:
                     self.last[event.subject] = event
 
+    async def until_ready(self) -> None:
+        """Wait until the gateway has loaded; before that it refuses what it is asked."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                async with self.http.get(f"{self.api}/readyz") as response:
+                    if response.status == 200:
+                        return
+                await asyncio.sleep(0.05)
+
     async def report(self, subject: str, data: Payload) -> None:
         """Store a fact as an executor or metrics-ingest would."""
         now = datetime.now(UTC)
@@ -183,7 +192,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         async with aiohttp.ClientSession() as http:
             made = World(log, reader, f"http://127.0.0.1:{port}", http)
             started = {f"services.{name}.0" for name in commands}
-            await made.until(lambda: started <= made.last.keys(), "all services to have loaded")
+            await made.until(lambda: started <= made.last.keys(), "all services to have started")
+            await made.until_ready()
             yield made
     finally:
         await reader.close()
