@@ -296,16 +296,18 @@ def simulated_facts(name: str, size: NodeSize) -> NodeFacts:
     )
 
 
-def simulated_status(facts: NodeFacts, boot: str, version: str) -> ExecutorStatus:
+def simulated_status(
+    facts: NodeFacts, boot: str, version: str, devices: Mapping[str, int], labels: Mapping[str, str]
+) -> ExecutorStatus:
     """What a simulated node says of itself; any pod may land on it."""
-    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS}
+    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS, **devices}
     return ExecutorStatus(
         node=facts.name,
         boot=boot,
         version=version,
         capacity=amounts,
         allocatable=amounts,
-        labels={LABEL_HOSTNAME: facts.name, "kubernetes.io/os": "linux", SIMULATED_KEY: "true"},
+        labels={LABEL_HOSTNAME: facts.name, "kubernetes.io/os": "linux", SIMULATED_KEY: "true", **labels},
         simulated=True,
         capabilities={knob.value: "simulated" for knob in SIMULATED_KNOBS},
         message="simulated: no processes, usage by a model",
@@ -321,8 +323,10 @@ def simulated_node(
     version: str = "",
     periods: Periods | None = None,
     cgroup: CgroupVersion = CgroupVersion.V2,
+    devices: Mapping[str, int] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> ExecutorNode:
-    """A simulated node, ready for `start_marker`, `apply` and `step`."""
+    """A simulated node, ready for `start_marker`, `apply` and `step`; `devices` are amounts that it offers beside the usual."""
     facts = simulated_facts(name, size)
     capabilities = Capabilities(
         version=cgroup,
@@ -332,5 +336,5 @@ def simulated_node(
         knobs={knob.value: KnobSupport(True) for knob in SIMULATED_KNOBS},
     )
     core = ExecutorCore(facts, capabilities, boot, plain_processes=False)
-    status = simulated_status(facts, boot, version)
+    status = simulated_status(facts, boot, version, devices or {}, labels or {})
     return ExecutorNode(core, SimulatedMachine(facts, seed, cgroup), status, periods or Periods())

@@ -27,6 +27,7 @@ from cotenant_console.chaos.report import (
 from cotenant_console.chaos.run import Progress, Result, run, schedule_of
 from cotenant_console.chaos.schedule import Schedule, ScheduleError, read_schedule, write_schedule
 from cotenant_console.chaos.shrink import shrink, until
+from cotenant_console.simulate.openb import TraceError, read_trace
 
 LEAST_SPAN = 10.0
 """Seconds. Services load and machines join in the first four."""
@@ -39,6 +40,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     span: str
     span_seconds: float
     nodes: int = 0
+    openb: str = ""
+    """The folder with the trace that the workload is taken from."""
     seeds: str = ""
     jobs: int = 1
     schedule: str = ""
@@ -50,15 +53,15 @@ def simulate_chaos(wish: Wish) -> int:
     """Do it; returns the exit code."""
     if not wish.schedule and wish.span_seconds < LEAST_SPAN:
         raise click.BadParameter(f"{wish.span}: a run with faults takes {LEAST_SPAN:.0f}s at least", param_hint="--for")
-    if wish.seeds:
-        return _many(wish)
     try:
+        if wish.seeds:
+            return _many(wish)
         schedule = (
             read_schedule(Path(wish.schedule))
             if wish.schedule
-            else schedule_of(wish.seed, wish.span_seconds, wish.nodes)
+            else _schedule(wish, wish.seed)
         )
-    except ScheduleError as error:
+    except (ScheduleError, TraceError) as error:
         raise click.ClickException(str(error)) from error
     if wish.write:
         write_schedule(Path(wish.write), schedule)
@@ -77,9 +80,15 @@ def simulate_chaos(wish: Wish) -> int:
     return 1
 
 
+def _schedule(wish: Wish, seed: int) -> Schedule:
+    trace = read_trace(Path(wish.openb)) if wish.openb else None
+    return schedule_of(seed, wish.span_seconds, wish.nodes, trace)
+
+
 def _command(wish: Wish, seed: int) -> str:
     nodes = f" --nodes {wish.nodes}" if wish.nodes else ""
-    return f"cotenant simulate --chaos --seed {seed} --for {wish.span}{nodes}"
+    trace = f" --openb {wish.openb}" if wish.openb else ""
+    return f"cotenant simulate --chaos --seed {seed} --for {wish.span}{nodes}{trace}"
 
 
 def _shrink(wish: Wish, schedule: Schedule, result: Result) -> None:
@@ -118,17 +127,17 @@ def _many(wish: Wish) -> int:
     if failed is None or failed.violation is None:
         return 0
     # The events are not carried between processes: a second run of the same seed has the same.
-    again = run(schedule_of(failed.seed, wish.span_seconds, wish.nodes))
+    again = run(_schedule(wish, failed.seed))
     click.echo("\n".join(failure_lines(failed.violation, again.sight, _command(wish, failed.seed))))
     return 1
 
 
 def _results(wish: Wish, seeds: Sequence[int]) -> Iterator[Result]:
     if wish.jobs <= 1:
-        yield from (_one(seed, wish.span_seconds, wish.nodes) for seed in seeds)
+        yield from (_one(wish, seed) for seed in seeds)
         return
     with ProcessPoolExecutor(wish.jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(_one, seed, wish.span_seconds, wish.nodes) for seed in seeds]
+        waiting = [pool.submit(_one, wish, seed) for seed in seeds]
         try:
             for future in waiting:
                 yield future.result()
@@ -137,8 +146,8 @@ def _results(wish: Wish, seeds: Sequence[int]) -> Iterator[Result]:
                 future.cancel()
 
 
-def _one(seed: int, span_seconds: float, nodes: int) -> Result:
-    result = run(schedule_of(seed, span_seconds, nodes))
+def _one(wish: Wish, seed: int) -> Result:
+    result = run(_schedule(wish, seed))
     result.sight = None
     return result
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 
 from cotenant_console.api.client import Document, Json
+from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_MODEL_LABEL
 
 QUOTA = "quota.scheduling.koordinator.sh"
 QOS_LABEL = "koordinator.sh/qosClass"
@@ -37,7 +38,11 @@ def pod(name: str, args: Args) -> Document:
     if "app" in args:
         owner: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": f"uid-{args['app']}"}
         metadata["ownerReferences"] = [{**owner, "controller": True}]
-    resources: Document = {"requests": requests, "limits": dict(borrowed) if kind == "batch" else {}}
+    limits: Document = dict(borrowed) if kind == "batch" else {}
+    devices: Document = {GPU_CORE: str(args["gpu_core"])} if "gpu_core" in args else {}
+    if "gpus" in args:
+        devices[GPU] = str(args["gpus"])
+    resources: Document = {"requests": requests | devices, "limits": limits | devices}
     spec: Document = {
         "priorityClassName": "koord-batch" if kind == "batch" else "koord-prod",
         "restartPolicy": "Never" if "lasts" in args else "Always",
@@ -46,6 +51,12 @@ def pod(name: str, args: Args) -> Document:
     }
     if "named" in args:
         spec["nodeName"] = str(args["named"])
+    if "models" in args:
+        models: list[Json] = [*str(args["models"]).split("|")]
+        terms: list[Json] = [{"matchExpressions": [{"key": GPU_MODEL_LABEL, "operator": "In", "values": models}]}]
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        }
     if "selects" in args:
         spec["nodeSelector"] = {"kubernetes.io/hostname": str(args["selects"])}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

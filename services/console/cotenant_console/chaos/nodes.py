@@ -17,6 +17,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeSLORendered
 from cotenant.qos import QoSClass
 from cotenant.simulation import NEVER, World
+from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_CORE_PER_GPU, GPU_MODEL_LABEL
 from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
 from cotenant_node_executor.participant import NodeParticipant
 from cotenant_node_executor.simulated import NodeSize, simulated_node
@@ -28,11 +29,13 @@ GIB = 1024**3
 
 
 class Machine(Struct, frozen=True):
-    """A shape: CPU, memory, and the version of its kernel's control groups."""
+    """A shape: CPU, memory, the version of its kernel's control groups, GPUs."""
 
     cpu_milli: int
     memory_gib: int
     cgroup: int = 2
+    gpus: int = 0
+    model: str = ""
 
 
 class Control(Struct, frozen=True):
@@ -57,7 +60,11 @@ class ChaosNode:
         self.boot = boot
         size = NodeSize(machine.cpu_milli, machine.memory_gib * GIB)
         cgroup = CgroupVersion.V1 if machine.cgroup == 1 else CgroupVersion.V2
-        made = simulated_node(name, size, seed=seed, boot=f"boot{boot}", cgroup=cgroup)
+        devices = {GPU: machine.gpus, GPU_CORE: machine.gpus * GPU_CORE_PER_GPU} if machine.gpus else {}
+        labels = {GPU_MODEL_LABEL: machine.model} if machine.gpus else {}
+        made = simulated_node(
+            name, size, seed=seed, boot=f"boot{boot}", cgroup=cgroup, devices=devices, labels=labels
+        )
         self.inner = NodeParticipant(made, period=SAMPLE, calm=CALM)
         self.filters = self.inner.filters
         self.usage_filters = self.inner.usage_filters

@@ -31,8 +31,10 @@ from cotenant_console.chaos.services import ChaosService
 from cotenant_console.chaos.sight import BrokenInvariantError, Sight, Violation
 from cotenant_console.chaos.stage import Definitions, Stage
 from cotenant_console.chaos.workload import workload
+from cotenant_console.chaos.workload.trace import trace_workload
 from cotenant_console.chaos.yarn import Copilot
 from cotenant_console.simulate.catalogue import definition
+from cotenant_console.simulate.openb import Trace
 
 QUIET = timedelta(minutes=14)
 """Tolerations of lost nodes take 5 minutes, jobs end within 10, a silent executor's last word within 1."""
@@ -73,8 +75,8 @@ class Progress(msgspec.Struct, frozen=True):
     checks: Counter[str]
 
 
-def schedule_of(seed: int, span_seconds: float, nodes: int = 0) -> Schedule:
-    """The schedule that a seed gives; nodes 0: the seed chooses how many."""
+def schedule_of(seed: int, span_seconds: float, nodes: int = 0, trace: Trace | None = None) -> Schedule:
+    """The schedule that a seed gives; nodes 0: the seed chooses how many. `trace`: its machines and pods, the seed's faults."""
     header = Header(
         seed=seed,
         span_ms=round(span_seconds * 1000),
@@ -82,7 +84,8 @@ def schedule_of(seed: int, span_seconds: float, nodes: int = 0) -> Schedule:
         hop_ms=(20, 5, 50, 20)[seed % 4],
         tombstone_s=(TOMBSTONE_TTL_SECONDS, SHORT_TOMBSTONE_S)[seed // 2 % 2],
     )
-    return Schedule(header, in_order([*workload(header), *faults(header)]))
+    work = workload(header) if trace is None else trace_workload(trace, header)
+    return Schedule(header, in_order([*work, *faults(header)]))
 
 
 def run(

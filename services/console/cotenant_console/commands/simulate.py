@@ -47,8 +47,8 @@ def command(
     write: str,
 ) -> None:
     """Run the same cores under a virtual clock, offline."""
-    if (filename is not None) + (openb is not None) + chaos != 1:
-        raise click.UsageError("give one of -f FILE, --openb DIR and --chaos")
+    if (filename is not None) + (openb is not None or chaos) != 1:
+        raise click.UsageError("give one of -f FILE, --openb DIR and --chaos (which takes --openb DIR, too)")
     try:
         seconds = parse_duration(span)
     except ValueError as error:
@@ -61,6 +61,7 @@ def command(
             span=span,
             span_seconds=seconds,
             nodes=nodes,
+            openb=openb or "",
             seeds=seeds,
             jobs=jobs,
             schedule=schedule,

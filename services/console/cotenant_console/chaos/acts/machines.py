@@ -17,7 +17,13 @@ NODES = ("", "nodes")
 
 def join(stage: Stage, entry: Entry, _now: datetime) -> bool:
     """A machine joins the cluster."""
-    machine = Machine(entry.number("cpu"), entry.number("memory_gib"), entry.number("cgroup"))
+    machine = Machine(
+        entry.number("cpu"),
+        entry.number("memory_gib"),
+        entry.number("cgroup"),
+        int(entry.args.get("gpus", 0)),
+        str(entry.args.get("model", "")),
+    )
     return stage.add_node(entry.target, machine)
 
 
@@ -58,7 +64,7 @@ def die(stage: Stage, entry: Entry, now: datetime) -> bool:
     args: Mapping[str, int | str] = entry.args
     before = node.machine
     size = int(args.get("cpu", before.cpu_milli)), int(args.get("memory_gib", before.memory_gib))
-    machine = Machine(*size, before.cgroup)
+    machine = Machine(*size, before.cgroup, before.gpus, before.model)
     if entry.kind == "rename":
         # The administrator removes the machine that is not there any more.
         stage.gateway().wish_deletion(now, NODES, "", entry.target, None)

@@ -9,6 +9,7 @@ others' seeds as they are.
 | `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
 | `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
 | `administration` | the node configuration and profiles, invalid ones among them; a budget; users' migration jobs |
+| `trace` | in place of machines and pods: a piece of the openb trace |
 | `yarn` | in every second run: NodeManagers beside the executors, applications that take and return capacity |
 """
 
