@@ -283,7 +283,7 @@ class SchedulerCore:
             if row < 0:
                 nominated = self._preempting.refused(record, group, evaluation, now)
                 if nominated is None:
-                    walk.close(reopens=shape.relational)
+                    walk.close(reopens=True)
                 else:
                     bound.append(nominated)
                     walk.advance()
@@ -304,8 +304,8 @@ class SchedulerCore:
                 placed, follows = 1, row
             self._nominations.end(record.key)
             walk.advance(placed)
-            if shape.relational:
-                walk.reopen()
+            if shape.selected_by:
+                walk.reopen(shape.selected_by)
         told = self._preempting.nominated
         waiting = self._waiting.decide(now, limit - len(bound), told) if walk.top() is None else []
         return bound, waiting

@@ -4,8 +4,9 @@ In: the pod, the results of its shape, what is nominated. Out: the verdict of it
 its waiting event. The rules:
 
     a pod whose preemptionPolicy is Never has no other pod end
-    a nomination stands while its node is there and a pod of lower priority is still ending on it, or the victims have not had
-    their time (BACKOFF by attempt); then the node is chosen anew
+    a nomination stands while its node is there, and a pod of lower priority is still ending on it or the victims have not had
+    their time (BACKOFF by attempt), and no pod of a higher priority is nominated to the node meanwhile; then the node is
+    chosen anew
     a nominated pod is placed like any other as soon as some node takes it, the nominated one or a better one
 The victims are ended by descheduler-arbiter, which reads the waiting events. Source: kube-scheduler's default preemption,
 with its podInitialBackoff and podMaxBackoff.
@@ -61,10 +62,13 @@ class Preempting:
         self._nominations = nominations
         self.nominated: set[PodKey] = set()
         """Pods that the decision being made nominated."""
+        self._taken: dict[str, int] = {}
+        """By node, the highest priority of a pod that the decision being made nominated to it."""
 
     def begin(self) -> None:
         """A decision begins."""
         self.nominated.clear()
+        self._taken.clear()
         self._nominations.begin()
 
     def refused(self, record: PodRecord, group: Group, evaluation: Evaluation, now: datetime) -> Event | None:
@@ -92,13 +96,16 @@ class Preempting:
             node=choice.node, at=now, attempts=before.attempts + 1 if before else 1, victims=choice.victims
         )
         self.nominated.add(record.key)
+        self._taken[choice.node] = max(shape.priority, self._taken.get(choice.node, shape.priority))
         self._nominations.nominate(record.key, nomination, shape)
         verdict = self._waiting.node_verdict(group, evaluation, line, nomination)
         group.stamp = None  # the verdict is this pod's alone
         return self._waiting.event(record, msgspec.structs.replace(verdict, causes=self._causes(choice)))
 
     def _stands(self, nomination: Nomination, record: PodRecord, now: datetime) -> bool:
-        if not self._nodes.is_declared(nomination.node):
+        assert record.facts is not None
+        priority = record.facts.priority
+        if not self._nodes.is_declared(nomination.node) or self._taken.get(nomination.node, priority) > priority:
             return False
         return now < nomination.at + patience(nomination.attempts) or self._ends_on(nomination.node, record)
 

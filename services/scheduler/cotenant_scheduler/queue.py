@@ -181,16 +181,21 @@ class Walk:
             heapq.heapreplace(self._heap, (*head, group, cursor))
 
     def close(self, *, reopens: bool = False) -> None:
-        """The top pod cannot be placed, and neither can the others of its group; `reopens`: unless another pod is."""
+        """The top pod cannot be placed, and neither can the others of its group; `reopens`: unless a pod is that they want."""
         closed = heapq.heappop(self._heap)
-        if reopens:
+        if reopens and closed[2].key.shape.wanted:
             self._closed.append(closed)
 
-    def reopen(self) -> None:
-        """A placement may have made nodes feasible: ask again about what `reopens`."""
-        for entry in self._closed:
-            heapq.heappush(self._heap, entry)
-        self._closed.clear()
+    def reopen(self, selected_by: tuple[int, ...]) -> None:
+        """A pod that these selectors select was placed: ask again about closed groups that want such a pod somewhere."""
+        if not self._closed:
+            return
+        closed, self._closed = self._closed, []
+        for entry in closed:
+            if entry[2].key.shape.wanted.isdisjoint(selected_by):
+                self._closed.append(entry)
+            else:
+                heapq.heappush(self._heap, entry)
 
 
 class _Cursor:

@@ -77,6 +77,12 @@ class Relations(msgspec.Struct, frozen=True):
     preferred: tuple[Term, ...] = ()
     spread: tuple[Spread, ...] = ()
 
+    @property
+    def wanted(self) -> frozenset[int]:
+        """The selectors of required affinity and hard spread: a pod that they select, placed, can make nodes feasible."""
+        hard = (constraint.selector for constraint in self.spread if constraint.hard)
+        return frozenset((*(term.selector for term in self.affinity), *hard))
+
 
 NO_RELATIONS = Relations()
 

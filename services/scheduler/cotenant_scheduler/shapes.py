@@ -66,6 +66,7 @@ class Shape:
         "selected_by",
         "tier",
         "tolerations",
+        "wanted",
     )
 
     def __init__(self, key: _Key) -> None:
@@ -91,6 +92,8 @@ class Shape:
         self.relations = key.relations
         self.selected_by = key.selected_by
         """Numbers of the selectors of other pods' (and its own) terms that select the pod."""
+        self.wanted = key.relations.wanted
+        """Numbers of the selectors of pods whose presence can make a node feasible."""
         self.relational = bool(key.selected_by) or key.relations != NO_RELATIONS
         """Whether where other pods are matters to it, or it to them."""
         self.dims: tuple[int, tuple[int, ...]] | None = None

@@ -12,7 +12,7 @@ from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.objects import ObjectDeleted, ObjectStored
-from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
@@ -252,6 +252,14 @@ class Story:
     def waiting(self, name: str, namespace: str = "default") -> Waiting | None:
         event = self.last.get(waiting_subject(namespace, name))
         return event.data if event is not None and not event.tombstone and isinstance(event.data, Waiting) else None
+
+    def nominated(self) -> dict[str, Nomination]:
+        """Every pod that is nominated to a node."""
+        return {
+            event.data.name: event.data.nomination
+            for event in self.last.values()
+            if isinstance(event.data, Waiting) and not event.tombstone and event.data.nomination is not None
+        }
 
     def placement_event(self, node_name: str, name: str, namespace: str = "default") -> Event:
         return self.last[placement_subject(node_name, namespace, name)]

@@ -1,13 +1,15 @@
 """A plain scheduler: one pod, one node, one rule at a time, over dictionaries. Slow, and meant to be obviously right.
 
 It reads the same last messages as the service's core and shares no code with its plugins, columns or queue: only the
-typed views, quantities and the QoS rules of the contract. It knows default arguments, no quotas, no host ports.
+typed views, quantities and the QoS rules of the contract. It knows default arguments, no quotas, no host ports. Which pods
+make room for others is in `reference_preemption`; here stands what a room that is held for a nominated pod keeps away.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -17,7 +19,7 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectStored
-from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import RunStatus
 from cotenant.objects.node import Node, Taint, decode_node
@@ -46,6 +48,13 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.placements: dict[str, tuple[str, Pod, datetime]] = {}
         self.ended: set[tuple[str, str]] = set()
+        self.budgets: dict[str, dict[str, Any]] = {}
+        self.told_to_end: set[str] = set()
+        self.bound_in_this_pass: set[str] = set()
+        """They make room for nobody yet: what is not stored is nobody's victim."""
+        self.nominated_in_this_pass: list[tuple[str, int]] = []
+        """Node and priority."""
+        said: dict[str, Waiting] = {}
         for event in events:
             parts = tokens(event.subject)
             data: Any = event.data
@@ -55,6 +64,10 @@ class World:
                 self.nodes[parts[4]] = decode_node(data.object)
             elif isinstance(data, ObjectStored) and parts[2] == "pods":
                 self.pods[parts[4]] = decode_pod(data.object)
+            elif isinstance(data, ObjectStored) and parts[2] == "poddisruptionbudgets":
+                self.budgets[parts[4]] = msgspec.json.decode(data.object)
+            elif isinstance(data, Waiting):
+                said[data.name] = data
             elif isinstance(data, NodeResources):
                 self.batch[data.node] = data
             elif isinstance(data, NodeMetricComputed):
@@ -64,6 +77,49 @@ class World:
             elif isinstance(data, Placement) and data.phase is not PlacementPhase.GONE:
                 assert data.bound_at is not None
                 self.placements[data.name] = (data.node, decode_pod(data.pod), data.bound_at)
+                if data.phase is PlacementPhase.TERMINATING:
+                    self.told_to_end.add(data.name)
+        self.nominations: dict[str, Nomination] = {
+            name: waiting.nomination
+            for name, waiting in said.items()
+            if waiting.nomination is not None and self.queued(name) and self.pods[name].metadata.uid == waiting.uid
+        }
+
+    def queued(self, name: str) -> bool:
+        """The pod wants a node."""
+        pod = self.pods.get(name)
+        return pod is not None and name not in self.placements and pod.metadata.deletion_timestamp is None
+
+    def is_ending(self, name: str) -> bool:
+        """A placed pod that ends whatever is decided."""
+        pod, placed = self.pods.get(name), self.placements[name][1]
+        if name in self.told_to_end or pod is None or pod.metadata.deletion_timestamp is not None:
+            return True
+        return pod.metadata.uid != placed.metadata.uid
+
+    def with_rooms(self, pod: Pod) -> World:
+        """This world, with the nominated pods placed that the pod has to leave room for."""
+        world = copy(self)
+        world.placements = dict(self.placements)
+        for name, nomination in self.rooms(pod).items():
+            # Under a name that no report knows.
+            world.placements[f"{name}'s room"] = (nomination.node, self.pods[name], nomination.at)
+        return world
+
+    def rooms(self, pod: Pod) -> Mapping[str, Nomination]:
+        return {
+            name: nomination
+            for name, nomination in self.nominations.items()
+            if name != pod.metadata.name
+            and priority_of(self.pods[name]) >= priority_of(pod)
+            and nomination.node in self.nodes
+        }
+
+    def without(self, names: Iterable[str]) -> World:
+        """This world without some placed pods."""
+        world = copy(self)
+        world.placements = {name: placed for name, placed in self.placements.items() if name not in names}
+        return world
 
     def on_node(self, name: str) -> list[tuple[Pod, datetime]]:
         return [
@@ -79,6 +135,10 @@ class World:
             amounts["kubernetes.io/batch-cpu"] = self.batch[name].batch_cpu_milli
             amounts["kubernetes.io/batch-memory"] = self.batch[name].batch_memory_bytes
         return amounts
+
+
+def priority_of(pod: Pod) -> int:
+    return pod.spec.priority or 0
 
 
 def tolerated(taint: Taint, tolerations: list[Toleration]) -> bool:
@@ -127,8 +187,10 @@ def load(world: World, name: str, resource: str) -> int:
     metric = world.metrics[name]
     assert metric.update_time is not None
     usage = metric.node_usage.cpu_milli if resource == "cpu" else metric.node_usage.memory_bytes
-    for pod, at in world.on_node(name):
-        reported = next((m for m in metric.pods if m.name == pod.metadata.name), None)
+    for key, (where, pod, at) in world.placements.items():
+        if where != name or (pod.metadata.name, pod.metadata.uid) in world.ended:
+            continue
+        reported = next((m for m in metric.pods if m.name == key), None)
         known = (reported.usage.cpu_milli if resource == "cpu" else reported.usage.memory_bytes) if reported else 0
         if reported is None or at > metric.update_time - timedelta(seconds=60):
             usage += max(0, estimate(pod, resource) - known)
@@ -153,17 +215,26 @@ def load_allows(world: World, pod: Pod, name: str) -> bool:
     return True
 
 
-def feasible(world: World, pod: Pod, name: str) -> bool:
+def node_allows(world: World, pod: Pod, name: str) -> bool:
+    """What no other pod's end changes."""
     node = world.nodes[name]
     labels = node.metadata.labels
     return (
         not node.spec.unschedulable
         and all(tolerated(t, pod.spec.tolerations) for t in node.spec.taints if t.effect != "PreferNoSchedule")
         and all(labels.get(key) == value for key, value in pod.spec.node_selector.items())
-        and fits(world, pod, name)
-        and load_allows(world, pod, name)
-        and relations_allow(world, pod, name)
+        and load_allows(world.with_rooms(pod), pod, name)
     )
+
+
+def others_allow(world: World, pod: Pod, name: str) -> bool:
+    """What the pods there are leave, whether the nominated ones come or not."""
+    crowded = world.with_rooms(pod)
+    return fits(crowded, pod, name) and relations_allow(world, pod, name) and relations_allow(crowded, pod, name)
+
+
+def feasible(world: World, pod: Pod, name: str) -> bool:
+    return node_allows(world, pod, name) and others_allow(world, pod, name)
 
 
 def least_allocated(world: World, pod: Pod, name: str) -> int:
@@ -348,6 +419,7 @@ def choose(world: World, pod: Pod) -> str | None:
 
     together = together_scores(world, pod, candidates)
     spread = spread_scores(world, pod, candidates)
+    crowded = world.with_rooms(pod)
 
     def total(name: str) -> int:
         taint = 100 - (soft_taints(world, pod, name) * 100 // most_taints if most_taints else 0)
@@ -355,35 +427,11 @@ def choose(world: World, pod: Pod) -> str | None:
         return (
             3 * taint
             + 2 * wish
-            + least_allocated(world, pod, name)
-            + balanced(world, pod, name)
-            + load_score(world, pod, name)
+            + least_allocated(crowded, pod, name)
+            + balanced(crowded, pod, name)
+            + load_score(crowded, pod, name)
             + 2 * together[name]
             + 2 * spread[name]
         )
 
     return max(candidates, key=total)
-
-
-def schedule(events: Iterable[Event], now: datetime) -> dict[str, str]:
-    """Place every pod that wants a node, in queue order; return pod to node of the new placements."""
-    world = World(events, now)
-    queue = sorted(
-        (pod for pod in world.pods.values() if pod.metadata.name not in world.placements),
-        key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.metadata.name),
-    )
-    made: dict[str, str] = {}
-    index = 0
-    while index < len(queue):
-        pod = queue[index]
-        node = choose(world, pod)
-        if node is None:
-            index += 1
-            continue
-        made[pod.metadata.name] = node
-        world.placements[pod.metadata.name] = (node, pod, now)
-        del queue[index]
-        if pod.metadata.labels or pod.spec.affinity:
-            # What was refused before may be feasible next to this pod.
-            index = 0
-    return made

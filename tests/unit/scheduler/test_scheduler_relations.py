@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cotenant.events.placements import Placement, PlacementPhase
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
-from tests.unit.scheduler.reference_scheduler import schedule
+from tests.unit.scheduler.reference_preemption import schedule
 
 apps = st.sampled_from("ab")
 keys = st.sampled_from(["zone", "host"])
@@ -72,7 +72,7 @@ def ask(story: Story, wanted: list[tuple[str | None, int | None, dict[str, Any],
 
 
 def check(story: Story) -> None:
-    expected = schedule(story.last.values(), story.now)
+    expected, nominated = schedule(story.last.values(), story.now)
     before = set(story.placed())
     made = {
         event.data.name: event.data.node
@@ -80,6 +80,7 @@ def check(story: Story) -> None:
         if isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND and event.data.name not in before
     }
     assert made == expected
+    assert story.nominated() == nominated
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cotenant.events.placements import Placement
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
-from tests.unit.scheduler.reference_scheduler import schedule
+from tests.unit.scheduler.reference_preemption import schedule
 
 SOFT = [{"key": "spot", "value": "", "effect": "PreferNoSchedule"}, {"key": "old", "value": "", "effect": "PreferNoSchedule"}]
 WISH = {
@@ -44,9 +44,10 @@ def test_runs_of_equal_pods_go_where_the_reference_puts_them(
         for _ in range(count):
             number += 1
             story.pod(pod(f"p{number:03}", cpu=cpu, memory=memory, **({"affinity": WISH} if wishes else {})))
-    expected = schedule(story.last.values(), story.now)
+    expected, nominated = schedule(story.last.values(), story.now)
     made = {e.data.name: e.data.node for e in story.settle() if isinstance(e.data, Placement)}
     assert made == expected
+    assert story.nominated() == nominated
 
 
 def test_a_run_stops_where_its_quota_is_full() -> None:
