@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from cotenant.bus import NatsLog, connect, read_all
+from cotenant.definition import Definition
 from cotenant.events import CommitRefused, Event, NodeResources
 from cotenant.log import EXECUTION, HISTORY, LOG, Stored, Write
 from cotenant.replay import verify
 from cotenant.service import DecidingService
-from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
+from tests.contract.toy import ASSUMING_TOY, TOY, AssumingToyCore, ToyConfig, ToyCore, metric, toy_identity
 from tests.nats_server import NatsServer
 
 WAIT_SECONDS = 60
@@ -43,8 +44,8 @@ async def answers(log: NatsLog, wanted: dict[str, int]) -> None:
 class Running:
     """A toy service in a task."""
 
-    def __init__(self, log: NatsLog, replica: str) -> None:
-        self.service = DecidingService(TOY, ToyConfig(), toy_identity(replica), log, None)
+    def __init__(self, log: NatsLog, replica: str, definition: Definition = TOY) -> None:
+        self.service = DecidingService(definition, ToyConfig(), toy_identity(replica), log, None)
         self.task = asyncio.ensure_future(self.service.run())
 
     async def ready(self) -> Running:
@@ -188,3 +189,28 @@ async def test_a_service_that_is_far_behind_starts_over(nats_server: NatsServer,
     assert held.is_set()
     assert toy.service.lives >= 2
     await toy.stop()
+
+
+async def test_under_load_the_next_batch_is_decided_while_the_last_one_is_stored(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, other = await connected(nats_server), await connected(nats_server)
+    assumed: list[int] = []
+    assume = AssumingToyCore.assume
+
+    def noted(self: AssumingToyCore, events: Sequence[Event]) -> None:
+        assumed.append(len(events))
+        assume(self, events)
+
+    monkeypatch.setattr(AssumingToyCore, "assume", noted)
+    toy = Running(log, "a", ASSUMING_TOY)
+    await toy.ready()
+    for value in range(1, 6):
+        await asyncio.gather(*(say(other, *(metric(f"n{part}-{index}", value) for index in range(400))) for part in range(3)))
+    await answers(log, {f"n{part}-{index}": 10 for part in range(3) for index in range(400)})
+    await toy.stop()
+    assert assumed
+    end = await log.last_sequence(LOG)
+    report = verify(await history(log, lambda events: bool(events) and events[-1].sequence >= end), {"toy": ASSUMING_TOY})
+    assert report.ok, report.first_difference
+    assert report.commits == report.verified

@@ -22,6 +22,7 @@ from cotenant_console.chaos.schedule import Entry
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_metrics_ingest.core import MetricsIngestCore
 from cotenant_quota_tree.core import QuotaTreeCore
+from cotenant_scheduler.being_stored import BeingStored
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.pods import PodBook
@@ -214,15 +215,30 @@ def children_first(right: Function) -> Function:
     return wrong
 
 
+def refused_and_kept(_: Function) -> Function:
+    """What was assumed stays in the core although its batch was refused."""
+    return lambda self: self._forget()
+
+
+SCHEDULERS_APART = tuple(
+    Entry(at_ms=at, kind="delay", target="scheduler/b", fault=True, args={"by_ms": 8_000, "for_ms": 30_000})
+    for at in range(10_000, 240_000, 40_000)
+)
+"""One of two schedulers is again and again far behind, and decides what the other has decided."""
+
 MUTANTS = (
     Mutant(
         "a_second_replica_is_not_refused",
         ((Batch, "writes", unfenced),),
-        (1, 2, 3, 10, 11, 15),
-        faults=tuple(
-            Entry(at_ms=at, kind="delay", target="scheduler/b", fault=True, args={"by_ms": 8_000, "for_ms": 30_000})
-            for at in range(10_000, 240_000, 40_000)
-        ),
+        (1, 2, 3, 10, 11, 12, 15),
+        faults=SCHEDULERS_APART,
+    ),
+    Mutant(
+        "what_was_assumed_of_a_refused_batch_stays",
+        ((BeingStored, "withdraw", refused_and_kept),),
+        (1, 2, 10, 15),
+        (6,),
+        faults=SCHEDULERS_APART,
     ),
     Mutant(
         "an_overtaken_message_counts_as_news",
