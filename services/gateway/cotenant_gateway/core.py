@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -33,6 +34,8 @@ from cotenant_gateway.composing.slo import compose_node_metric, compose_node_slo
 from cotenant_gateway.narration import Narrator
 from cotenant_gateway.ring import Change, ChangeRing
 from cotenant_gateway.snapshots import Address, Composer, Snapshot, Stored, stored_document
+
+T = TypeVar("T")
 
 PODS = BY_RESOURCE["", "pods"]
 NODES = BY_RESOURCE["", "nodes"]
@@ -88,6 +91,8 @@ class Collection:
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.slots: dict[tuple[str, str], _Slot] = {}
+        self.derived: dict[Callable[[GatewayCore], object], object] = {}
+        """What functions made of the objects as they are."""
         self._sorted: list[tuple[str, str]] | None = None
 
     def slot(self, namespace: str, name: str) -> _Slot:
@@ -210,6 +215,7 @@ class GatewayCore:
     def _refresh(self, collection: Collection, slot: _Slot, sequence: int) -> None:
         before = slot.snapshot
         after = slot.snapshot = self._snapshot(collection.kind, slot)
+        collection.derived.clear()
         if after is None:
             self._tidy(slot)
         self._index(collection.kind, slot, after)
@@ -263,6 +269,7 @@ class GatewayCore:
         collection = self._collection(EVENTS)
         slot = collection.slot(namespace, name)
         before, slot.snapshot = slot.snapshot, after
+        collection.derived.clear()
         if after is None:
             del collection.slots[namespace, name]
         if (before is None) != (after is None):
@@ -281,6 +288,13 @@ class GatewayCore:
         """Return the last known sequence of the object's own subject (its tombstone's if it ended), 0 if there is none."""
         slot = self.collections[kind.group, kind.plural].slots.get((namespace, name))
         return slot.own_sequence if slot is not None else 0
+
+    def derived(self, kind: Kind, compute: Callable[[GatewayCore], T]) -> T:
+        """Return what a function makes of the objects of this kind alone; remembered until one of them changes."""
+        known = self.collections[kind.group, kind.plural].derived
+        if compute not in known:
+            known[compute] = compute(self)
+        return cast(T, known[compute])
 
     def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:
         """Yield the objects of a kind in order of namespace and name, those after `after` only."""

@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from uuid import UUID
 
 from cotenant.cycle import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
@@ -55,7 +54,9 @@ def utc_now() -> datetime:
 
 def new_uid() -> str:
     """Return a random uid. uuid4 without its layers: this is on the way of every creation."""
-    return str(UUID(bytes=os.urandom(16), version=4))
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def new_suffix() -> str:

@@ -115,19 +115,18 @@ def plan_creation(
     """Return the plan that creates an object. `suffix` completes a generateName. Raises ApiError."""
     top, head = read_object(kind, namespace, body)
     name = head.metadata.name
-    metadata = member_object(top, "metadata")
+    metadata: dict[str, object] = {**member_object(top, "metadata")}
     if not name and head.metadata.generate_name:
         name = head.metadata.generate_name + suffix()
-        metadata["name"] = raw(name)
+        metadata["name"] = name
     for transient in ("resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"):
         metadata.pop(transient, None)
     if kind.namespaced:
-        metadata["namespace"] = raw(namespace)
-    metadata["uid"] = raw(uid)
-    metadata["creationTimestamp"] = raw(rfc3339(now))
-    metadata["generation"] = msgspec.Raw(b"1")
-    top["metadata"] = raw(metadata)
-    document = raw(top)
+        metadata["namespace"] = namespace
+    metadata["uid"] = uid
+    metadata["creationTimestamp"] = rfc3339(now)
+    metadata["generation"] = 1
+    document = raw({**top, "metadata": metadata})
     address = Address(kind, namespace, name)
     review = _admitted(core, address, document, None)
     if core.get(kind, namespace, name) is not None:

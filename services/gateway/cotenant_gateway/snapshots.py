@@ -14,8 +14,9 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.objects.kinds import Kind
 from cotenant.objects.metadata import AnyObject, ObjectMeta
-from cotenant.objects.pod import Pod, decode_pod
+from cotenant.objects.pod import Pod
 from cotenant_gateway.composing.overlay import NOTHING, Overlay, composed_document
+from cotenant_gateway.pod_views import pod_view
 
 _HEAD = msgspec.json.Decoder(AnyObject)
 
@@ -29,20 +30,21 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The object's own document as the log holds it, with its metadata decoded, and for pods the typed view."""
+    """The object's own document as the log holds it, with its metadata decoded; for pods the typed view and QoS class."""
 
     raw: msgspec.Raw
     meta: ObjectMeta
     sequence: int
     time: datetime | None
     pod: Pod | None = None
+    qos_class: str = ""
 
 
 def stored_document(kind: Kind, raw: msgspec.Raw, sequence: int, time: datetime | None) -> Stored:
     """Return the document with its metadata. Raises msgspec.MsgspecError where it is not an object of this kind."""
     if kind.plural == "pods":
-        pod = decode_pod(raw)
-        return Stored(raw, pod.metadata, sequence, time, pod)
+        pod, qos_class = pod_view(raw)
+        return Stored(raw, pod.metadata, sequence, time, pod, qos_class)
     return Stored(raw, _HEAD.decode(raw).metadata, sequence, time)
 
 

@@ -333,3 +333,37 @@ def test_colocation_reads_the_label_before_the_value() -> None:
         raw(labelled({"koordinator.sh/qosClass": "BE", "koordinator.sh/priority-class": "koord-mid"}, priority=9500))
     )
     assert colocation_errors(pod) == []
+
+
+def test_pods_without_a_class_follow_the_default_class_of_the_moment() -> None:
+    world = World()
+
+    def priority_of(name: str) -> int | None:
+        world.create("pods", pod_document(name))
+        snapshot = world.core.get(kind("pods"), "default", name)
+        assert snapshot is not None
+        return snapshot.pod.spec.priority
+
+    before = priority_of("before")
+    defaults = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "usual"},
+        "value": 77,
+        "globalDefault": True,
+    }
+    world.create("priorityclasses", defaults)
+    assert (before, priority_of("after")) == (None, 77)
+
+
+def test_replicas_share_the_view_of_their_spec_and_nothing_else() -> None:
+    world = World()
+    views = []
+    for name in ("one", "two"):
+        world.create("pods", pod_document(name))
+        snapshot = world.core.get(kind("pods"), "default", name)
+        assert snapshot is not None
+        views.append(snapshot.pod)
+    assert views[0].spec is views[1].spec
+    assert [view.metadata.name for view in views] == ["one", "two"]
+    assert [view.metadata.labels for view in views] == [{"app": "one"}, {"app": "two"}]

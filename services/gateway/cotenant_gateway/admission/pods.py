@@ -9,15 +9,12 @@ import msgspec
 
 from cotenant.colocation import colocation_errors
 from cotenant.objects.metadata import ObjectMeta
-from cotenant.objects.pod import Pod, PodSpec
+from cotenant.objects.pod import Pod
 from cotenant.objects.validation import FieldError, FieldReason, forbidden, validate_all
 from cotenant.objects.validation_pod import POD_CHECKS, RESERVED_ANNOTATION
 from cotenant_gateway.admission.review import Review
+from cotenant_gateway.pod_views import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS, spec_view
 from cotenant_gateway.splices import EMPTY_OBJECT, members
-
-REMEMBERED_SPECS = 512
-REMEMBERED_SPEC_BYTES = 16 * 1024
-_SPEC = msgspec.json.Decoder(PodSpec)
 
 _MUTABLE = frozenset(
     {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "priority", "preemptionPolicy", "schedulingGates"}
@@ -51,7 +48,7 @@ def _errors(pod: Pod, old: Pod | None) -> list[FieldError]:
 def _errors_of_new(spec: bytes, labels: tuple[tuple[str, str], ...], reserved: bool) -> tuple[FieldError, ...]:
     """What these checks look at is spec, labels and one annotation: replicas of one workload are checked once."""
     annotations = {RESERVED_ANNOTATION: ""} if reserved else {}
-    pod = Pod(metadata=ObjectMeta(labels=dict(labels), annotations=annotations), spec=_SPEC.decode(spec))
+    pod = Pod(metadata=ObjectMeta(labels=dict(labels), annotations=annotations), spec=spec_view(spec)[0])
     return tuple(_errors(pod, None))
 
 

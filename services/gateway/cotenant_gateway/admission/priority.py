@@ -24,7 +24,7 @@ def find_priority_class(objects: ObjectSource, name: str) -> PriorityClassObject
 
 
 def _view(found: Snapshot | None) -> PriorityClassObject | None:
-    """Every creation asks for the classes: a snapshot is decoded once."""
+    """A snapshot is decoded once."""
     if found is None or found.stored is None:
         return None
     view = found.view(lambda raw: decode_view(PRIORITY_CLASSES, raw))
@@ -49,7 +49,7 @@ def resolve_priority(review: Review) -> tuple[msgspec.Raw, str] | None:
     if spec.priority_class_name:
         found = find_priority_class(review.objects, spec.priority_class_name)
     elif spec.priority is None and review.creating:
-        found = _global_default(review.objects)
+        found = review.objects.derived(PRIORITY_CLASSES, _global_default)
     else:
         return None
     if found is None:

@@ -26,6 +26,7 @@ from cotenant.objects.policies import (
     RuntimeClass,
 )
 from cotenant.objects.validation import FieldError, wrong_type
+from cotenant_gateway.pod_views import pod_view
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import without_nulls
 
@@ -41,9 +42,9 @@ View = (
     | PodMigrationJob
 )
 V = TypeVar("V")
+T = TypeVar("T")
 
 _VIEWS: dict[str, type[View]] = {
-    "pods": Pod,
     "nodes": Node,
     "configmaps": ConfigMap,
     "elasticquotas": ElasticQuota,
@@ -63,12 +64,17 @@ class ObjectSource(Protocol):
     def get(self, kind: Kind, namespace: str, name: str) -> Snapshot | None:
         """Return one object."""
 
+    def derived(self, kind: Kind, compute: Callable[[ObjectSource], T]) -> T:
+        """Return what a function makes of the objects of a kind; remembered until one of them changes."""
+
     def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:
         """Yield the objects of a kind."""
 
 
 def decode_view(kind: Kind, document: msgspec.Raw) -> View:
     """Return the typed view of a document. Raises msgspec.ValidationError with the field's path."""
+    if kind.plural == "pods":
+        return pod_view(document)[0]
     view: View = _DECODERS.get(kind.plural, _ANY).decode(document)
     return view
 

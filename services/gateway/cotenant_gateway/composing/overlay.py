@@ -66,8 +66,7 @@ def composed_document(document: msgspec.Raw | None, overlay: Overlay, version: i
         _lay_texts(metadata, "annotations", overlay.annotations)
         _lay_spec(top, overlay)
         _lay_status(top, overlay)
-    top["metadata"] = raw(metadata)
-    return msgspec.json.encode(top)
+    return msgspec.json.encode({**top, "metadata": metadata})
 
 
 def _lay_texts(parent: Members, name: str, texts: Mapping[str, str]) -> None:

@@ -14,8 +14,6 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
-from cotenant.qos import kube_qos
-from cotenant.quantities import QuantityError
 from cotenant_gateway.composing.overlay import Overlay
 from cotenant_gateway.composing.times import rfc3339
 from cotenant_gateway.snapshots import Snapshot
@@ -87,17 +85,9 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
             status["reason"] = raw(reason)
     status = {"phase": raw(phase), **status}
     if not snapshot.pod.status.qos_class:
-        status["qosClass"] = raw(qos_class(snapshot))
+        status["qosClass"] = raw(snapshot.stored.qos_class)
     fields["status.phase"] = phase
     return Overlay(spec=spec, status=status, conditions=tuple(conditions), fields=fields)
-
-
-def qos_class(snapshot: Snapshot) -> str:
-    """Return the Kubernetes QoS class; BestEffort where quantities cannot be read."""
-    try:
-        return kube_qos(snapshot.pod).value
-    except QuantityError:
-        return "BestEffort"
 
 
 def _scheduled(snapshot: Snapshot, placed: Event | None, waits: Event | None) -> dict[str, str]:
