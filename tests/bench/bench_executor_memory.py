@@ -10,8 +10,8 @@ import asyncio
 import os
 from pathlib import Path
 
+from tests.bench.own_server import run_as_root
 from tests.integration.node_executor.executor_harness import Harness
-from tests.nats_server import NatsServer
 
 PODS = 50
 SETTLE_SECONDS = 30.0
@@ -64,7 +64,7 @@ async def measure(url: str) -> None:
         def all_running() -> bool:
             return len(harness.runs) == PODS and all(run.phase.value == "running" for run in harness.runs.values())
 
-        await harness.wait("all pods run", all_running, 90)
+        await harness.wait("all pods run", all_running)
         before = cpu_seconds(harness.pid)
         await asyncio.sleep(SETTLE_SECONDS)
         used = cpu_seconds(harness.pid) - before
@@ -74,18 +74,5 @@ async def measure(url: str) -> None:
         await harness.close()
 
 
-def main() -> None:
-    """Run it on a server of its own."""
-    if os.geteuid() != 0:
-        print("executor.memory.50-pods skipped: needs root")
-        return
-    server = NatsServer()
-    server.start()
-    try:
-        asyncio.run(measure(server.url))
-    finally:
-        server.close()
-
-
 if __name__ == "__main__":
-    main()
+    run_as_root("executor.memory.50-pods", measure)

@@ -9,13 +9,12 @@ node. The spikes fall differently into the executor's second. Needs root; run it
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import time
 
+from tests.bench.own_server import run_as_root
 from tests.integration.node_executor.executor_harness import Harness
 from tests.integration.node_executor.test_enforcement import CPUS, NODE_US, QUOTA, batch_pod, service_pod
-from tests.nats_server import NatsServer
 
 SPIKES = 20
 GROWN_US = NODE_US * 95 // 100
@@ -65,18 +64,5 @@ async def measure(url: str) -> None:
         await harness.close()
 
 
-def main() -> None:
-    """Run it on a server of its own."""
-    if os.geteuid() != 0:
-        print("suppression.reaction skipped: needs root")
-        return
-    server = NatsServer()
-    server.start()
-    try:
-        asyncio.run(measure(server.url))
-    finally:
-        server.close()
-
-
 if __name__ == "__main__":
-    main()
+    run_as_root("suppression.reaction", measure)

@@ -76,23 +76,34 @@ def _limit(level: QuotaLevel, runtime_limits: bool) -> Amounts:
 
 
 def _own_refusal(request: Amounts, own: QuotaLevel, runtime_limits: bool) -> Refusal | None:
-    limit, needed = _limit(own, runtime_limits), plus(own.used, request)
+    return _level_refusal(request, own, own, plus(own.used, request), [], runtime_limits)
+
+
+def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_limits: bool) -> Refusal | None:
+    path = [chain[0].name]
+    for ancestor in chain[1:]:
+        path.insert(0, ancestor.name)
+        needed = masked(plus(ancestor.used, request), request)
+        refusal = _level_refusal(request, chain[0], ancestor, needed, path, runtime_limits)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _level_refusal(
+    request: Amounts, own: QuotaLevel, level: QuotaLevel, needed: Amounts, path: Sequence[str], runtime_limits: bool
+) -> Refusal | None:
+    limit = _limit(level, runtime_limits)
     dimensions = exceeding(needed, limit)
     if not dimensions:
         return None
-    return Refusal(
-        quota=own.name,
-        dimension=dimensions[0],
-        dimensions=dimensions,
-        need=needed[dimensions[0]],
-        limit=limit[dimensions[0]],
-        limited_by="runtime" if runtime_limits else "max",
-        message=(
-            f"Insufficient quotas, quotaName: {own.name}, runtime: {format_amounts(limit)}, used: "
-            f"{format_amounts(own.used)}, pod's request: {format_amounts(request)}, "
-            f"exceedDimensions: [{' '.join(dimensions)}]"
-        ),
+    named = f"quotaNameTopo: [{' '.join(path)}]" if path else f"quotaName: {own.name}"
+    text = (
+        f"Insufficient quotas, {named}, runtime: {format_amounts(limit)}, used: {format_amounts(level.used)}, "
+        f"pod's request: {format_amounts(request)}"
     )
+    ancestor = level.name if path else ""
+    return _refusal(own, ancestor, dimensions, needed, limit, "runtime" if runtime_limits else "max", text)
 
 
 def _non_preemptible_refusal(request: Amounts, own: QuotaLevel) -> Refusal | None:
@@ -100,40 +111,23 @@ def _non_preemptible_refusal(request: Amounts, own: QuotaLevel) -> Refusal | Non
     dimensions = exceeding(needed, own.min)
     if not dimensions:
         return None
+    text = (
+        f"Insufficient non-preemptible quotas, quotaName: {own.name}, min: {format_amounts(own.min)}, "
+        f"nonPreemptibleUsed: {format_amounts(own.non_preemptible_used)}, pod's request: {format_amounts(request)}"
+    )
+    return _refusal(own, "", dimensions, needed, own.min, "min", text)
+
+
+def _refusal(
+    own: QuotaLevel, ancestor: str, dimensions: tuple[str, ...], needed: Amounts, limit: Amounts, limited_by: str, text: str
+) -> Refusal:
     return Refusal(
         quota=own.name,
+        ancestor=ancestor,
         dimension=dimensions[0],
         dimensions=dimensions,
         need=needed[dimensions[0]],
-        limit=own.min[dimensions[0]],
-        limited_by="min",
-        message=(
-            f"Insufficient non-preemptible quotas, quotaName: {own.name}, min: {format_amounts(own.min)}, "
-            f"nonPreemptibleUsed: {format_amounts(own.non_preemptible_used)}, pod's request: "
-            f"{format_amounts(request)}, exceedDimensions: [{' '.join(dimensions)}]"
-        ),
+        limit=limit[dimensions[0]],
+        limited_by=limited_by,
+        message=f"{text}, exceedDimensions: [{' '.join(dimensions)}]",
     )
-
-
-def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_limits: bool) -> Refusal | None:
-    path = [chain[0].name]
-    for ancestor in chain[1:]:
-        path.insert(0, ancestor.name)
-        limit, needed = _limit(ancestor, runtime_limits), masked(plus(ancestor.used, request), request)
-        dimensions = exceeding(needed, limit)
-        if dimensions:
-            return Refusal(
-                quota=chain[0].name,
-                ancestor=ancestor.name,
-                dimension=dimensions[0],
-                dimensions=dimensions,
-                need=needed[dimensions[0]],
-                limit=limit[dimensions[0]],
-                limited_by="runtime" if runtime_limits else "max",
-                message=(
-                    f"Insufficient quotas, quotaNameTopo: [{' '.join(path)}], runtime: {format_amounts(limit)}, used: "
-                    f"{format_amounts(ancestor.used)}, pod's request: {format_amounts(request)}, "
-                    f"exceedDimensions: [{' '.join(dimensions)}]"
-                ),
-            )
-    return None
