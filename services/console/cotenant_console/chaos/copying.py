@@ -50,7 +50,12 @@ def _known(kind: type) -> bool:
 
 def _tuple(value: tuple[object, ...], memo: Memo) -> object:
     members = tuple(_copied(member, memo) for member in value)
-    return value if all(new is old for new, old in zip(members, value, strict=True)) else members
+    if all(new is old for new, old in zip(members, value, strict=True)):
+        return value
+    # Who compares tuples by identity finds one tuple where there was one.
+    cast("list[object]", memo.setdefault(0, [])).append(value)
+    memo[id(value)] = members
+    return members
 
 
 def _mutable(value: object, memo: Memo) -> object:
