@@ -40,6 +40,14 @@ def batch_resource(given: Json, *, name: str) -> object:
     return _OPERATIONS[given["op"]](given)
 
 
+def mid_resource(given: Json, *, name: str) -> object:
+    if given.get("formula") == "v1.4":
+        raise NotImplementedError("the newest formula is built; nobody chooses the older one")
+    if given["op"] == "prepare":
+        raise NotImplementedError("mid amounts are shown on the Node as they are; nothing is placed beside them")
+    return _MID_OPERATIONS[given["op"]](given)
+
+
 # -- reading what the vectors give ---------------------------------------------------------------------------------
 
 
@@ -166,6 +174,17 @@ def _calculate(given: Json) -> object:
     return {"error": False, "items": _batch_items(evaluation, zones)}
 
 
+def _calculate_mid(given: Json) -> object:
+    if any(given[name] is None for name in ("strategy", "node", "pods", "nodeMetric")):
+        return {"error": True}
+    measurement = _measurement(given["nodeMetric"])
+    strategy = _strategy(given["strategy"])
+    if withdrawal(measurement.update_time, strategy, _time(given["now"]))[0]:
+        return {"error": False, "items": _reset(MID_CPU, MID_MEMORY)}
+    mid = calculate(_figures(_node(given["node"])), measurement, _pod_needs(given["pods"]), strategy).mid or ZERO
+    return {"error": False, "items": {MID_CPU: _item(str(mid.cpu), {}), MID_MEMORY: _item(str(mid.memory), {})}}
+
+
 def _calculate_node(given: Json) -> object:
     node = _node(given["node"])
     strategy, enabled = _node_strategy(given["colocationConfig"], node)
@@ -256,6 +275,12 @@ def _need_sync_status(given: Json) -> object:
     old, new = _node(given["oldNode"]), _node(given["newNode"])
     strategy = _strategy(given["strategy"])
     return {"needSync": _needs_sync(given, strategy, given["resourceNames"], old.status.allocatable, new.status.allocatable)}
+
+
+def _differs(given: Json) -> object:
+    old, new = (_milli(_node(given[which]).status.allocatable) for which in ("oldNode", "newNode"))
+    threshold = _strategy(given["strategy"]).resource_diff_threshold or 0.1
+    return {"needSync": any_differs(given["resourceNames"], old, new, threshold)}
 
 
 def _nrt_update(given: Json) -> object:
@@ -364,4 +389,10 @@ _OPERATIONS = {
     "kubelet_reserved": _kubelet_reserved,
     "trim_allocatable": _trim_allocatable,
     "colocation_disabled": _colocation_disabled,
+}
+
+_MID_OPERATIONS = {
+    "calculate": _calculate_mid,
+    "degraded": _degraded,
+    "need_sync": _differs,
 }
