@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -12,7 +13,6 @@ from cotenant.memory_log import MemoryStream
 from cotenant.replay import verify
 from cotenant.simulation import ServiceParticipant, World
 from cotenant.subjects import matches, tokens
-from cotenant_console.chaos import copying
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.probes import probes
@@ -35,7 +35,7 @@ def state_is_the_fold(participant: ServiceParticipant, world: World, log: Sequen
     fresh = participant.definition.make_core(participant.config)
     for event in _whole(log, participant) if number % 2 else _last(world.streams.log, participant):
         fresh.apply(event)
-    copied = copying.copied(core)
+    copied = copy.deepcopy(core)
     for asked in _questions(_probes(world, number), now):
         live, answer = _answer(core if asked[1] == FIRST_QUESTION else copied, asked), _answer(fresh, asked)
         if answer != live and (parted := _difference(live, answer)):
