@@ -196,6 +196,10 @@ class SchedulerCore:
 
     def _note_changed(self, record: PodRecord) -> None:
         """Leave the rest to the next decision: a load folds most pods twice."""
+        known = self._changed.get(record.key)
+        if known is not None and known is not record:
+            # That one is forgotten by now, another pod of its name has come: it must not stay in the queue.
+            self._pod_changed(known)
         self._changed[record.key] = record
 
     def _pod_changed(self, record: PodRecord) -> None:

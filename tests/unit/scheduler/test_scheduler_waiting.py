@@ -175,3 +175,18 @@ def test_who_is_placed_is_not_told_to_wait_by_the_same_decision() -> None:
     assert [event.subject for event in decided] == ["node.a.placement.default.p0", "waiting.default.p1"]
     story.later(60)
     assert story.settle() == []
+
+
+def test_a_pod_that_is_deleted_and_created_again_between_two_decisions_waits_as_the_new_one() -> None:
+    """Found by `cotenant simulate --chaos --seed 1 --nodes 6 --for 6m`: the first one stayed in the queue without its facts."""
+    story = Story()
+    story.nodes(node("a"))
+    story.pods(pod("p", cpu="1000"))
+    assert story.core.decide(story.now)
+    story.pod_deleted("p")
+    story.pods(pod("p", cpu="2000", uid="second"))
+    story.settle()
+    waiting = story.waiting("p")
+    assert waiting is not None
+    assert waiting.uid == "second"
+    assert len(story.core.queue) == 1
