@@ -60,6 +60,7 @@ class Cycle:
     ) -> None:
         self.core = core
         self.identity = identity
+        self._source = identity.source
         self.config_text = config_text
         self.config = config_digest(config_text)
         self.loaded = False
@@ -121,7 +122,7 @@ class Cycle:
                 self.loaded = True
             self._advance(event)
             return
-        own = event.source == self.identity.source and event.stream == LOG
+        own = event.source == self._source and event.stream == LOG
         if own and isinstance(data, Commit):
             if event.sequence > self.prior:
                 self._saw_commit(event, data, now)
@@ -132,8 +133,8 @@ class Cycle:
                 self.core.apply(event)
         else:
             self.core.apply(event)
-            if event.stream == LOG:
-                self.folded = max(self.folded, event.sequence)
+            if event.stream == LOG and event.sequence > self.folded:
+                self.folded = event.sequence
         self._advance(event)
 
     def _was_applied(self, sequence: int) -> bool:
@@ -150,8 +151,8 @@ class Cycle:
         return bool(self._unread) and self._unread[0][0] <= sequence
 
     def _advance(self, event: Event) -> None:
-        if event.stream == LOG:
-            self._own_through = max(self._own_through, event.sequence)
+        if event.stream == LOG and event.sequence > self._own_through:
+            self._own_through = event.sequence
 
     def _saw_commit(self, event: Event, record: Commit, now: datetime) -> None:
         sequence = event.sequence

@@ -53,7 +53,9 @@ class Endings:
             self._attention[record.key] = record
 
     def _only_waits(self, record: PodRecord) -> bool:
-        return record.facts is not None and not record.facts.error and self.wants_node(record)
+        if record.facts is None or record.facts.error:
+            return False
+        return record.group is not None or self.wants_node(record)
 
     def _only_runs(self, record: PodRecord, facts: PodFacts) -> bool:
         if record.waiting is not None or len(record.placements) != 1 or facts.deleting:

@@ -96,7 +96,7 @@ class PodRecord:
     def finished(self) -> bool:
         """The present pod ran and ended for good."""
         facts = self.facts
-        return facts is not None and any(
+        return bool(self.runs) and facts is not None and any(
             run.uid == facts.uid and run.phase in ENDED_FOR_GOOD for run, _ in self.runs.values()
         )
 

@@ -1,0 +1,76 @@
+"""What a message costs before anybody decides anything: the floor of every figure that goes over the log.
+
+A real server (disk, fsync, HISTORY), one writer, one reader, pods of some 700 bytes in batches of a decision's size. CPU is
+of the process, so that other work on the machine does not count; the times of a batch of two and of a single message are
+wall clock. Prints a line each: name, value, unit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+import uvloop
+
+from cotenant.events.envelope import decode_event, encode_event
+from cotenant.log import LOG, MAX_BATCH, Stored, Write
+from cotenant_console.bench.stage import Stage
+from cotenant_console.bench.workload import pod_event, synthetic
+
+MESSAGES = 20_000
+TIMES = 100
+
+
+async def measure() -> None:
+    """Write all, read all, then write a few."""
+    workload, now = synthetic(1, MESSAGES, 1), datetime.now(UTC)
+    events = [pod_event(workload, i, now) for i in range(MESSAGES)]
+    async with Stage() as stage:
+        log = stage.log
+
+        async def store(size: int, first: int) -> None:
+            outcome = await log.append([Write(event=event) for event in events[first : first + size]])
+            assert isinstance(outcome, Stored), outcome
+
+        def spent() -> tuple[float, float]:
+            return time.process_time(), stage.cpu_seconds()["nats-server"]
+
+        def show(what: str, before: tuple[float, float]) -> None:
+            own, server = (1e6 * (now - then) / MESSAGES for now, then in zip(spent(), before, strict=True))
+            print(f"bus_{what}_client_cpu {own:.1f} us/message")
+            print(f"bus_{what}_server_cpu {server:.1f} us/message")
+
+        before = spent()
+        for first in range(0, MESSAGES, MAX_BATCH):
+            await store(MAX_BATCH, first)
+        while await log.last_sequence("HISTORY") < MESSAGES:  # noqa: ASYNC110 - it tells nobody when it has caught up
+            await asyncio.sleep(0.02)
+        show("write", before)
+        reader = await log.follow(LOG, ["objects.core.pods.>"])
+        before = spent()
+        read = 0
+        while read < MESSAGES:
+            read += len(await reader.pull(MAX_BATCH, 1.0))
+        show("read", before)
+        await reader.close()
+        for name, size in (("single_message", 1), ("batch_of_two", 2)):
+            times = []
+            for index in range(TIMES):
+                started = time.perf_counter()
+                await store(size, index)
+                times.append(time.perf_counter() - started)
+            print(f"bus_{name}_p50 {sorted(times)[TIMES // 2] * 1e3:.2f} ms")
+    codec = [encode_event(event) for event in events]
+    started = time.process_time()
+    for event, data in zip(events, codec, strict=True):
+        decode_event(data, subject=event.subject, stream=LOG, sequence=1)
+    print(f"bus_decode {(time.process_time() - started) * 1e6 / MESSAGES:.1f} us/message")
+    started = time.process_time()
+    for event in events:
+        encode_event(event)
+    print(f"bus_encode {(time.process_time() - started) * 1e6 / MESSAGES:.1f} us/message")
+
+
+if __name__ == "__main__":
+    uvloop.run(measure())
