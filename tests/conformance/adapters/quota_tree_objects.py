@@ -1,0 +1,128 @@
+"""quota-tree vectors of quotas as objects: what may be stored, and what the API shows of them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectStored
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.objects.policies import ElasticQuota
+from cotenant.objects.validation import FieldError, FieldReason
+from cotenant.quantities import format_amount
+from cotenant.quota.amounts import parse_amounts
+from cotenant.quota.validation import own_field_errors, validate_quota, validate_quota_deletion
+from cotenant.quota.view import ElasticQuotaView, quota_view
+from cotenant.subjects import object_subject
+from cotenant_gateway.core import ELASTIC_QUOTAS, GatewayCore
+from cotenant_quota_tree.totals import tree_totals
+from tests.conformance.mended import mended
+
+Json = dict[str, Any]
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _view(document: Json) -> ElasticQuotaView:
+    return quota_view(msgspec.convert(document, ElasticQuota), used=(document.get("status") or {}).get("used"))
+
+
+def _detail(error: FieldError) -> str:
+    """The rule's text, without the words that say what kind of error it is and with which value."""
+    return error.message.split(": ", 1 if error.reason is FieldReason.FORBIDDEN else 2)[-1]
+
+
+def _answer(errors: list[FieldError]) -> object:
+    return {"allowed": not errors, "message": _detail(errors[0]) if errors else ""}
+
+
+def quota_validation(given: Json, *, name: str) -> object:
+    document, operation = given["object"], given["operation"]
+    if document["kind"] == "Pod":
+        raise NotImplementedError("a pod's quota labels may change; parent quotas never take pods")
+    if operation == "MUTATE":
+        raise NotImplementedError("defaults are resolved when a quota is read, not written into it")
+    if (given.get("features") or {}).get("ElasticQuotaEnableUpdateResourceKey") or given.get("check") == "guaranteedForMin":
+        raise NotImplementedError("a feature that is not offered")
+    quota = _view(document)
+    others = [_view(existing) for existing in given.get("existing") or []]
+    known = any(other.name == quota.name for other in others)
+    if given.get("check") == "selfItem":
+        return _answer(own_field_errors(quota))
+    if given.get("check") is not None:
+        # One check of the tree: asked as for a new quota, as an unchanged one is not looked at.
+        return _answer(validate_quota(quota, [other for other in others if other.name != quota.name]))
+    pods = given.get("pods") or []
+    if operation == "DELETE":
+        why = validate_quota_deletion(quota, others, [pod["metadata"]["name"] for pod in pods])
+        return {"allowed": not why, "message": why} if known or why else _of_the_api("404")
+    if known == (operation == "CREATE"):
+        return _of_the_api("409" if known else "404")
+    if pods and quota.is_parent:
+        raise NotImplementedError("a leaf with pods may become a parent")
+    answer = _answer(validate_quota(quota, others))
+    return mended(answer, trap="the upstream text says UpdadteQuota") if name == "namespace of another quota on update" else answer
+
+
+def _of_the_api(code: str) -> object:
+    return mended({"allowed": False, "message": ""}, trap=f"{code}, in the words that every kind has, before any rule of quotas")
+
+
+def quota_status(given: Json, *, name: str) -> object:
+    """What the API shows follows from the quota's event at each read: there is nothing to write, so nothing to leave out."""
+    quota, summary = given["quota"], given["summary"]
+    core = GatewayCore()
+    meta = quota["metadata"] | {"namespace": "default", "annotations": {}}
+    stored = ObjectStored(object=msgspec.Raw(json.dumps({**quota, "metadata": meta}).encode()))
+    subject = object_subject(ELASTIC_QUOTAS.group, ELASTIC_QUOTAS.plural, "default", meta["name"])
+    core.apply(Event(subject=subject, data=stored, time=NOW, sequence=1))
+    amounts = {
+        field: {resource: amount for resource, amount in parse_amounts(summary[spelled]).items() if amount}
+        for field, spelled in (
+            ("used", "used"),
+            ("non_preemptible_used", "nonPreemptibleUsed"),
+            ("non_preemptible_request", "nonPreemptibleRequest"),
+            ("request", "request"),
+            ("runtime", "runtime"),
+            ("child_request", "childRequest"),
+            ("allocated", "allocated"),
+            ("guaranteed", "guaranteed"),
+        )
+    }
+    told = QuotaRuntime(tree="", quota=meta["name"], namespace="default", **amounts)
+    core.apply(Event(subject=f"quotas._.{meta['name']}", data=told, time=NOW, sequence=2))
+    snapshot = core.get(ELASTIC_QUOTAS, "default", meta["name"])
+    assert snapshot is not None
+    shown = json.loads(snapshot.document)
+    annotations = {key: json.loads(text) for key, text in shown["metadata"]["annotations"].items()}
+    before = {key: json.loads(text) for key, text in (quota["metadata"].get("annotations") or {}).items()}
+    used = shown["status"]["used"]
+    same = used == ((quota.get("status") or {}).get("used") or {}) and _numbers(annotations) == _numbers(before)
+    return {"annotations": annotations, "used": used, "noPatch": same}
+
+
+def _numbers(texts: Json) -> Json:
+    return {key: {resource: str(amount) for resource, amount in amounts.items()} for key, amounts in texts.items()}
+
+
+def quota_multi_tree(given: Json, *, name: str) -> object:
+    nodes = [parse_amounts(node["status"]["allocatable"]) for node in given["nodes"]]
+    whole = {resource: sum(node.get(resource, 0) for node in nodes) for node in nodes for resource in node}
+    quotas: dict[str, ElasticQuotaView] = {}
+    seen: Json = {}
+    for step in given["steps"]:
+        if step["op"] == "check":
+            seen[step["id"]] = {
+                tree: {resource: format_amount(resource, amount) for resource, amount in amounts.items()}
+                for tree, amounts in tree_totals(whole, quotas).items()
+            }
+        else:
+            view = _view(step["quota"])
+            quotas.pop(view.name, None)
+            if step["op"] == "quota":
+                quotas[view.name] = view
+    return seen
