@@ -8,7 +8,7 @@ from cotenant_node_executor.kernel import convert, paths
 from cotenant_node_executor.kernel.files import kernel_text, own_value
 from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
 from cotenant_node_executor.kernel.levels import level_values
-from cotenant_node_executor.kernel.paths import Layout
+from cotenant_node_executor.kernel.paths import HostApplicationPath, Layout
 
 
 def cgroup_convert(given: dict[str, Any], *, name: str) -> object:
@@ -58,3 +58,11 @@ def _leveled_write(given: dict[str, Any]) -> dict[str, object]:
     down = old if first is None else kernel_text(version, knob, first)
     up = down if second is None else kernel_text(version, knob, second)
     return {"afterPass1": down, "afterPass2": up, "error": False}
+
+
+def host_app_cgroup(given: dict[str, Any], *, name: str) -> object:
+    application = given["hostApplication"]
+    path = application.get("cgroupPath")
+    where = path and HostApplicationPath(path.get("base", ""), path.get("parentDir", ""), path.get("relativePath", ""))
+    layout = Layout(given["driver"])
+    return {"path": paths.host_application_dir(layout, application["name"], application.get("qos") or "", where)}
