@@ -65,11 +65,13 @@ def quota_validation(given: Json, *, name: str) -> object:
     if pods and quota.is_parent:
         raise NotImplementedError("a leaf with pods may become a parent")
     answer = _answer(validate_quota(quota, others))
-    return mended(answer, trap="the upstream text says UpdadteQuota") if name == "namespace of another quota on update" else answer
+    if name == "namespace of another quota on update":
+        return mended(answer, trap="the upstream text says UpdadteQuota")
+    return answer
 
 
 def _of_the_api(code: str) -> object:
-    return mended({"allowed": False, "message": ""}, trap=f"{code}, in the words that every kind has, before any rule of quotas")
+    return mended({"allowed": False, "message": ""}, trap=f"{code} in the words that every kind has, before any rule of quotas")
 
 
 def quota_status(given: Json, *, name: str) -> object:
