@@ -45,6 +45,8 @@ class Nominations:
 
     def pod_changed(self, record: PodRecord) -> None:
         """A record changed: it may be nominated, or no longer."""
+        if record.waiting is None and not self._folded:
+            return
         nomination = nomination_of(record)
         if nomination is None:
             if self._folded and self._folded.pop(record.key, None) is not None:
