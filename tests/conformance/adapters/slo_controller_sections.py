@@ -34,9 +34,7 @@ def _section_config(given: Json) -> object:
     try:
         if given["section"] == sections.HOST_APPLICATIONS_KEY:
             hosts = sections.load_host_applications(given["data"])
-            entries = [
-                _selector(selector) | {"applications": _shown(applications)} for selector, applications in hosts.entries
-            ]
+            entries = [_selector(selector) | {"applications": _shown(applications)} for selector, applications in hosts.entries]
             return {"error": False, "config": {"applications": _shown(hosts.cluster), "nodeConfigs": entries}}
         section = sections.load_strategies(_KINDS[given["section"]], given["data"])
     except ConfigError:
