@@ -51,6 +51,8 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...]
     unschedulable: bool
     thresholds: Thresholds
+    images: dict[str, int] = {}
+    """Size in bytes by name."""
 
 
 class NodeTable:
@@ -68,7 +70,8 @@ class NodeTable:
         self.tainted: set[int] = set()
         self.with_ports: set[int] = set()
         self.dims: dict[str, int] = {}
-        self.dims_version = 0
+        self.dims_version = object()
+        """Another one whenever a dimension is new; no two tables have the same."""
         self.count = 0
         """Declared nodes."""
         self.declared = np.zeros(FIRST_CAPACITY, dtype=np.int64)
@@ -84,6 +87,8 @@ class NodeTable:
         self.lacking: set[int] = set()
         """Declared rows that offer no cpu or no memory."""
         self.load = LoadColumns(args)
+        self.images: dict[str, dict[int, int]] = {}
+        """By image, the rows that have it, with its size there."""
         self.relations = RelationCounts()
         self.held_relations = RelationCounts()
         """The relations of pods that are nominated only: they keep others away, but attract none."""
@@ -93,6 +98,7 @@ class NodeTable:
         self.static_changes = Changes()
         self.version = 0
         """Grows when row numbers, dimensions or tie-breaks change: results kept per row are then void."""
+        self._images: dict[int, dict[str, int]] = {}
         self._free: list[int] = []
         self._entry: tuple[Shape, AssignedPod] | None = None
         """What pods that are counted after each other share."""
@@ -123,6 +129,7 @@ class NodeTable:
         """Take over what is declared of a node."""
         row = self._row(node.name)
         new = not self.declared[row]
+        self._set_images(row, node.images, others=new)
         if new:
             self.declared[row] = 1
             self.count += 1
@@ -153,6 +160,7 @@ class NodeTable:
         row = self.rows.get(name)
         if row is None or not self.declared[row]:
             return
+        self._set_images(row, {}, others=True)
         self.declared[row] = 0
         self.count -= 1
         self.allocatable[:, row] = 0
@@ -163,6 +171,22 @@ class NodeTable:
         self.static_changes.add(row)
         self.changes.add(row)
         self._release(name, row)
+
+    def _set_images(self, row: int, images: dict[str, int], *, others: bool) -> None:
+        """Take over which images a row has. Results of all rows are void: they count on how many nodes an image is, and
+        on how many it is not (`others`: a node comes or goes)."""
+        before = self._images.get(row, {})
+        if before != images:
+            for image in before:
+                del self.images[image][row]
+                if not self.images[image]:
+                    del self.images[image]
+            for image, size in images.items():
+                self.images.setdefault(image, {})[row] = size
+            self._images[row] = images
+            self.version += 1
+        elif others and self.images:
+            self.version += 1
 
     def report(self, name: str, report: NodeReport | None, unknown: bool = False) -> None:
         """Take over a node's report; a node that is not there is passed over (it is told again when it is declared)."""
@@ -293,7 +317,7 @@ class NodeTable:
     def dims_of(self, shape: Shape) -> tuple[int, ...]:
         """Return the dimension of each of the shape's needs, -1 where no node offers the resource."""
         known = shape.dims
-        if known is not None and known[0] == self.dims_version:
+        if known is not None and known[0] is self.dims_version:
             return known[1]
         dims = tuple(self.dims.get(name, -1) for name, _ in shape.needs)
         shape.dims = (self.dims_version, dims)
@@ -392,7 +416,7 @@ class NodeTable:
         self._count_all()
         dim = len(self.dims)
         self.dims[name] = dim
-        self.dims_version += 1
+        self.dims_version = object()
         self.version += 1
         if dim >= self.allocatable.shape[0]:
             self.allocatable = _taller(self.allocatable)

@@ -27,7 +27,7 @@ from cotenant.quantities import QuantityError
 from cotenant_scheduler.columns import IntArray
 from cotenant_scheduler.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.load_estimate import Vector, estimate_pod, scaling_factors
-from cotenant_scheduler.pod_needs import HostPort, host_ports, nonzero_requests
+from cotenant_scheduler.pod_needs import HostPort, host_ports, images, nonzero_requests
 from cotenant_scheduler.priorities import NEVER, PriorityValues
 from cotenant_scheduler.relations import NO_RELATIONS, Relations, SelectorBook
 
@@ -51,6 +51,7 @@ class Shape:
         "estimate",
         "estimate_column",
         "host_ports",
+        "images",
         "needs",
         "node_selector",
         "nonzero_column",
@@ -89,6 +90,7 @@ class Shape:
         self.affinity = key.affinity
         self.tolerations = key.tolerations
         self.host_ports = key.host_ports
+        self.images = key.images
         self.relations = key.relations
         self.selected_by = key.selected_by
         """Numbers of the selectors of other pods' (and its own) terms that select the pod."""
@@ -96,11 +98,14 @@ class Shape:
         """Numbers of the selectors of pods whose presence can make a node feasible."""
         self.relational = bool(key.selected_by) or key.relations != NO_RELATIONS
         """Whether where other pods are matters to it, or it to them."""
-        self.dims: tuple[int, tuple[int, ...]] | None = None
+        self.dims: tuple[object, tuple[int, ...]] | None = None
         """The needs' dimensions in the node table, with the version of the dimensions that they belong to."""
         self.request_column = _column((self.requests.get(CPU, 0), self.requests.get(MEMORY, 0)))
         self.nonzero_column = _column((self.nonzero_cpu, self.nonzero_memory))
         self.estimate_column = _column(self.estimate)
+
+    def __deepcopy__(self, _memo: dict[int, object]) -> Shape:
+        return self
 
 
 def _column(amounts: Iterable[int]) -> IntArray:
@@ -168,6 +173,7 @@ class _Key(msgspec.Struct, frozen=True, kw_only=True):
     affinity: bytes
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
+    images: tuple[str, ...]
     relations: Relations
     selected_by: tuple[int, ...]
 
@@ -184,6 +190,7 @@ _NONE = msgspec.Raw(b"")
 
 
 class _Container(View, frozen=True, kw_only=True):
+    image: str = ""
     resources: msgspec.Raw = _NONE
     ports: msgspec.Raw = _NONE
     restart_policy: str | None = None
@@ -261,13 +268,14 @@ class PodReader:
         self._shapes: WeakValueDictionary[_Key, Shape] = WeakValueDictionary()
 
     def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
-        """A copy knows the copies of the shapes; a WeakValueDictionary by itself would go on holding the originals."""
+        """A copy goes on with the same shapes: they are known by their identity."""
         copied = PodReader(self._args)
         memo[id(self)] = copied
-        for name in ("_wants", "_alike", "_recognised", "selectors"):
-            setattr(copied, name, deepcopy(getattr(self, name), memo))
-        for key, shape in self._shapes.items():
-            copied._shapes[key] = deepcopy(shape, memo)
+        copied.selectors = deepcopy(self.selectors, memo)
+        copied._wants.update(self._wants)
+        copied._alike.update(self._alike)
+        copied._recognised.update(self._recognised)
+        copied._shapes.update(self._shapes)
         return copied
 
     def read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
@@ -329,8 +337,8 @@ class PodReader:
             wants,
             spread,
             self.selectors.selecting(namespace, labels),
-            tuple((bytes(c.resources), bytes(c.ports)) for c in spec.containers),
-            tuple((bytes(c.resources), bytes(c.ports), c.restart_policy) for c in spec.init_containers),
+            tuple((bytes(c.resources), bytes(c.ports), c.image) for c in spec.containers),
+            tuple((bytes(c.resources), bytes(c.ports), c.image, c.restart_policy) for c in spec.init_containers),
             priority,
             preempts,
             labels.get(LABEL_PRIORITY_CLASS),
@@ -392,6 +400,7 @@ class PodReader:
             affinity=msgspec.json.encode(affinity) if affinity else b"",
             tolerations=tuple(pod.spec.tolerations),
             host_ports=host_ports(pod),
+            images=images(pod),
             relations=self.selectors.relations(pod),
             selected_by=self.selectors.selecting(pod.metadata.namespace, pod.metadata.labels),
         )
