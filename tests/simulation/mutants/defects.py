@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+import cotenant.quota.admission as quota_admission
+import cotenant_batch_resource_calculator.deciding as batch_deciding
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
 import cotenant_console.chaos.gateways as chaos_gateways
+import cotenant_console.chaos.stage as stage
+import cotenant_descheduler_arbiter.budgets as budgets
 import cotenant_descheduler_arbiter.cycle_limits as cycle_limits
 import cotenant_node_executor.kernel.levels as write_levels
 import cotenant_node_executor.strategies.suppress as suppression
-from cotenant.cycle import Batch
+from cotenant.cycle import Batch, Cycle
 from cotenant.events.envelope import Event
 from cotenant.last_sequences import LastSequences
 from cotenant.log import Write
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
+from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_console.chaos.schedule import Entry
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_metrics_ingest.core import MetricsIngestCore
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.being_stored import BeingStored
 from cotenant_scheduler.endings import Endings
+from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.pods import PodBook
+from cotenant_scheduler.waiting import WaitingPods
 from tests.simulation.mutants.patches import Mutant
 
 Function = Callable[..., Any]
@@ -220,25 +229,120 @@ def refused_and_kept(_: Function) -> Function:
     return lambda self: self._forget()
 
 
-SCHEDULERS_APART = tuple(
+def leaf_only(_: Function) -> Function:
+    """Only the pod's own quota is looked at, not those above it."""
+    return lambda request, chain, runtime_limits: None
+
+
+def no_refusal(_: Function) -> Function:
+    """A budget of migrating pods is not looked at."""
+    return lambda *args, **kwargs: None
+
+
+def one_at_a_time(_: Function) -> Mapping[str, str]:
+    """Not a defect: a configuration that lets one pod of a namespace go at a time."""
+    args = {"maxMigratingPerNamespace": 1, "maxMigratingPerNode": None}
+    document = {"profiles": [{"pluginConfig": [{"name": "MigrationController", "args": args}]}]}
+    return {"descheduler-arbiter": json.dumps(document)}
+
+
+def yarn_forgotten(_: Function) -> Function:
+    """What YARN uses is not taken off what is lent."""
+    return lambda state: (Amounts(), "")
+
+
+def kept_after_refusal(right: Function) -> Function:
+    """What was decided behind a batch that is refused is kept,"""
+
+    def wrong(self: Cycle) -> None:
+        ahead = self._ahead
+        right(self)
+        self._ahead = ahead
+
+    return wrong
+
+
+def proposed_all_the_same(right: Function) -> Function:
+    """and proposed, whoever has committed since."""
+
+    def wrong(self: Cycle, now: datetime) -> Any:
+        self._ahead_prior = self.prior
+        return right(self, now)
+
+    return wrong
+
+
+def remembered_room(right: Function) -> Function:
+    """The room of a pod that has ended is not given back in the table of nodes."""
+
+    def wrong(self: NodeTable, name: str, key: Any) -> None:
+        row = self.rows[name]
+        shape = self.pods[row][key][0]
+        right(self, name, key)
+        if name in self.rows and shape.requests:
+            self.requested[self.dims["cpu"], row] += shape.requests.get("cpu", 0)
+
+    return wrong
+
+
+def waits_for_ever(_: Function) -> Function:
+    """A pod that waits is looked at once, and not again when its quota has room."""
+    known: dict[int, Any] = {}
+
+    def wrong(self: QuotaAdmission, shape: Any, membership: Any, preemptible: bool) -> Any:
+        refusal = _(self, shape, membership, preemptible)
+        if refusal is not None:
+            known[id(shape)] = refusal
+        return known.get(id(shape))
+
+    return wrong
+
+
+def suppressed_late(right: Function) -> Function:
+    """The bound is that of some samples ago."""
+    wanted: deque[int] = deque(maxlen=8)
+
+    def wrong(*args: Any, **kwargs: Any) -> int:
+        wanted.append(int(right(*args, **kwargs)))
+        return max(wanted)
+
+    return wrong
+
+
+def said_when_asked(right: Function) -> Function:
+    """A waiting event is stored with every decision."""
+
+    def wrong(self: WaitingPods, record: Any, verdict: Any, now: datetime) -> datetime | None:
+        return now
+
+    return wrong
+
+
+STALE = tuple(
     Entry(at_ms=at, kind="delay", target="scheduler/b", fault=True, args={"by_ms": 8_000, "for_ms": 30_000})
     for at in range(10_000, 240_000, 40_000)
 )
-"""One of two schedulers is again and again far behind, and decides what the other has decided."""
+"""One replica of the scheduler decides on what was true eight seconds ago."""
+MOVES = tuple(
+    Entry(at_ms=70_000 + index, kind="create-move", target=f"extra-{app}-{index}", args={"pod": f"service-{app}-{index}"})
+    for app in (0, 1)
+    for index in range(4)
+)
+"""Users want many pods moved at once."""
 
 MUTANTS = (
     Mutant(
         "a_second_replica_is_not_refused",
         ((Batch, "writes", unfenced),),
         (1, 2, 3, 10, 11, 12, 15),
-        faults=SCHEDULERS_APART,
+        faults=STALE,
     ),
     Mutant(
         "what_was_assumed_of_a_refused_batch_stays",
         ((BeingStored, "withdraw", refused_and_kept),),
         (1, 2, 10, 15),
         (6,),
-        faults=SCHEDULERS_APART,
+        faults=STALE,
     ),
     Mutant(
         "an_overtaken_message_counts_as_news",
@@ -272,5 +376,24 @@ MUTANTS = (
     Mutant("a_pod_is_evicted_again", ((chaos_gateways, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
     Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
     Mutant("the_executor_widens_the_child_before_the_parent", ((write_levels, "_position", children_first),), (8,), (1,)),
+    Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_admission, "_ancestor_refusal", leaf_only),), (3,)),
+    Mutant(
+        "the_arbiter_ignores_the_namespace_limit",
+        ((stage, "CONFIGS", one_at_a_time), (budgets, "per_namespace", no_refusal)),
+        (6,),
+        faults=MOVES,
+    ),
+    Mutant("the_arbiter_ignores_the_workload_limit", ((budgets, "per_workload", no_refusal),), (6,), faults=MOVES),
+    Mutant("yarn_capacity_is_lent_twice", ((batch_deciding, "_foreign", yarn_forgotten),), (4,), (2, 4, 6)),
+    Mutant(
+        "a_pipelined_decision_is_kept_after_a_refusal",
+        ((Cycle, "_withdraw", kept_after_refusal), (Cycle, "propose", proposed_all_the_same)),
+        (1, 2, 3, 10, 12, 15),
+        faults=STALE,
+    ),
+    Mutant("room_is_not_given_back", ((NodeTable, "remove", remembered_room),), (10, 12, 15)),
+    Mutant("a_quota_that_refused_refuses_for_ever", ((QuotaAdmission, "check", waits_for_ever),), (10, 12, 15)),
+    Mutant("suppression_is_late", ((suppression, "suppress_milli", suppressed_late),), (8,)),
+    Mutant("waiting_is_said_with_every_decision", ((WaitingPods, "_due", said_when_asked),), (11, 12)),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
 )

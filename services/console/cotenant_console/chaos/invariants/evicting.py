@@ -70,13 +70,14 @@ def moves_at_once_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
     limits = limits_of(sight.configs[seen.commit.config])
     moving = [job for job in sight.moves.values() if _moving(job)]
     subject = seen.record.subject
-    per_node = Counter(job.node for job in moving)
+    # A pod whose place is released has left its node, though its job is not over yet.
+    per_node = Counter(job.node for job in moving if sight.places[job.uid])
     yield from _over(per_node, limits.moving_per_node, subject, "node", "are on the move at once")
     per_namespace = Counter(job.namespace for job in moving)
     yield from _over(per_namespace, limits.moving_per_namespace, subject, "namespace", "are on the move at once")
     if limits.moving_globally is not None and len(moving) > limits.moving_globally:
         yield subject, f"{len(moving)} pods are on the move at once, limit {limits.moving_globally}"
-    per_workload = Counter(job.workload for job in moving if job.workload)
+    per_workload = Counter(job.workload for job in moving if job.workload and _exists(sight, job))
     for workload in sorted({job.workload for job in passed if job.workload and job.phase != "Running"}):
         most = _of_workload(sight, workload)
         if per_workload[workload] > most:
@@ -86,6 +87,11 @@ def moves_at_once_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
 def _moving(job: Migration) -> bool:
     let_through = job.phase == "Running" or job.passed_arbitration
     return let_through and not job.finished and job.trigger not in UNARBITRATED
+
+
+def _exists(sight: Sight, job: Migration) -> bool:
+    pod = sight.pods.get((job.namespace, job.pod))
+    return pod is not None and pod.metadata.uid == job.uid
 
 
 def _of_workload(sight: Sight, workload: str) -> int:
@@ -141,7 +147,7 @@ def a_move_is_begun_once(sight: Sight, event: Event) -> Wrong:
             yield event.subject, f"{event.ref} begins {data.job} anew, which {before.ref} left {before.data.phase}"
         return
     for subject, job in sorted(sight.moves.items()):
-        if subject != event.subject and job.uid == data.uid and not job.finished:
+        if data.uid and subject != event.subject and job.uid == data.uid and not job.finished:
             yield event.subject, f"{event.ref} begins {data.job} while {job.job} of the same pod is {job.phase}"
 
 

@@ -11,6 +11,7 @@ from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import Migration
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeResources
+from cotenant.events.yarn import YarnNode
 from cotenant.subjects import metrics_subject
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.invariants.placing import new_placements
@@ -27,7 +28,8 @@ class _Strategy(msgspec.Struct, rename="camel"):
 
 
 def batch_follows_from_its_samples(sight: Sight, event: Event) -> Wrong:
-    """What a node lends is at most capacity - margin - system - services by the metric that the event names as its cause.
+    """What a node lends is at most capacity - margin - system - services - YARN by the metric and the report of YARN that the
+    event names as its causes: nothing is lent twice.
 
     The services' use is added up here from that metric: of every pod that is not batch itself. Nothing is lent on a
     metric that is older than the strategy allows.
@@ -49,12 +51,14 @@ def batch_follows_from_its_samples(sight: Sight, event: Event) -> Wrong:
         return
     services = sum(pod.usage.cpu_milli for pod in metric.pods if pod.priority not in LENT)
     taken = max(metric.system_usage.cpu_milli, terms["node-reserved"].cpu_milli)
-    most = max(0, terms["capacity"].cpu_milli - terms["margin"].cpu_milli - taken - services)
+    yarn = sight.by_reference(terms["third-party"].source) if "third-party" in terms else None
+    foreign = yarn.data.used.cpu_milli or 0 if yarn is not None and isinstance(yarn.data, YarnNode) else 0
+    most = max(0, terms["capacity"].cpu_milli - terms["margin"].cpu_milli - taken - services - foreign)
     # The published figure may stay while it is within the dead band of the newly calculated one.
     if data.batch_cpu_milli > most:
         yield event.subject, (
             f"{event.ref} lends {data.batch_cpu_milli}m of {data.node}: capacity {terms['capacity'].cpu_milli} - margin "
-            f"{terms['margin'].cpu_milli} - system {taken} - services {services} is {most}"
+            f"{terms['margin'].cpu_milli} - system {taken} - services {services} - YARN {foreign} is {most}"
         )
 
 
