@@ -239,6 +239,7 @@ class SchedulerCore:
         for record in self._changed.values():
             self._pod_changed(record)
         self._changed.clear()
+        self.pods.settle()
         self.nodes.settle()
         self.take_back()
         self._preempting.begin()

@@ -27,6 +27,10 @@ ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTE
 """Runs after which a pod is never placed again, as in Kubernetes."""
 
 
+CHARGES_KEPT = 4096
+"""What pods count as, shared by those that count alike; then made anew."""
+
+
 class Counted(msgspec.Struct, frozen=True):
     """What a placement is charged with, so that it can be given back exactly."""
 
@@ -116,6 +120,11 @@ class PodBook:
         self._reader = reader
         self._changed = changed
         self._keeper = PlacementKeeper()
+        self._charges: dict[tuple[Shape, str, str, bool], Counted] = {}
+        self._uncharged: dict[Counted, int] = {}
+        """Placements that their quotas are not charged with yet, by what they count as."""
+        self._bound_at: datetime | None = None
+        self._bound_us = 0
         self._assigned_us = 0
         self._assigned: dict[Shape, AssignedPod] = {}
 
@@ -162,7 +171,10 @@ class PodBook:
         if before is not None:
             placed.counted = before.counted
         record.placements[kept.data.node] = placed
-        self.on_node.setdefault(kept.data.node, set()).add(record.key)
+        keys = self.on_node.get(kept.data.node)
+        if keys is None:
+            keys = self.on_node[kept.data.node] = set()
+        keys.add(record.key)
         if counted is not None:
             placed.counted = counted
         else:
@@ -302,11 +314,21 @@ class PodBook:
             return
         bound_at = placed.data.bound_at
         assert bound_at is not None
-        assigned = self.assigned(placed.facts, wanted.shape, microseconds(bound_at))
+        if bound_at is not self._bound_at:
+            self._bound_at, self._bound_us = bound_at, microseconds(bound_at)
+        assigned = self.assigned(placed.facts, wanted.shape, self._bound_us)
         self._nodes.place_later(node, record.key, wanted.shape, assigned)
         if wanted.membership is not None:
-            self._quotas.charge(wanted.membership, wanted.shape.requests, preemptible=wanted.preemptible)
+            self._uncharged[wanted] = self._uncharged.get(wanted, 0) + 1
         placed.counted = wanted
+
+    def settle(self) -> None:
+        """Charge what was folded since to its quotas, many pods at once: before quotas are read."""
+        for counted, times in self._uncharged.items():
+            assert counted.membership is not None
+            requests = {name: amount * times for name, amount in counted.shape.requests.items()}
+            self._quotas.charge(counted.membership, requests, preemptible=counted.preemptible)
+        self._uncharged.clear()
 
     def _wanted(self, record: PodRecord, node: str, placed: Placed) -> Counted | None:
         data, facts = placed.data, placed.facts
@@ -315,8 +337,14 @@ class PodBook:
         run = record.run_of(node, data.uid)
         if run is not None and run[0].phase.terminal:
             return None
-        membership = Membership(data.quota, data.quota_tree) if data.quota else None
-        return Counted(facts.shape, membership, is_preemptible(facts.labels))
+        key = (facts.shape, data.quota, data.quota_tree, is_preemptible(facts.labels))
+        known = self._charges.get(key)
+        if known is None:
+            if len(self._charges) >= CHARGES_KEPT:
+                self._charges.clear()
+            membership = Membership(data.quota, data.quota_tree) if data.quota else None
+            known = self._charges[key] = Counted(facts.shape, membership, is_preemptible(facts.labels))
+        return known
 
     def _give_back(self, record: PodRecord, node: str, placed: Placed) -> None:
         counted = placed.counted
@@ -324,6 +352,7 @@ class PodBook:
             return
         self._nodes.remove(node, record.key)
         if counted.membership is not None:
+            self.settle()
             self._quotas.give_back(counted.membership, counted.shape.requests, preemptible=counted.preemptible)
         placed.counted = None
 

@@ -152,7 +152,7 @@ class PodFacts:
         self.priority = priority
         self.from_class = spec.from_class
         """A class gave the priority or the preemption policy."""
-        self.gated = tuple(gate.name for gate in spec.scheduling_gates)
+        self.gated = tuple([gate.name for gate in spec.scheduling_gates])
         self.shape = shape
         self.error = error
         """Why there is no shape; empty where there is one."""
@@ -291,7 +291,7 @@ class PodReader:
             bytes(head.status),
             labels.get(LABEL_PRIORITY_CLASS),
             labels.get(LABEL_QOS_CLASS),
-            any(owner.kind == "DaemonSet" for owner in metadata.owner_references),
+            bool(metadata.owner_references) and any(owner.kind == "DaemonSet" for owner in metadata.owner_references),
         )
         known = self._alike.get(alike)
         if known is not None:
