@@ -18,6 +18,7 @@ import base64
 import logging
 import os
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -29,7 +30,21 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_ji
 
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event, encode_event
-from cotenant.log import EXECUTION, HISTORY, LOG, MAX_BATCH, MAX_BEHIND, USAGE, Behind, Head, NoAnswer, Refused, Stored, Write
+from cotenant.log import (
+    EXECUTION,
+    HISTORY,
+    LOG,
+    MAX_BATCH,
+    MAX_BEHIND,
+    TOMBSTONE_TTL_SECONDS,
+    USAGE,
+    Behind,
+    Head,
+    NoAnswer,
+    Refused,
+    Stored,
+    Write,
+)
 from cotenant.streams import MAX_MESSAGE_BYTES, stream_configs
 from cotenant.wire import BusClient, batch_frame, inline_status, parse_headers
 
@@ -49,11 +64,18 @@ MANY_FILTERS = 10
 costs the server many times what the messages left out cost."""
 MAX_BEHIND_UNFILTERED = 200_000
 """`MAX_BEHIND` for such readers, whom catching up costs no more than reading along."""
+AWAY_SECONDS = TOMBSTONE_TTL_SECONDS / 2
+"""A reader of LOG that heard nothing for longer starts over: tombstones of what it knows may have run out meanwhile."""
 _WRONG_SEQUENCE = {10071, 10164}
 _API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
 
 Headers = dict[str, str]
 T = TypeVar("T")
+
+
+def boot_seconds() -> float:
+    """Time that also passes while the process is stopped or the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class BusError(RuntimeError):
@@ -349,6 +371,8 @@ class NatsReader:
         self._asked = False
         self._wanted = 0
         self._heard = 0.0
+        self._in_touch = 0.0
+        """`boot_seconds` when something was heard, 0 before the first time."""
         self._resume = after
         self._loading = after is None
         self.position = after or 0
@@ -401,6 +425,12 @@ class NatsReader:
         self._consumer_sequence = 0
         self._asked = False
         self._heard = asyncio.get_running_loop().time()
+        self._in_touch = self._in_touch or boot_seconds()
+
+    def _check_touch(self) -> None:
+        away = boot_seconds() - self._in_touch
+        if self._stream == LOG and self._in_touch and away > AWAY_SECONDS:
+            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
 
     async def _check_end(self, resume: int) -> None:
         """A killed server may have lost the end of an asynchronous stream: go on from where it ends now.
@@ -446,6 +476,7 @@ class NatsReader:
         deadline = loop.time() + wait_seconds
         while True:
             events: list[Event] = []
+            self._check_touch()
             try:
                 await self._take(events, limit)
             except (_Gap, *_API_ERRORS) as error:
@@ -472,6 +503,7 @@ class NatsReader:
         queue = self._queue
         if queue:
             self._heard = asyncio.get_running_loop().time()
+            self._in_touch = boot_seconds()
         while len(events) < limit:
             if not queue:
                 if not self._asked:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from cotenant.bus import NatsLog, connect, read_all
+from cotenant.bus import AWAY_SECONDS, NatsLog, boot_seconds, connect, read_all
 from cotenant.definition import Definition
 from cotenant.events import CommitRefused, Event, NodeResources
 from cotenant.log import EXECUTION, HISTORY, LOG, Stored, Write
@@ -188,6 +188,22 @@ async def test_a_service_that_is_far_behind_starts_over(nats_server: NatsServer,
     await answers(other, {f"n{part}-{index}": 2 for part in range(4) for index in range(100)})
     assert held.is_set()
     assert toy.service.lives >= 2
+    await toy.stop()
+
+
+async def test_a_service_that_was_away_for_half_of_a_tombstones_time_starts_over(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, other = await connected(nats_server), await connected(nats_server)
+    toy = await Running(log, "a").ready()
+    await say(other, metric("n", 1))
+    await answers(log, {"n": 2})
+    assert toy.service.lives == 1
+    later = boot_seconds() + AWAY_SECONDS + 1
+    monkeypatch.setattr("cotenant.bus.boot_seconds", lambda: later)
+    await say(other, metric("n", 2))
+    await answers(other, {"n": 4})
+    assert toy.service.lives == 2
     await toy.stop()
 
 
