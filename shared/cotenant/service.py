@@ -106,7 +106,7 @@ class DecidingService:
         tasks = [asyncio.ensure_future(self._read(reader, queue)) for reader in readers]
         ends = asyncio.ensure_future(self.stopping.wait())
         for task in (*tasks, ends):
-            task.add_done_callback(self._awake)
+            task.add_done_callback(lambda _: self._wake.set())
         try:
             await self._cycle(cycle, readers[0], queue, tasks)
         finally:
@@ -127,9 +127,6 @@ class DecidingService:
                 self._wake.set()
                 # Deliveries of a long load arrive between decisions: let the others run.
                 await asyncio.sleep(0)
-
-    def _awake(self, _: object) -> None:
-        self._wake.set()
 
     async def _cycle(
         self, cycle: Cycle, reader: Reader, queue: asyncio.Queue[Sequence[Event]], tasks: Sequence[asyncio.Task[None]]
@@ -192,7 +189,7 @@ class DecidingService:
         sent_ns = time.time_ns()
         sent = time.perf_counter()
         storing = asyncio.ensure_future(store_batch(self.log, batch.writes()))
-        storing.add_done_callback(self._awake)
+        storing.add_done_callback(lambda _: self._wake.set())
         try:
             await asyncio.wait({storing}, timeout=LEAVE_SECONDS)
             while not storing.done():
