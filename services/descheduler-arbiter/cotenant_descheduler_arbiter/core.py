@@ -52,6 +52,7 @@ class DeschedulerArbiterCore:
         self._quiet_version = -1
         self._quiet_slot = -1
         self._calm = (-1, -1)
+        self._conditions_stand = -1
 
     def apply(self, event: Event) -> None:
         """Fold one fact."""
@@ -73,8 +74,7 @@ class DeschedulerArbiterCore:
 
     def _decisions(self, now: datetime) -> Iterator[list[Event]]:
         """Yield events in groups that belong together."""
-        if self.policy.lifecycle:
-            yield from ([event] for event in decide_conditions(self.fold, now))
+        yield from ([event] for event in self._conditions(now))
         filters = JobFilters(self.fold, self.policy)
         preemptions = list(decide_preemptions(self.fold, filters, now)) if self.fold.nominated or self.fold.jobs else []
         yield from ([event] for event in preemptions)
@@ -89,6 +89,15 @@ class DeschedulerArbiterCore:
         args = self.policy.low_node_load
         if args is not None and self._may_be_hot(args, now):
             yield from _grouped(Balancing(self.fold, self.policy, filters, now).decide(args))
+
+    def _conditions(self, now: datetime) -> Sequence[Event]:
+        """Conditions that change; that none does holds until something is heard of a node."""
+        if not self.policy.lifecycle or self._conditions_stand == self.fold.load_version:
+            return ()
+        events = list(decide_conditions(self.fold, now))
+        if not events:
+            self._conditions_stand = self.fold.load_version
+        return events
 
     def _may_be_hot(self, args: LowNodeLoad, now: datetime) -> bool:
         """Take the quick look; its "no" holds for the rest of the slot, as metrics that grow old only leave nodes out."""

@@ -78,6 +78,7 @@ class ExecutorCore:
         """Pods that may have an order or a report; the others are steady, and what is reported of them is true."""
         self._orphans: tuple[str, ...] | None = None
         self._views: tuple[PodView, ...] | None = None
+        self._to_run: dict[str, PodToRun] | None = None
 
     def fresh(self) -> ExecutorCore:
         """A core of the same node that has folded nothing, under a boot of its own."""
@@ -114,7 +115,7 @@ class ExecutorCore:
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
         self._open.add(key)
-        self._orphans = self._views = None
+        self._orphans = self._views = self._to_run = None
         if event.tombstone or data.phase is PlacementPhase.GONE:
             self._placed.pop(key, None)
             self._refused.pop(key, None)
@@ -171,9 +172,11 @@ class ExecutorCore:
         """Placed pods that cannot run here."""
         return self._refused
 
-    def pods_to_run(self) -> dict[str, PodToRun]:
+    def pods_to_run(self) -> Mapping[str, PodToRun]:
         """What an adopting runtime needs to know, by uid."""
-        return {p.placement.uid: p.to_run for _, p in sorted(self._placed.items()) if p.to_run is not None}
+        if self._to_run is None:
+            self._to_run = {p.placement.uid: p.to_run for _, p in sorted(self._placed.items()) if p.to_run is not None}
+        return self._to_run
 
     def runs(self) -> dict[str, RunStatus]:
         """The last reports by uid."""

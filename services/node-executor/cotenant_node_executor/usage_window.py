@@ -101,17 +101,19 @@ class UsageWindow:
 
 def _pod_usage(uid: str, pod: Pod, of_class: tuple[str, str], taken: list[_Taken]) -> PodUsage | None:
     """The unbroken series that ends with the newest sample."""
+    newest = taken[-1].snapshot.pods[uid].usage
     cpu: list[int] = []
     memory: list[int] = []
     for sample in reversed(taken):
         group = sample.snapshot.pods.get(uid)
         if group is None or group.usage.cpu_milli is None:
             break
-        cpu.insert(0, group.usage.cpu_milli)
-        memory.insert(0, group.usage.memory_bytes or 0)
+        cpu.append(group.usage.cpu_milli)
+        memory.append(group.usage.memory_bytes or 0)
     if not cpu:
         return None
-    newest = taken[-1].snapshot.pods[uid].usage
+    cpu.reverse()
+    memory.reverse()
     return PodUsage(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
@@ -128,11 +130,16 @@ def _throttled(usage: GroupUsage) -> int:
     return -1 if usage.throttled_ratio is None else round(usage.throttled_ratio * 1000)
 
 
+_UNKNOWN = Pressure(cpu_some=-1, memory_some=-1, memory_full=-1, io_some=-1, io_full=-1)
+
+
 def _pressure(found: PressureSet) -> Pressure:
     def hundredths(percent: float) -> int:
         return round(percent * 100)
 
     cpu, memory, io = found.cpu, found.memory, found.io
+    if cpu is None and memory is None and io is None:
+        return _UNKNOWN
     return Pressure(
         cpu_some=hundredths(cpu.some.avg10) if cpu is not None else -1,
         memory_some=hundredths(memory.some.avg10) if memory is not None else -1,

@@ -81,6 +81,7 @@ class QuotaTreeCore:
         self._newest_pod = 0
         self._quotas_changed = True
         self._desired: dict[str, QuotaRuntime] | None = None
+        self._solved_at = 0
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -92,7 +93,7 @@ class QuotaTreeCore:
         fold = self._fold_of(parts)
         if fold is None:
             return
-        if parts[0] != "quotas":
+        if fold not in (self._own, self._pod_object, self._on_node):
             self._desired = None
         try:
             fold(event, parts)
@@ -217,8 +218,8 @@ class QuotaTreeCore:
         return _refs((own[1] if own is not None else 0, *(sequence for sequence in candidates if sequence > since)))
 
     def _solve(self) -> dict[str, QuotaRuntime]:
-        """What should be on the log, by subject; recomputed only after something was folded."""
-        if self._desired is not None:
+        """What should be on the log, by subject; recomputed only after a quota, a node or a sum of pods changed."""
+        if self._desired is not None and self._solved_at == self._pods.version:
             return self._desired
         quotas = {name: min(namesakes.items())[1][0] for name, namesakes in sorted(self._declared.items())}
         built_in = {name: quotas.get(name) or built_in_quota(name) for name in (SYSTEM, DEFAULT)}
@@ -238,7 +239,7 @@ class QuotaTreeCore:
                 for name, quota in solved.items():
                     view = quotas.get(name) or apart.get(name)
                     desired[quota_subject(tree_id, name)] = self._event_of(tree_id, quota, view)
-        self._desired = desired
+        self._desired, self._solved_at = desired, self._pods.version
         return desired
 
     def _event_of(self, tree: str, quota: SolvedQuota, view: ElasticQuotaView | None) -> QuotaRuntime:

@@ -60,6 +60,8 @@ class PodDemands:
         self._counted: dict[PodKey, tuple[str, PodDemand]] = {}
         self._own: dict[str, OwnPods] = {}
         self._members: dict[str, set[PodKey]] = {}
+        self.version = 0
+        """Grows with every fact that changed a sum."""
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -136,8 +138,12 @@ class PodDemands:
         return max(self._pods[key].sequence, *(fact.sequence for fact in on_nodes if fact.uid == uid), 0)
 
     def _recount(self, key: PodKey) -> None:
-        before = self._counted.pop(key, None)
+        before = self._counted.get(key)
         after = self._demand(key)
+        if before == after:
+            return
+        self.version += 1
+        self._counted.pop(key, None)
         if before is not None:
             self._own[before[0]] = add_pod(self._own[before[0]], before[1], -1)
             self._members[before[0]].discard(key)

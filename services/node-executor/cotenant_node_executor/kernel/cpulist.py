@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 MOST_CPUS = 8192  # NR_CPUS of any distribution's kernel; a longer list is a mistake, not a machine
 
 
+@lru_cache(maxsize=1024)
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Sorted, without repetition. Raises ValueError for anything but numbers and rising ranges below MOST_CPUS."""
     cpus: set[int] = set()

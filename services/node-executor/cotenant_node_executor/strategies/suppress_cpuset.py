@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -46,6 +47,11 @@ def select_cpus(count: int, processors: Sequence[Processor]) -> list[int]:
 
     The bucket key may collide for unusual topologies; two (node, socket) pairs then share a bucket, harmlessly.
     """
+    return list(_selected(count, tuple(processors)))
+
+
+@lru_cache(maxsize=1024)
+def _selected(count: int, processors: tuple[Processor, ...]) -> Sequence[int]:
     size = len(processors)
     if size < count or count <= 0:
         return []
