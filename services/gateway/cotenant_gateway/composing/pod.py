@@ -59,7 +59,9 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
     """Return what placement, waiting and run add to the pod."""
     if snapshot.stored is None:
         return Overlay()
-    placed, waits, ran = live_placement(snapshot), waiting_reason(snapshot), newest_run(snapshot)
+    placed = waits = ran = None
+    if snapshot.parts:
+        placed, waits, ran = live_placement(snapshot), waiting_reason(snapshot), newest_run(snapshot)
     spec: dict[str, msgspec.Raw] = {}
     fields: dict[str, str] = {}
     node = ""
