@@ -89,8 +89,11 @@ class Evaluation:
         self._dynamic = tuple(i for i, score in enumerate(policy.scores) if not score.static)
         self._filter_rows: list[tuple[int, RowFunction]] = []
         self._score_rows: list[tuple[int, int, RowFunction]] = []
-        statics = [i for i, score in enumerate(policy.scores) if score.static]
-        self._normalised = tuple((i, policy.weights[i], policy.scores[i].normalise, k) for k, i in enumerate(statics))
+        statics = [(k, i) for k, i in enumerate(i for i, score in enumerate(policy.scores) if score.static)]
+        weights, normalise = policy.weights, [score.normalise for score in policy.scores]
+        self._normalised = tuple((i, weights[i], normalise[i], k) for k, i in statics if normalise[i] is not Normalise.PLAIN)
+        self._fixed = tuple((i, weights[i], k) for k, i in statics if normalise[i] is Normalise.PLAIN)
+        """Scores of static plugins that are not normalised: index, weight, index among the static ones."""
         self.figure_names = tuple(f"score.{score.name}" for score in policy.scores)
         self._version = -1
         self._position = 0
@@ -181,8 +184,10 @@ class Evaluation:
         return codes, scores, scores.sum(axis=0)
 
     def normalised_of(self, rows: IntArray) -> IntArray:
-        """Return the weighted normalised scores of rows by plugin; 0 for plugins that are not normalised."""
+        """Return the weighted scores of rows by static plugin; 0 for the others."""
         scores = np.zeros((len(self._policy.scores), rows.shape[0]), dtype=np.int64)
+        for i, weight, k in self._fixed:
+            scores[i] = weight * self._static.raw[k][rows]
         for i, weight, normalise, k in self._normalised:
             highest = self._highest[k]
             scaled = self._static.raw[k][rows] * MAX_SCORE // highest if highest else np.zeros(rows.shape[0], np.int64)
@@ -197,8 +202,8 @@ class Evaluation:
         feasible = self._keys[: self.nodes.size] >= 0
         return [
             (raw, highest, int(np.count_nonzero(feasible & (raw[: self.nodes.size] == highest))))
-            for raw, highest in zip(self._static.raw, self._highest, strict=True)
-            if highest
+            for *_, k in self._normalised
+            if (highest := self._highest[k]) and (raw := self._static.raw[k]) is not None
         ]
 
     def beyond_preemption(self, rows: Rows) -> BoolArray:
@@ -224,6 +229,8 @@ class Evaluation:
         scores = [0] * len(self._policy.scores)
         for i, _, score_of in self._score_rows:
             scores[i] = score_of(row)
+        for i, _, k in self._fixed:
+            scores[i] = self._static.raw[k].item(row)
         for i, _, normalise, k in self._normalised:
             scores[i] = normalise.apply(self._static.raw[k].item(row), self._highest[k])
         figures = [Figure(name="score", value=self.total(row))]
@@ -308,6 +315,8 @@ class Evaluation:
             total = score if total is None else total + score
         if total is None:
             total = np.zeros(codes.shape[0], dtype=np.int64)
+        for _, weight, k in self._fixed:
+            total += weight * self._static.raw[k][rows]
         self._totals[rows] = total
         return codes, total
 
@@ -316,7 +325,7 @@ class Evaluation:
         rows = self.nodes.all_rows
         feasible = self.codes[rows] == 0
         self._highest = [int(raw[rows][feasible].max(initial=0)) for raw in self._static.raw]
-        self._scales = any(bool(raw[rows].any()) for raw in self._static.raw)
+        self._scales = any(bool(self._static.raw[k][rows].any()) for *_, k in self._normalised)
         self._relational_scores = tuple(
             weight * score.score(self.nodes, self.shape, feasible) for score, weight in self._relational
         )
@@ -353,6 +362,8 @@ class Evaluation:
         total = 0
         for _, weight, score_of in self._score_rows:
             total += weight * score_of(row)
+        for _, weight, k in self._fixed:
+            total += weight * self._static.raw[k].item(row)
         self._totals[row] = total
         if self._scales and was_feasible != (code == 0):
             self._normalise()

@@ -28,6 +28,7 @@ from cotenant.reservation import parse_reservation, trim_allocatable
 from cotenant_scheduler.load_aware_args import LoadAwareArgs, thresholds_of
 from cotenant_scheduler.load_estimate import MICROSECONDS, NodeReport, ReportedPod, Vector, microseconds
 from cotenant_scheduler.nodes import NodeDescription
+from cotenant_scheduler.pod_needs import image_name
 
 ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 
@@ -136,6 +137,7 @@ def describe(facts: NodeFacts, args: LoadAwareArgs) -> NodeDescription | None:
         taints=tuple(taints),
         unschedulable=node.spec.unschedulable,
         thresholds=thresholds_of(args, annotations),
+        images={image_name(name): image.size_bytes for image in node.status.images for name in image.names},
     )
 
 

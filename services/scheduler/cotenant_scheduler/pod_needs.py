@@ -1,4 +1,4 @@
-"""What a pod asks of a node beside its requests and limits: requests with small amounts filled in, host ports.
+"""What a pod asks of a node beside its requests and limits: requests with small amounts filled in, host ports, images.
 
 In: the typed pod. Out: integers per resource (cpu in milli-cores, others in units) and sorted ports. Source:
 Kubernetes (non-zero requests of a pod, host ports).
@@ -39,3 +39,13 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
             if number > 0:
                 ports.add((port.protocol or "TCP", number, port.host_ip or "0.0.0.0"))
     return tuple(sorted(ports))
+
+
+def images(pod: Pod) -> tuple[str, ...]:
+    """Return the images of all containers, sorted, one a container."""
+    return tuple(sorted(image_name(c.image) for c in (*pod.spec.init_containers, *pod.spec.containers) if c.image))
+
+
+def image_name(text: str) -> str:
+    """Return an image's name with its tag, which is `latest` where there is none."""
+    return text if text.rfind(":") > text.rfind("/") else f"{text}:latest"

@@ -12,10 +12,11 @@ from cotenant_scheduler.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.plugins import Filter, RelationalScore, Score
 from cotenant_scheduler.plugins.balanced import NodeResourcesBalancedAllocation
 from cotenant_scheduler.plugins.host_ports import NodePorts
+from cotenant_scheduler.plugins.image_locality import ImageLocality
 from cotenant_scheduler.plugins.load_aware import LoadAwareScheduling
 from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
 from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
-from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit
+from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit, ScoringStrategy
 from cotenant_scheduler.plugins.taints import TaintToleration
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.plugins.unschedulable import NodeUnschedulable
@@ -26,6 +27,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
 
     load_aware: LoadAwareArgs = LoadAwareArgs()
     weights: dict[str, int] = {}
+    scoring_strategy: ScoringStrategy = ScoringStrategy.LEAST_ALLOCATED
+    """How NodeResourcesFit scores."""
     quota_runtime_limits: bool = True
     """A quota limits by its runtime; false: by its max."""
     quota_check_ancestors: bool = True
@@ -37,10 +40,12 @@ class Policy:
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
         self.load_aware = config.load_aware.defaulted()
-        affinity, taints, fit, load = NodeAffinityMatch(), TaintToleration(), NodeResourcesFit(), LoadAwareScheduling()
+        fit = NodeResourcesFit(config.scoring_strategy)
+        affinity, taints, load = NodeAffinityMatch(), TaintToleration(), LoadAwareScheduling()
         spread, together = PodTopologySpread(), InterPodAffinity()
         self.filters: tuple[Filter, ...] = (NodeUnschedulable(), taints, affinity, NodePorts(), fit, spread, together, load)
-        scores: tuple[Score, ...] = (taints, affinity, fit, NodeResourcesBalancedAllocation(), load)
+        balanced, images = NodeResourcesBalancedAllocation(), ImageLocality()
+        scores: tuple[Score, ...] = (taints, affinity, fit, balanced, images, load)
         self.scores = tuple(score for score in scores if self.weight(score))
         self.weights = tuple(self.weight(score) for score in self.scores)
         relational: tuple[RelationalScore, ...] = (spread, together)

@@ -49,7 +49,7 @@ class KeptResults:
         return found
 
     def _static_results(self, shape: Shape) -> StaticResults:
-        key = (shape.node_selector, shape.affinity, shape.tolerations)
+        key = (shape.node_selector, shape.affinity, shape.tolerations, shape.images)
         found = self._static.get(key)
         if found is None:
             found = self._static[key] = StaticResults(self._nodes, shape, self._policy)

@@ -47,6 +47,7 @@ def pod(
     created: str = "2026-01-01T11:00:00Z",
     labels: dict[str, str] | None = None,
     deleting: bool = False,
+    image: str = "",
     requests: dict[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
@@ -61,7 +62,8 @@ def pod(
     }
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T12:00:00Z"
-    body: dict[str, Any] = {"containers": [{"name": "main", "resources": {"requests": wanted, "limits": wanted}}], **spec}
+    container = {"name": "main", "image": image, "resources": {"requests": wanted, "limits": wanted}}
+    body: dict[str, Any] = {"containers": [container], **spec}
     if priority is not None:
         body["priority"] = priority
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
@@ -88,15 +90,19 @@ def node(
     annotations: dict[str, str] | None = None,
     taints: Sequence[dict[str, str]] = (),
     unschedulable: bool = False,
+    images: dict[str, int] | None = None,
     **more: str,
 ) -> dict[str, Any]:
-    """A node's document; `more` are further allocatable resources."""
+    """A node's document; `images` are sizes in MiB by name, `more` are further allocatable resources."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
         "spec": {"taints": list(taints), "unschedulable": unschedulable},
-        "status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **more}},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **more},
+            "images": [{"names": [name], "sizeBytes": size << 20} for name, size in (images or {}).items()],
+        },
     }
 
 

@@ -276,6 +276,22 @@ def load_score(world: World, pod: Pod, name: str) -> int:
     return sum(scores) // 2
 
 
+def image_score(world: World, pod: Pod, name: str) -> int:
+    names = [c.image if ":" in c.image.rpartition("/")[2] else f"{c.image}:latest" for c in pod.spec.containers if c.image]
+    if not names:
+        return 0
+
+    def sizes(node: str) -> dict[str, int]:
+        return {image_name: image.size_bytes for image in world.nodes[node].status.images for image_name in image.names}
+
+    total = 0
+    for image in names:
+        holders = [node for node in world.nodes if image in sizes(node)]
+        total += int(float(sizes(name).get(image, 0)) * (len(holders) / len(world.nodes)))
+    least, most = 23 << 20, (1000 << 20) * len(names)
+    return 100 * (min(max(total, least), most) - least) // (most - least)
+
+
 def soft_taints(world: World, pod: Pod, name: str) -> int:
     taints = world.nodes[name].spec.taints
     return sum(t.effect == "PreferNoSchedule" and not tolerated(t, pod.spec.tolerations) for t in taints)
@@ -427,6 +443,7 @@ def choose(world: World, pod: Pod) -> str | None:
         return (
             3 * taint
             + 2 * wish
+            + image_score(world, pod, name)
             + least_allocated(crowded, pod, name)
             + balanced(crowded, pod, name)
             + load_score(crowded, pod, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase
 from cotenant_scheduler.core import SchedulerCore
+from cotenant_scheduler.plugins.resource_fit import ScoringStrategy
 from cotenant_scheduler.policy import SchedulerConfig
 from tests.unit.scheduler.builders_scheduler import GIB, NOW, Story, batch_pod, node, pod
 
@@ -343,3 +344,52 @@ def test_a_pod_is_counted_once_in_the_load_of_a_node_whose_report_knows_another_
     assert isinstance(here.data, Placement)
     assert isinstance(there.data, Placement)
     assert here.data.figures == there.data.figures
+
+
+def figure(story: Story, pod_name: str, name: str) -> int:
+    placement = story.placement(pod_name)
+    assert placement is not None
+    return next(found.value for found in placement.figures if found.name == name)
+
+
+def test_a_node_that_has_the_image_is_preferred_by_its_size_and_spread() -> None:
+    """kube-scheduler's own example: 100 * (250 MB / 2 - 23 MB) // (1000 MB - 23 MB)."""
+    story = Story()
+    story.nodes(node("a"), node("b", images={"web:latest": 250}))
+    story.pods(pod("web", image="web"), pod("other", image="other:1"))
+    story.settle()
+    assert story.node_of("web") == "b"
+    assert figure(story, "web", "score.ImageLocality") == 100 * (250 / 2 - 23) // (1000 - 23)
+    assert figure(story, "other", "score.ImageLocality") == 0
+
+
+def test_images_that_a_node_reports_later_count_from_then_on() -> None:
+    story = Story()
+    story.nodes(node("a"), node("b"))
+    story.pods(pod("first", image="web:1"))
+    story.settle()
+    story.nodes(node("b", images={"web:1": 900}), node("a", images={"web:1": 900}))
+    story.pods(pod("second", image="web:1"))
+    story.settle()
+    assert figure(story, "second", "score.ImageLocality") == 100 * (900 - 23) // (1000 - 23)
+    story.node(node("c"))
+    story.pods(pod("third", image="web:1"))
+    story.settle()
+    # Two of three nodes have it.
+    assert figure(story, "third", "score.ImageLocality") == 100 * (600 - 23) // (1000 - 23)
+
+
+def test_most_allocated_fills_one_node_first() -> None:
+    story = Story(SchedulerConfig(scoring_strategy=ScoringStrategy.MOST_ALLOCATED, weights={"LoadAwareScheduling": 0}))
+    story.nodes(*(node(name, cpu="8", memory="8Gi") for name in "abc"))
+    story.pods(*(pod(f"p{i}", cpu="1", memory="1Gi") for i in range(10)))
+    story.settle()
+    assert sorted(story.placed().values()) == ["a"] * 8 + ["b"] * 2
+
+
+def test_a_series_of_equal_pods_fills_one_node_first_as_well() -> None:
+    story = Story(SchedulerConfig(scoring_strategy=ScoringStrategy.MOST_ALLOCATED))
+    story.nodes(*(node(f"n{i}", cpu="4", memory="16Gi") for i in range(9)))
+    story.pods(*(pod(f"p{i:02}", cpu="100m", memory="64Mi") for i in range(60)))
+    story.settle()
+    assert set(story.placed().values()) == {"n0", "n1"}

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant_scheduler.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.plugins.resource_fit import ScoringStrategy
 from cotenant_scheduler.policy import SchedulerConfig
 from tests.unit.scheduler.builders_scheduler import GIB, Story, batch_pod, node, pod
 
@@ -50,6 +51,8 @@ EVEN = {**ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 PODS = [
     pod("small", cpu="100m", memory="10Mi", priority=9500),
     pod("empty", requests={}),
+    pod("web", image="web:1"),
+    pod("db", image="db"),
     batch_pod("job"),
     pod("port", containers=PORT),
     pod("gpu", requests={"nvidia.com/gpu": "1"}),
@@ -66,7 +69,8 @@ def test_a_row_alone_gets_the_answer_that_it_gets_among_all(
     parts: list[tuple[str, str, dict[str, object], tuple[int, int, int] | None, int, bool]],
     data: st.DataObject,
 ) -> None:
-    story = Story(SchedulerConfig(load_aware=load_aware))
+    strategy = data.draw(st.sampled_from(ScoringStrategy))
+    story = Story(SchedulerConfig(load_aware=load_aware, scoring_strategy=strategy))
     for i, (cpu, memory, custom, metric, batch, odd) in enumerate(parts):
         text = msgspec.json.encode(custom).decode()
         story.node(
@@ -77,6 +81,7 @@ def test_a_row_alone_gets_the_answer_that_it_gets_among_all(
                 labels={"zone": "a" if odd else "b"},
                 taints=[{"key": "t", "effect": "NoSchedule" if i % 2 else "PreferNoSchedule"}] if odd else [],
                 unschedulable=i == 3,
+                images={"web:1": 100 * i, "db:latest": 3000} if odd else {},
                 annotations={"scheduling.koordinator.sh/usage-thresholds": text},
             )
         )

@@ -33,6 +33,7 @@ node_documents = st.builds(
     labels=st.fixed_dictionaries({"zone": st.sampled_from(["a", "b"])}),
     taints=st.lists(st.sampled_from(TAINTS), max_size=2),
     unschedulable=st.booleans().filter(lambda b: b) | st.just(False) | st.just(False),
+    images=st.dictionaries(st.sampled_from(["web:1", "db:latest"]), st.sampled_from([10, 400, 2500]), max_size=2),
 )
 numbers = st.integers(0, 40)
 preferred = st.lists(
@@ -58,8 +59,11 @@ extras = st.fixed_dictionaries(
 )
 pod_documents = st.one_of(
     st.builds(
-        lambda i, cpu, memory, priority, extra: pod(f"p{i}", cpu=cpu, memory=memory, priority=priority, **extra),
+        lambda i, image, cpu, memory, priority, extra: pod(
+            f"p{i}", image=image, cpu=cpu, memory=memory, priority=priority, **extra
+        ),
         numbers,
+        st.sampled_from(["", "web:1", "db", "registry:5000/other"]),
         st.sampled_from(["100m", "1", "1300m", "3"]),
         st.sampled_from(["100Mi", "1Gi", "5Gi"]),
         st.sampled_from([None, 0, 1000, 9500]),

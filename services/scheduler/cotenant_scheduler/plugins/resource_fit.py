@@ -4,11 +4,14 @@ Inputs: allocatable and requested of every resource, `pods` among them; the pod'
 not zero must be at most allocatable - requested; a resource that a node does not offer counts as 0. Score (least
 allocated), over cpu, memory, batch-cpu and batch-memory with weight 1 each: the mean of (allocatable - used) * 100 //
 allocatable, used = requested with the pod; cpu and memory with a small amount for containers that ask for none; a
-resource that the node does not offer is left out, so are batch resources that the pod does not ask for.
-Source: kube-scheduler NodeResourcesFit with LeastAllocated and Koordinator's resources, default weight 1.
+resource that the node does not offer is left out, so are batch resources that the pod does not ask for. Most allocated is
+the mean of used * 100 // allocatable, used at most allocatable. Source: kube-scheduler NodeResourcesFit with LeastAllocated
+or MostAllocated and Koordinator's resources, default weight 1.
 """
 
 from __future__ import annotations
+
+from enum import Enum
 
 import numpy as np
 
@@ -22,6 +25,13 @@ from cotenant_scheduler.shapes import Shape
 SCORED_EXTENDED = (BATCH_CPU, BATCH_MEMORY)
 
 
+class ScoringStrategy(Enum):
+    """Whether pods go where most room is left, or where least is: then few nodes are used, and others can be switched off."""
+
+    LEAST_ALLOCATED = "LeastAllocated"
+    MOST_ALLOCATED = "MostAllocated"
+
+
 class NodeResourcesFit:
     """Filter and score. The filter's code is 1 + the index of the first need that does not fit."""
 
@@ -32,6 +42,9 @@ class NodeResourcesFit:
     weight = 1
     normalise = Normalise.PLAIN
     wakes_on = ("node.*.placement.>", "node.*.run.>", "node.*.resources", "objects.core.nodes._.*")
+
+    def __init__(self, strategy: ScoringStrategy = ScoringStrategy.LEAST_ALLOCATED) -> None:
+        self._most_allocated = strategy is ScoringStrategy.MOST_ALLOCATED
 
     def concerns(self, shape: Shape) -> bool:  # noqa: ARG002
         return True
@@ -70,6 +83,8 @@ class NodeResourcesFit:
         scores = allocatable - of_rows(nodes.nonzero, rows)
         scores -= shape.nonzero_column
         np.maximum(scores, 0, out=scores)
+        if self._most_allocated:
+            np.subtract(allocatable, scores, out=scores)
         scores *= MAX_SCORE
         scores //= of_rows(nodes.divisor, rows)
         total: IntArray = scores[0] + scores[1]
@@ -78,7 +93,8 @@ class NodeResourcesFit:
         counted = (allocatable > 0).sum(axis=0)
         for dim, amount, column, lane in _scored(nodes, shape)[2:]:
             offered = nodes.allocatable[dim][rows]
-            total += np.maximum(offered - column[lane][rows] - amount, 0) * MAX_SCORE // np.maximum(offered, 1)
+            room = np.maximum(offered - column[lane][rows] - amount, 0)
+            total += (offered - room if self._most_allocated else room) * MAX_SCORE // np.maximum(offered, 1)
             counted += offered > 0
         return np.where(counted > 0, total // np.maximum(counted, 1), 0)
 
@@ -88,19 +104,20 @@ class NodeResourcesFit:
             for dim, amount, column, lane in _scored(nodes, shape)
         ]
 
-        def room(row: int) -> int:
+        most_allocated = self._most_allocated
+
+        def worth(row: int) -> int:
             total = counted = 0
             for allocatable_of, used_of, amount in scored:
                 allocatable = allocatable_of(row)
                 if allocatable <= 0:
                     continue
                 counted += 1
-                left = allocatable - used_of(row) - amount
-                if left > 0:
-                    total += left * MAX_SCORE // allocatable
+                left = max(allocatable - used_of(row) - amount, 0)
+                total += (allocatable - left if most_allocated else left) * MAX_SCORE // allocatable
             return total // counted if counted else 0
 
-        return room
+        return worth
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:
         name, amount = shape.needs[code - 1]
