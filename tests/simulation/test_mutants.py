@@ -9,6 +9,9 @@ from cotenant_console.chaos.schedule import in_order
 from tests.simulation.mutants.defects import MUTANTS
 from tests.simulation.mutants.patches import Mutant
 
+pytestmark = pytest.mark.timeout(3600)
+"""Nothing is waited for here: it is all computing, which takes many times as long on a crowded machine."""
+
 
 @pytest.mark.parametrize(
     "mutant", [pytest.param(mutant, id=f"{mutant.name}-caught-by-{min(mutant.caught_by)}") for mutant in MUTANTS]
