@@ -121,6 +121,7 @@ async def test_a_spike_of_a_service_shrinks_the_quota_of_batch_and_it_grows_back
 
     go.unlink()
     await harness.wait("the quota has grown back", lambda: is_wide(quota()))
+    await harness.wait("all of it is told", lambda: is_wide(quotas(harness.executions("suppress"))[-1][1]))
     steps = [new - old for old, new in quotas(harness.executions("suppress")) if 0 < old < new]
     assert steps, "the quota did not grow back"
     assert max(steps) <= NODE_US // 10
