@@ -8,13 +8,13 @@ fails, as later ones build on earlier ones.
 
 Own fields: no negative amount in min, max, shared weight; every resource of min is in max, and not above it; for the
 keys named strict, used is not above max. Tree: the name is unique in the cluster (namespaces do not count); no cycle;
-is-parent may not be taken from a quota with children; the tree id never changes and is that of parent and children;
-the parent exists and is a parent; parent and child list the same resources in max, and min's are among the parent's;
-the sum of the mins below one parent fits in the parent's min (skipped with allow-force-update, and on the first level,
-whose total is the cluster's and may shrink).
+is-parent may not be taken from a quota with children, nor given to one with pods; the tree id never changes and is that
+of parent and children; the parent exists and is a parent; parent and child list the same resources in max, and min's
+are among the parent's; the sum of the mins below one parent fits in the parent's min (skipped with allow-force-update,
+and on the first level, whose total is the cluster's and may shrink).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cotenant.objects.validation import FieldError, forbidden, invalid, not_found
 from cotenant.quantities import format_amount
@@ -25,6 +25,7 @@ from cotenant.quota.names import (
     BUILT_IN,
     LABEL_IS_PARENT,
     LABEL_PARENT,
+    LABEL_QUOTA,
     LABEL_TREE,
     ROOT,
     SYSTEM,
@@ -35,8 +36,13 @@ LABELS = "metadata.labels"
 ANNOTATIONS = "metadata.annotations"
 
 
-def validate_quota(new: ElasticQuotaView, others: Sequence[ElasticQuotaView]) -> list[FieldError]:
-    """The field errors of storing `new` beside `others`; amounts of both as `quota_view` reads them."""
+def validate_quota(
+    new: ElasticQuotaView, others: Sequence[ElasticQuotaView], has_pods: Callable[[ElasticQuotaView], bool] = lambda _: False
+) -> list[FieldError]:
+    """The field errors of storing `new` beside `others`; amounts of both as `quota_view` reads them.
+
+    `has_pods` says whether pods are bound to a quota as it was; it is asked only where that matters.
+    """
     old = next((quota for quota in others if (quota.name, quota.namespace) == (new.name, new.namespace)), None)
     siblings_and_more = sorted(
         (quota for quota in others if quota.name != new.name), key=lambda quota: (quota.name, quota.namespace)
@@ -54,7 +60,17 @@ def validate_quota(new: ElasticQuotaView, others: Sequence[ElasticQuotaView]) ->
         return []
     if old is not None and new.name in (SYSTEM, ROOT):
         return [forbidden("metadata.name", f"invalid quota {new.name}")]
-    return _bound_namespaces(new, siblings_and_more, old) or own_field_errors(new) or _tree_errors(new, old, siblings_and_more)
+    return (
+        _bound_namespaces(new, siblings_and_more, old)
+        or own_field_errors(new)
+        or _tree_errors(new, old, siblings_and_more, has_pods)
+    )
+
+
+def binds(quota: ElasticQuotaView, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Tell whether a pod belongs to the quota: by its label, or by a namespace that is the quota's or has its name."""
+    named = labels.get(LABEL_QUOTA)
+    return named == quota.name if named else namespace == quota.name or namespace in quota.namespaces
 
 
 def validate_quota_deletion(quota: ElasticQuotaView, others: Sequence[ElasticQuotaView], pods: Sequence[str]) -> str:
@@ -148,12 +164,17 @@ def _bound_namespaces(
     return []
 
 
-def _tree_errors(new: ElasticQuotaView, old: ElasticQuotaView | None, others: Sequence[ElasticQuotaView]) -> list[FieldError]:
+def _tree_errors(
+    new: ElasticQuotaView,
+    old: ElasticQuotaView | None,
+    others: Sequence[ElasticQuotaView],
+    has_pods: Callable[[ElasticQuotaView], bool],
+) -> list[FieldError]:
     if new.name == ROOT:
         return []
     parent = next((quota for quota in others if quota.name == new.parent), None)
     children = [quota for quota in others if quota.parent == new.name]
-    errors = _is_parent_taken(new, old, children) or _tree_id(new, old, parent, children)
+    errors = _is_parent_changed(new, old, children, has_pods) or _tree_id(new, old, parent, children)
     if errors or (new.parent == ROOT and not new.is_parent):
         return errors
     return (
@@ -163,13 +184,18 @@ def _tree_errors(new: ElasticQuotaView, old: ElasticQuotaView | None, others: Se
     )
 
 
-def _is_parent_taken(
-    new: ElasticQuotaView, old: ElasticQuotaView | None, children: Sequence[ElasticQuotaView]
+def _is_parent_changed(
+    new: ElasticQuotaView,
+    old: ElasticQuotaView | None,
+    children: Sequence[ElasticQuotaView],
+    has_pods: Callable[[ElasticQuotaView], bool],
 ) -> list[FieldError]:
-    if old is None or not old.is_parent or new.is_parent or not children:
-        return []
-    text = f"quota has children, isParent is forbidden to modify as false, quotaName:{new.name}"
-    return [forbidden(f"{LABELS}[{LABEL_IS_PARENT}]", text)]
+    text = ""
+    if old is not None and old.is_parent and not new.is_parent and children:
+        text = f"quota has children, isParent is forbidden to modify as false, quotaName:{new.name}"
+    elif old is not None and not old.is_parent and new.is_parent and has_pods(old):
+        text = f"quota has bound pods, isParent is forbidden to modify as true, quotaName: {new.name}"
+    return [forbidden(f"{LABELS}[{LABEL_IS_PARENT}]", text)] if text else []
 
 
 def _tree_id(

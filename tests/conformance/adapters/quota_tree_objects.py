@@ -15,7 +15,7 @@ from cotenant.objects.policies import ElasticQuota
 from cotenant.objects.validation import FieldError, FieldReason
 from cotenant.quantities import format_amount
 from cotenant.quota.amounts import parse_amounts
-from cotenant.quota.validation import own_field_errors, validate_quota, validate_quota_deletion
+from cotenant.quota.validation import binds, own_field_errors, validate_quota, validate_quota_deletion
 from cotenant.quota.view import ElasticQuotaView, quota_view
 from cotenant.subjects import object_subject
 from cotenant_gateway.core import ELASTIC_QUOTAS, GatewayCore
@@ -62,9 +62,8 @@ def quota_validation(given: Json, *, name: str) -> object:
         return {"allowed": not why, "message": why} if known or why else _of_the_api("404")
     if known == (operation == "CREATE"):
         return _of_the_api("409" if known else "404")
-    if pods and quota.is_parent:
-        raise NotImplementedError("a leaf with pods may become a parent")
-    answer = _answer(validate_quota(quota, others))
+    places = [(pod["metadata"].get("namespace", ""), pod["metadata"].get("labels") or {}) for pod in pods]
+    answer = _answer(validate_quota(quota, others, lambda old: any(binds(old, *place) for place in places)))
     if name == "namespace of another quota on update":
         return mended(answer, trap="the upstream text says UpdadteQuota")
     return answer

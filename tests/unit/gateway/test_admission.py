@@ -237,6 +237,21 @@ def test_a_quota_whose_min_exceeds_its_parents_is_refused() -> None:
     assert fields(error) == {"spec.min[cpu]": "FieldValueInvalid"}
 
 
+def test_a_quota_with_pods_does_not_become_a_parent() -> None:
+    world = World()
+    for name in ("used", "free"):
+        world.create("elasticquotas", quota(name, "2"))
+    world.create("pods", labelled({"quota.scheduling.koordinator.sh/name": "used"}))
+
+    def made_a_parent(name: str) -> None:
+        document = as_json(quota(name, "2", is_parent="true"))
+        world.store(plan_replacement(world.core, kind("elasticquotas"), "default", name, document).plan)
+
+    made_a_parent("free")
+    with pytest.raises(ApiError, match="bound pods"):
+        made_a_parent("used")
+
+
 def test_a_pod_cannot_name_a_parent_quota_and_a_quota_with_children_stays() -> None:
     world = World()
     world.create("elasticquotas", quota("top", "4", is_parent="true"))

@@ -11,7 +11,7 @@ from cotenant.objects.policies import ElasticQuota
 from cotenant.objects.validation import FieldError, invalid, quantity
 from cotenant.quantities import QuantityError
 from cotenant.quota.names import LABEL_IS_PARENT, LABEL_PARENT, LABEL_TREE, ROOT
-from cotenant.quota.validation import validate_quota, validate_quota_deletion
+from cotenant.quota.validation import binds, validate_quota, validate_quota_deletion
 from cotenant.quota.view import ElasticQuotaView, decode_quota
 from cotenant_gateway.admission.review import ObjectSource, Review
 from cotenant_gateway.metadata import with_metadata
@@ -62,7 +62,11 @@ def quota_is_valid(review: Review) -> list[FieldError]:
             found += quantity(f"spec.{section}[{resource}]", amount)
     if found:
         return found
-    return validate_quota(decode_quota(review.document), stored_quotas(review.objects))
+    return validate_quota(decode_quota(review.document), stored_quotas(review.objects), lambda old: _has_pods(review, old))
+
+
+def _has_pods(review: Review, quota: ElasticQuotaView) -> bool:
+    return any(binds(quota, pod.address.namespace, pod.labels) for pod in review.objects.objects(PODS))
 
 
 def quota_of_pod_is_a_leaf(review: Review) -> list[FieldError]:
