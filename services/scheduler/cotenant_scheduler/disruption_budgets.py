@@ -41,6 +41,9 @@ class DisruptionBudgets:
         """Grows whenever an answer may be another one."""
         self._budgets: dict[str, dict[str, _Budget]] = {}
 
+    def __bool__(self) -> bool:
+        return any(self._budgets.values())
+
     def set(self, namespace: str, name: str, document: msgspec.Raw) -> None:
         """Take over a budget. Raises msgspec.DecodeError; the budget then covers no pod."""
         self.drop(namespace, name)

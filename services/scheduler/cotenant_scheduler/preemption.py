@@ -13,13 +13,16 @@ asked. The rules:
                victims of highest priority was bound; then the node whose name comes first in the alphabet
 Source: kube-scheduler's default preemption; the last tie-break is this scheduler's.
 
-What a node would cost is kept per shape and computed again for rows that changed. Bounds: KEPT_SHAPES shapes.
+What a node would cost is kept per shape, and the pods of a row by importance for all shapes; both are made anew for rows
+that changed. Bounds: KEPT_SHAPES shapes; one list a row that was ever asked about.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Set
+from itertools import groupby
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -54,17 +57,15 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class _Pod(msgspec.Struct, frozen=True):
-    """A pod of lower priority on a row."""
+    """A pod on a row, as far as others may want its room."""
 
     key: PodKey
     shape: Shape
     bound_us: int
     uid: str
     labels: Mapping[str, str]
-
-    @property
-    def importance(self) -> tuple[int, int, PodKey]:
-        return -self.shape.priority, self.bound_us, self.key
+    ending: bool
+    protected: bool
 
 
 def is_ending(record: PodRecord, placed: Placed) -> bool:
@@ -89,19 +90,14 @@ class _Row:
         self._shape = shape
         self._row = row
         self._amounts = amounts
-        self._left = [
-            (int(nodes.allocatable[dim, row] - nodes.requested[dim, row]) if dim >= 0 else 0) - amount
-            for dim, (_, amount) in zip(nodes.dims_of(shape), shape.needs, strict=True)
-        ]
+        self._left = _left(nodes, shape, row)
         self._ports = dict(nodes.ports[row]) if shape.host_ports else {}
         self._refusals = evaluation.relational_row_filters()
 
-    def take(self, other: Shape, sign: int) -> None:
+    def take(self, pod: _Pod, sign: int) -> None:
         """Take a pod away (1), or put it back (-1)."""
-        amounts = self._amounts.get(other)
-        if amounts is None:
-            wanted = ((name, 1 if name == PODS else other.requests.get(name, 0)) for name, _ in self._shape.needs)
-            amounts = self._amounts[other] = tuple(amount for _, amount in wanted)
+        amounts = _amounts(self._shape, pod, self._amounts)
+        other = pod.shape
         left = self._left
         for index, amount in enumerate(amounts):
             left[index] += amount * sign
@@ -150,6 +146,9 @@ class Preemption:
         self._kept: OrderedDict[Shape, _Kept] = OrderedDict()
         self._touched = Changes()
         """Rows on which a pod began to end."""
+        self._by_importance: dict[int, list[_Pod]] = {}
+        self._listed = (-1, 0, 0)
+        """Version of the table, positions of its changes and of `_touched` that the lists are right for."""
 
     def pod_changed(self, record: PodRecord) -> None:
         """What is known of a pod changed otherwise than by being counted on a row."""
@@ -196,6 +195,7 @@ class Preemption:
             rows = distinct(np.concatenate(known), nodes.size)
             for row in rows.tolist():
                 kept.choices.pop(row, None)
+        self._forget_changed_lists()
         helpless = evaluation.beyond_preemption(slice(0, nodes.size))
         kept.hopeless = int(np.count_nonzero(helpless & (nodes.declared[: nodes.size] > 0)))
         amounts: dict[Shape, tuple[int, ...]] = {}
@@ -210,48 +210,131 @@ class Preemption:
         ending, pods = self._lower(row, evaluation.shape.priority)
         if not ending and not pods:
             return None
-        nodes = self._nodes
-        versions = nodes.relations.version
-        left = _Row(nodes, evaluation, row, amounts)
-        for other in (*ending, *(pod.shape for pod in pods)):
-            left.take(other, 1)
-        victims: list[tuple[_Pod, bool]] = []
-        found = left.fits()
-        if found:
+        if self._budgets:
             violating = self._budgets.violating((*pod.key, pod.labels) for pod in pods)
-            for pod, violates in sorted(zip(pods, violating, strict=True), key=lambda entry: not entry[1]):
-                left.take(pod.shape, -1)
-                if not left.fits():
-                    left.take(pod.shape, 1)
-                    victims.append((pod, violates))
-        for other in (*ending, *(pod.shape for pod, _ in victims)) if found else (*ending, *(pod.shape for pod in pods)):
-            left.take(other, -1)
-        nodes.relations.version = versions
-        return _ranked(nodes.names[row], victims) if found else None
+            order = [pod for pod, violates in zip(pods, violating, strict=True) if violates]
+            costly = len(order)
+            order += [pod for pod, violates in zip(pods, violating, strict=True) if not violates]
+        else:
+            costly, order = 0, pods
+        nodes, shape = self._nodes, evaluation.shape
+        if shape.host_ports or shape.relational:
+            victims = self._victims_anywhere(_Row(nodes, evaluation, row, amounts), ending, order)
+        else:
+            taken = [_amounts(shape, pod, amounts) for pod in (*order, *ending)]
+            victims = _victims_by_amount(_left(nodes, shape, row), taken, len(order))
+        if victims is None:
+            return None
+        return _ranked(nodes.names[row], [(order[index], index < costly) for index in victims])
 
-    def _lower(self, row: int, priority: int) -> tuple[list[Shape], list[_Pod]]:
-        """Return the shapes of the pods of lower priority that end already, and the others that may, by importance."""
-        node = self._nodes.names[row]
-        leaving = self._leaving.get(node, ())
-        ending: list[Shape] = []
+    def _victims_anywhere(self, left: _Row, ending: list[_Pod], order: list[_Pod]) -> list[int] | None:
+        """Return which pods of an order cannot be put back, None if it does not fit without all of them. The relations that
+        are counted are as before afterwards."""
+        relations = self._nodes.relations
+        version = relations.version
+        for pod in (*ending, *order):
+            left.take(pod, 1)
+        found = left.fits()
+        victims = []
+        for index, pod in enumerate(order) if found else ():
+            left.take(pod, -1)
+            if not left.fits():
+                left.take(pod, 1)
+                victims.append(index)
+        for pod in (*ending, *((order[index] for index in victims) if found else order)):
+            left.take(pod, -1)
+        relations.version = version
+        return victims if found else None
+
+    def _lower(self, row: int, priority: int) -> tuple[list[_Pod], list[_Pod]]:
+        """Return the pods of lower priority that end already, and the others that may, by importance."""
+        pods = self._by_importance.get(row)
+        if pods is None:
+            pods = self._by_importance[row] = self._listed_pods(row)
+        leaving = self._leaving.get(self._nodes.names[row], ())
+        ending: list[_Pod] = []
         found: list[_Pod] = []
+        for pod in pods:
+            if pod.shape.priority < priority:
+                if pod.ending or pod.uid in leaving:
+                    ending.append(pod)
+                elif not pod.protected:
+                    found.append(pod)
+        return ending, found
+
+    def _listed_pods(self, row: int) -> list[_Pod]:
+        node, records = self._nodes.names[row], self._records
+        found = []
         for key, (shape, assigned) in self._nodes.pods[row].items():
-            if shape.priority >= priority or is_held(key):
+            if is_held(key):
                 continue
-            record = self._records[key]
+            record = records[key]
             placed = record.placements.get(node)
             if placed is None or placed.facts is None:
                 continue  # assumed there by the decision that is being made
-            if placed.data.uid in leaving or is_ending(record, placed):
-                ending.append(shape)
-            elif not is_protected(placed.facts):
-                found.append(_Pod(key, shape, assigned.assigned_us, placed.data.uid, placed.facts.labels))
-        found.sort(key=lambda pod: pod.importance)
-        return ending, found
+            ending, protected = is_ending(record, placed), is_protected(placed.facts)
+            pod = _Pod(key, shape, assigned.assigned_us, placed.data.uid, placed.facts.labels, ending, protected)
+            found.append((-shape.priority, assigned.assigned_us, key, pod))
+        return [entry[3] for entry in sorted(found, key=_IMPORTANCE)]
+
+    def _forget_changed_lists(self) -> None:
+        nodes = self._nodes
+        version, at_changes, at_touched = self._listed
+        changed = (nodes.changes.since(at_changes), self._touched.since(at_touched))
+        self._listed = (nodes.version, nodes.changes.position, self._touched.position)
+        if version != nodes.version or any(rows is None for rows in changed):
+            self._by_importance.clear()
+            return
+        for rows in changed:
+            for row in rows.tolist() if rows is not None else ():
+                self._by_importance.pop(row, None)
+
+
+_IMPORTANCE = itemgetter(0, 1, 2)
+
+
+def _left(nodes: NodeTable, shape: Shape, row: int) -> list[int]:
+    """Return what is left on a row, by need of the shape, with the shape there; below 0 it does not fit."""
+    return [
+        (nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim >= 0 else 0) - amount
+        for dim, (_, amount) in zip(nodes.dims_of(shape), shape.needs, strict=True)
+    ]
+
+
+def _amounts(shape: Shape, pod: _Pod, known: dict[Shape, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return what a pod takes, by need of the shape."""
+    amounts = known.get(pod.shape)
+    if amounts is None:
+        requests = pod.shape.requests
+        amounts = tuple(1 if name == PODS else requests.get(name, 0) for name, _ in shape.needs)
+        known[pod.shape] = amounts
+    return amounts
+
+
+def _victims_by_amount(left: list[int], amounts: list[tuple[int, ...]], count: int) -> list[int] | None:
+    """Return which of the first `count` pods cannot be put back, where only amounts matter; None if it does not fit without
+    all of them."""
+    if not amounts:
+        return None
+    free = [room + sum(freed) for room, freed in zip(left, zip(*amounts, strict=True), strict=True)]
+    if min(free) < 0:
+        return None
+    victims: list[int] = []
+    index = 0
+    for wanted, run in groupby(amounts[:count]):
+        # Of pods that take the same, the first ones stay as far as there is room; the others cannot.
+        size = len(list(run))
+        stay = min((room // amount for room, amount in zip(free, wanted, strict=True) if amount > 0), default=size)
+        if stay < size:
+            victims.extend(range(index + stay, index + size))
+        stay = min(stay, size)
+        free = [room - amount * stay for room, amount in zip(free, wanted, strict=True)]
+        index += size
+    return victims
 
 
 def _ranked(node: str, victims: list[tuple[_Pod, bool]]) -> Choice:
-    ordered = sorted(victims, key=lambda entry: entry[0].importance)
+    ordered = sorted(victims, key=lambda entry: (-entry[0].shape.priority, entry[0].bound_us, entry[0].key))
     highest = ordered[0][0].shape.priority if ordered else _NOBODY
     first = min((pod.bound_us for pod, _ in ordered if pod.shape.priority == highest), default=0)
     rank = (
