@@ -101,6 +101,11 @@ class ExecutorNode:
         """When the next back-off is over; None: nothing waits to be started."""
         return self.core.next_start(now)
 
+    @property
+    def report_due(self) -> datetime | None:
+        """When usage is to be said next, in the node's time; None before the first sample."""
+        return self._window.next_report
+
     def refer(self, event: Event) -> Event:
         """Put the last stored usage message where an event's causes say "the newest usage"."""
         if NEWEST_USAGE not in event.causes:

@@ -2,7 +2,8 @@
 
 In: the world's clock and the node's messages. Out: reports on LOG with their expectations, usage and executions. With
 `periodic` off (traces over months) there are no samples: the node is woken by messages and by the end of its pods only.
-With `calm`, a node is sampled every `period` within BUSY of a change (a placement, a node SLO), and every `calm` otherwise.
+With `calm`, a node is sampled every `period` within BUSY of a change (a placement, a node SLO, a report of its own), and
+otherwise when its usage is due to be said, every `calm` at least; always on the same grid of periods.
 
 `offset` is what the node's clock is ahead of the log's: everything that the node does reads its own clock, as a real one
 does; only the pace of its samples is that of a monotonic clock.
@@ -19,12 +20,14 @@ from cotenant.events.envelope import Event, traceparent_of
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeSLORendered
 from cotenant.log import LOG, USAGE, Refused, Stored, Write
-from cotenant.simulation import World
+from cotenant.simulation import NEVER, World
 from cotenant.subjects import encode_token
 from cotenant_node_executor.node import ExecutorNode
 from cotenant_node_executor.runtime.simulated import SimulatedRuntime
 
 AGAIN = timedelta(milliseconds=1)
+EARLY = timedelta(microseconds=1)
+"""What is due at a sample's moment is said with that sample."""
 BUSY = timedelta(seconds=60)
 CHANGES = (Placement, NodeSLORendered)
 """What changes what a node has to do; its own reports and its resources do not."""
@@ -50,7 +53,8 @@ class NodeParticipant:
         self._period = period
         self._periodic = periodic
         self._calm = calm or period
-        self._busy_until: datetime | None = None
+        self._busy_until = NEVER
+        self._sampled = NEVER
         self.offset = timedelta(0)
         self._counter = 0
         self._next_sample: datetime | None = None
@@ -64,14 +68,11 @@ class NodeParticipant:
         if self._next_sample is None or changed:
             self._busy_until = now + BUSY
         if self._next_sample is None:
-            self._next_sample = now
+            self._next_sample = self._sampled = now
             self._store(self.node.start_marker(local), world)
         sample = self._periodic and now >= self._next_sample
         if sample:
-            busy = self._busy_until is not None and now < self._busy_until
-            self._next_sample = now + (self._period if busy else self._calm)
-        elif changed:
-            self._next_sample = min(self._next_sample, now + self._period)
+            self._sampled = now
         stored = False
         for event in self.node.step(local, sample=sample):
             if event.stream == LOG:
@@ -80,7 +81,18 @@ class NodeParticipant:
                 kept = world.publish(self._identified(self.node.refer(event)))
                 if kept is not None and kept.stream == USAGE:
                     self.node.usage_stored(kept.ref)
+        if stored:
+            self._busy_until = now + BUSY
+        self._plan_sample(now)
         return self._wake_at(now, stored)
+
+    def _plan_sample(self, now: datetime) -> None:
+        """The next sample: always a whole number of periods after the last, so that pauses do not shift any report."""
+        due = self.node.report_due
+        until = now
+        if now >= self._busy_until and due is not None:
+            until = max(min(due - self.offset - self._period / 2, self._sampled + self._calm) - EARLY, now)
+        self._next_sample = self._sampled + ((until - self._sampled) // self._period + 1) * self._period
 
     def _store(self, event: Event, world: World) -> bool:
         outcome = world.append([Write(event=self._identified(event), expected=self.node.core.last_sequence(event.subject))])

@@ -53,6 +53,11 @@ class UsageWindow:
         """Whether there is a sample to say."""
         return bool(self._taken)
 
+    @property
+    def next_report(self) -> datetime | None:
+        """The end of the present period; None before the first sample."""
+        return self._due
+
     def due(self, now: datetime) -> bool:
         """Whether the period is over and there is something to say; half a sample early is no reason to wait for another."""
         early = timedelta(milliseconds=self._sample_ms // 2)
