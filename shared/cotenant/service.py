@@ -135,7 +135,7 @@ class DecidingService:
         while not self.stopping.is_set():
             if not again:
                 await self._wait(queue, tasks)
-            if not cycle.has_next:
+            if not (cycle.ready and cycle.has_next):
                 self._fold_waiting(cycle, queue)
             if cycle.loaded and not self.ready.is_set():
                 reader.loaded()
@@ -193,9 +193,11 @@ class DecidingService:
         try:
             await asyncio.wait({storing}, timeout=LEAVE_SECONDS)
             while not storing.done():
+                # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
                 self._wake.clear()
+                folded = self._fold_waiting(cycle, queue, 1)
                 cycle.think_ahead(batch, utc_now())
-                if self._fold_waiting(cycle, queue, 1):
+                if folded:
                     await asyncio.sleep(0)
                 else:
                     await self._wake.wait()
