@@ -4,8 +4,7 @@ stored, what arrives is folded and the next batch is decided.
 It owns no rule: `cotenant.cycle` holds the order of things, `cotenant.log` what can go wrong. A core that raises ends the
 process (the supervisor starts it again and the crash is seen); a bad message cannot, as the reader puts it aside.
 
-Bounds: QUEUE_PULLS pulls of PULL_LIMIT wait between reader and core; MAX_REQUESTS wishes under way, each repeated with growing
-pauses while it is wanted.
+Bounds: QUEUE_PULLS pulls of PULL_LIMIT wait between reader and core.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from cotenant.core import Request, Requesting
+from cotenant.core import Requesting
 from cotenant.cycle import Batch, Cycle, Identity
 from cotenant.definition import Definition
 from cotenant.events.commits import CommitRefused
@@ -29,6 +28,7 @@ from cotenant.host import VERSION, Host, run_program
 from cotenant.log import EXECUTION, LOG, USAGE, Behind, Log, Reader, Refused, Skipping, Stored, Write, store_batch
 from cotenant.settings import parser
 from cotenant.subjects import execution_subject
+from cotenant.wishes import Wishes
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +38,6 @@ PULL_LIMIT = 250
 QUEUE_PULLS = 16
 LEAVE_SECONDS = 0.001
 """What a batch is given to leave for the server before anything else is computed."""
-MAX_REQUESTS = 16
-REQUEST_PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-REQUEST_TIMEOUT_SECONDS = 5.0
 
 
 def utc_now() -> datetime:
@@ -67,9 +64,7 @@ class DecidingService:
         self.ready = asyncio.Event()
         self._wake = asyncio.Event()
         """Something arrived, was answered, or ended."""
-        self._requesting: Requesting | None = None
-        self._sending: dict[str, asyncio.Task[None]] = {}
-        self._tries: dict[str, int] = {}
+        self._wishes: Wishes | None = None
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -89,7 +84,7 @@ class DecidingService:
         core = self.definition.make_core(self.config)
         cycle = Cycle(core, self.identity, self.definition.config_text(self.config), timer=time.perf_counter_ns)
         self.cycle = cycle
-        self._requesting = core if isinstance(core, Requesting) else None
+        self._wishes = Wishes(self.host, core) if self.host is not None and isinstance(core, Requesting) else None
         self.ready.clear()
         readers: list[Reader] = [await self.log.follow(LOG, self.filters)]
         if isinstance(readers[0], Skipping):
@@ -110,10 +105,11 @@ class DecidingService:
         try:
             await self._cycle(cycle, readers[0], queue, tasks)
         finally:
-            for task in (*tasks, ends, *self._sending.values()):
+            for task in (*tasks, ends):
                 task.cancel()
-            await asyncio.gather(*tasks, ends, *self._sending.values(), return_exceptions=True)
-            self._sending.clear()
+            await asyncio.gather(*tasks, ends, return_exceptions=True)
+            if self._wishes is not None:
+                await self._wishes.close()
             for reader in readers:
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(2):
@@ -141,7 +137,8 @@ class DecidingService:
                 reader.loaded()
                 self._say_ready(cycle)
             again = await self._decide(cycle, queue)
-            self._send_requests(cycle)
+            if self._wishes is not None and cycle.ready and not cycle.holding_back:
+                self._wishes.send(utc_now())
             await asyncio.sleep(0)
 
     async def _wait(self, queue: asyncio.Queue[Sequence[Event]], tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -249,36 +246,6 @@ class DecidingService:
                 stream=EXECUTION,
             )
         )
-
-    # -- wishes of other services --------------------------------------------------------------------------------
-
-    def _send_requests(self, cycle: Cycle) -> None:
-        core = self._requesting
-        if self.host is None or core is None or not cycle.ready or cycle.holding_back:
-            return
-        wanted = core.requests(utc_now())
-        keys = {request.key for request in wanted}
-        for key in [key for key in self._tries if key not in keys]:
-            del self._tries[key]
-        for request in wanted:
-            if len(self._sending) >= MAX_REQUESTS:
-                break
-            if request.key not in self._sending:
-                self._sending[request.key] = asyncio.ensure_future(self._send(self.host, request))
-
-    async def _send(self, host: Host, request: Request) -> None:
-        tries = self._tries.get(request.key, 0)
-        try:
-            reply = await host.log.client.request(request.subject, request.body, timeout=REQUEST_TIMEOUT_SECONDS)
-            refusal = (reply.headers or {}).get("Nats-Service-Error", "")
-            if refusal:
-                logger.warning("%s refused %s: %s", request.subject, request.key, refusal)
-        except Exception as error:  # noqa: BLE001 - whatever fails is tried again while it is wanted
-            logger.warning("%s did not answer %s: %s: %s", request.subject, request.key, type(error).__name__, error)
-        # The answer comes back on the log; until then the wish stands, and the pause keeps it from being repeated at once.
-        self._tries[request.key] = tries + 1
-        await asyncio.sleep(REQUEST_PAUSE_SECONDS[min(tries, len(REQUEST_PAUSE_SECONDS) - 1)])
-        self._sending.pop(request.key, None)
 
 
 def run_service(definition: Definition) -> None:
