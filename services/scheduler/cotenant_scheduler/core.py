@@ -233,14 +233,18 @@ class SchedulerCore:
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
-    def decide(self, now: datetime) -> Sequence[Event]:
-        """Return what follows from the state at a moment."""
-        now_us = microseconds(now)
+    def settle(self) -> None:
+        """Finish folding: what many messages share is done once."""
         for record in self._changed.values():
             self._pod_changed(record)
         self._changed.clear()
         self.pods.settle()
         self.nodes.settle()
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        """Return what follows from the state at a moment."""
+        now_us = microseconds(now)
+        self.settle()
         self.take_back()
         self._preempting.begin()
         self.nodes.rank()

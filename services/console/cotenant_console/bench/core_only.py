@@ -76,6 +76,7 @@ def _carry_out(workload: Workload, log: list[Event]) -> _Times:
         started = clock()
         for event in events:
             core.apply(event)
+        core.settle()
         return clock() - started
 
     fold(stored([*node_events(workload, START), *quota_events(workload, START)]))
