@@ -35,6 +35,7 @@ from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.pods import PodBook
 from cotenant_scheduler.waiting import WaitingPods
+from cotenant_yarn_copilot.core import YarnCopilot
 from tests.simulation.mutants.patches import Mutant
 
 Function = Callable[..., Any]
@@ -246,6 +247,11 @@ def one_at_a_time(_: Function) -> Mapping[str, str]:
     return {"descheduler-arbiter": json.dumps(document)}
 
 
+def one_a_cycle(_: Function) -> Mapping[str, str]:
+    """Not a defect: a configuration that lets one pod of a namespace go in a cycle."""
+    return {"descheduler-arbiter": json.dumps({"maxNoOfPodsToEvictPerNamespace": 1})}
+
+
 def yarn_forgotten(_: Function) -> Function:
     """What YARN uses is not taken off what is lent."""
     return lambda state: (Amounts(), "")
@@ -323,12 +329,37 @@ STALE = tuple(
     for at in range(10_000, 240_000, 40_000)
 )
 """One replica of the scheduler decides on what was true eight seconds ago."""
+HOT = tuple(
+    Entry(
+        at_ms=20_000 + 10 * app + index,
+        kind="create-pod",
+        target=f"hot-{app}-{index}",
+        args={
+            "class": "ls",
+            "app": f"hot-{app}",
+            "cpu": 100,
+            "memory_mib": 64,
+            "use_low": 900,
+            "use_high": 901,
+            "period": 60,
+            "named": "n0",
+        },
+    )
+    for app in range(3)
+    for index in range(4)
+)
+"""Services that use far more than they ask for, all on one node: pods of it are moved as fast as the limits allow."""
 MOVES = tuple(
     Entry(at_ms=70_000 + index, kind="create-move", target=f"extra-{app}-{index}", args={"pod": f"service-{app}-{index}"})
     for app in (0, 1)
     for index in range(4)
 )
 """Users want many pods moved at once."""
+
+def never_set(_: Function) -> Function:
+    """NodeManagers keep the totals that they announce."""
+    return lambda self, matches: []
+
 
 MUTANTS = (
     Mutant(
@@ -370,7 +401,14 @@ MUTANTS = (
         faults=(Entry(at_ms=60_000, kind="clock", target="n0", fault=True, args={"by_ms": 45_000, "drift_ppm": 0}),),
     ),
     Mutant("moves_under_way_are_forgotten", ((ClusterFold, "_migration", jobs_forgotten),), (6, 7, 12), (3, 5, 6), 6, 6),
-    Mutant("the_limits_of_a_cycle_are_ignored", ((cycle_limits, "_full", no_cycle_limits),), (6,), (3, 5, 6), 6, 6),
+    Mutant("the_limits_of_a_cycle_are_ignored", ((cycle_limits, "_full", no_cycle_limits),), (6,), (2, 3, 5), faults=HOT),
+    Mutant(
+        "the_namespace_limit_of_a_cycle_is_ignored",
+        ((stage, "CONFIGS", one_a_cycle), (cycle_limits, "_full", no_cycle_limits)),
+        (6,),
+        (2, 3, 5),
+        faults=HOT,
+    ),
     Mutant("a_core_keeps_every_event", ((ClusterFold, "apply", everything_kept),), (13,)),
     Mutant("the_gateway_writes_unconditionally", ((chaos_gateways.ChaosGateway, "_store", unconditional),), (14, 2, 12)),
     Mutant("a_pod_is_evicted_again", ((chaos_gateways, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
@@ -395,5 +433,6 @@ MUTANTS = (
     Mutant("a_quota_that_refused_refuses_for_ever", ((QuotaAdmission, "check", waits_for_ever),), (10, 12, 15)),
     Mutant("suppression_is_late", ((suppression, "suppress_milli", suppressed_late),), (8,)),
     Mutant("waiting_is_said_with_every_decision", ((WaitingPods, "_due", said_when_asked),), (11, 12)),
+    Mutant("yarn_keeps_what_it_announces", ((YarnCopilot, "settings", never_set),), (12,), (2, 4)),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
 )

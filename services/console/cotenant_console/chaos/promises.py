@@ -7,6 +7,7 @@ from cotenant_console.chaos.invariants import evicting as e
 from cotenant_console.chaos.invariants import explaining as x
 from cotenant_console.chaos.invariants import folding as f
 from cotenant_console.chaos.invariants import keeping as k
+from cotenant_console.chaos.invariants import lending as y
 from cotenant_console.chaos.invariants import measuring as m
 from cotenant_console.chaos.invariants import placing as p
 from cotenant_console.chaos.invariants import quotas as q
@@ -61,7 +62,7 @@ PROMISES: tuple[Invariant, ...] = (
         name="it_comes_to_rest",
         on_event=(r.nobody_storms,),
         on_commit=(r.nothing_is_said_twice,),
-        when_quiet=(r.no_work_is_left, r.nobody_waits_who_fits, r.it_is_quiet),
+        when_quiet=(r.no_work_is_left, r.nobody_waits_who_fits, r.it_is_quiet, y.yarn_has_what_is_lent),
     ),
     Invariant(
         number=13,
