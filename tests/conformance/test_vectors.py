@@ -1,7 +1,8 @@
 """Every vector of the folder that COTENANT_VECTORS names, through the adapters; ends with a table a group.
 
 An adapter is a function named like the group in `adapters/<page>*.py`: `given` to the actual result, by the code that the
-services run. COTENANT_VECTORS_REPORT names a file for the same counts as JSON.
+services run. One that raises NotImplementedError says that this capability of its group is missing: counted as no
+adapter. COTENANT_VECTORS_REPORT names a file for the same counts as JSON.
 """
 
 from __future__ import annotations

@@ -15,9 +15,12 @@ from cotenant.objects.policies import ElasticQuota
 from cotenant.objects.validation import FieldError, FieldReason
 from cotenant.quantities import format_amount
 from cotenant.quota.amounts import parse_amounts
+from cotenant.quota.names import ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE, ROOT
 from cotenant.quota.validation import binds, own_field_errors, validate_quota, validate_quota_deletion
-from cotenant.quota.view import ElasticQuotaView, quota_view
+from cotenant.quota.view import ElasticQuotaView, decode_quota, quota_view
 from cotenant.subjects import object_subject
+from cotenant_gateway.admission.quotas import inherit_tree
+from cotenant_gateway.admission.review import open_review
 from cotenant_gateway.core import ELASTIC_QUOTAS, GatewayCore
 from cotenant_quota_tree.totals import tree_totals
 from tests.conformance.mended import mended
@@ -45,7 +48,7 @@ def quota_validation(given: Json, *, name: str) -> object:
     if document["kind"] == "Pod":
         raise NotImplementedError("a pod's quota labels may change; parent quotas never take pods")
     if operation == "MUTATE":
-        raise NotImplementedError("defaults are resolved when a quota is read, not written into it")
+        return _mutated(document, given.get("existing") or [])
     if (given.get("features") or {}).get("ElasticQuotaEnableUpdateResourceKey") or given.get("check") == "guaranteedForMin":
         raise NotImplementedError("a feature that is not offered")
     quota = _view(document)
@@ -69,6 +72,36 @@ def quota_validation(given: Json, *, name: str) -> object:
     return answer
 
 
+def _mutated(document: Json, existing: list[Json]) -> object:
+    """The tree is written into the object; the other defaults are how a quota is read."""
+    weight = json.loads((document["metadata"].get("annotations") or {}).get(ANNOTATION_SHARED_WEIGHT) or "{}")
+    if weight and weight.keys() != (document["spec"].get("max") or {}).keys():
+        raise NotImplementedError("a weight is not completed: a dimension that it lacks has weight 0")
+    core = GatewayCore()
+    for sequence, other in enumerate(existing, start=1):
+        _fold(core, other, sequence)
+    review = open_review(ELASTIC_QUOTAS, msgspec.Raw(json.dumps(document).encode()), None, core)
+    inherited = inherit_tree(review)
+    if inherited is not None:
+        review.replace(*inherited)
+    view = decode_quota(review.document)
+    others = [_view(other) for other in existing]
+    if view.parent != ROOT and all(other.name != view.parent for other in others):
+        return mended(_answer(validate_quota(view, others)), trap="one text for a parent that does not exist")
+    return {
+        "allowed": True,
+        "labels": {LABEL_PARENT: view.parent, LABEL_TREE: view.tree},
+        "sharedWeight": {resource: format_amount(resource, amount) for resource, amount in view.shared_weight.items()},
+    }
+
+
+def _fold(core: GatewayCore, quota: Json, sequence: int) -> None:
+    meta = quota["metadata"] | {"namespace": "default"}
+    stored = ObjectStored(object=msgspec.Raw(json.dumps({**quota, "metadata": meta}).encode()))
+    subject = object_subject(ELASTIC_QUOTAS.group, ELASTIC_QUOTAS.plural, "default", meta["name"])
+    core.apply(Event(subject=subject, data=stored, time=NOW, sequence=sequence))
+
+
 def _of_the_api(code: str) -> object:
     return mended({"allowed": False, "message": ""}, trap=f"{code} in the words that every kind has, before any rule of quotas")
 
@@ -77,10 +110,8 @@ def quota_status(given: Json, *, name: str) -> object:
     """What the API shows follows from the quota's event at each read: there is nothing to write, so nothing to leave out."""
     quota, summary = given["quota"], given["summary"]
     core = GatewayCore()
-    meta = quota["metadata"] | {"namespace": "default", "annotations": {}}
-    stored = ObjectStored(object=msgspec.Raw(json.dumps({**quota, "metadata": meta}).encode()))
-    subject = object_subject(ELASTIC_QUOTAS.group, ELASTIC_QUOTAS.plural, "default", meta["name"])
-    core.apply(Event(subject=subject, data=stored, time=NOW, sequence=1))
+    meta = quota["metadata"]
+    _fold(core, {**quota, "metadata": meta | {"annotations": {}}}, 1)
     amounts = {
         field: {resource: amount for resource, amount in parse_amounts(summary[spelled]).items() if amount}
         for field, spelled in (
