@@ -93,6 +93,8 @@ class _Row:
         self._left = _left(nodes, shape, row)
         self._ports = dict(nodes.ports[row]) if shape.host_ports else {}
         self._refusals = evaluation.relational_row_filters()
+        self._refused: bool | None = None
+        """What those said last; None where the relations changed since."""
 
     def take(self, pod: _Pod, sign: int) -> None:
         """Take a pod away (1), or put it back (-1)."""
@@ -106,6 +108,7 @@ class _Row:
                 self._ports[port] = self._ports.get(port, 0) - sign
         if self._relations is not None and other.relational:
             self._relations.count(self._row, other, -sign)
+            self._refused = None
 
     def fits(self) -> bool:
         """Tell whether the shape fits now."""
@@ -114,7 +117,9 @@ class _Row:
         taken = [port for port, count in self._ports.items() if count > 0]
         if any(conflicts(wanted, port) for wanted in self._shape.host_ports for port in taken):
             return False
-        return not any(refuses(self._row) for refuses in self._refusals)
+        if self._refused is None:
+            self._refused = any(refuses(self._row) for refuses in self._refusals)
+        return not self._refused
 
 
 class _Kept:

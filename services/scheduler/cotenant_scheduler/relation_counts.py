@@ -1,12 +1,16 @@
 """How many pods of each selector, and how many holders of each term, are on which row; and the topologies of rows.
 
-In: pods counted and given back per row, by their shapes. Out: sums per topology domain, as arrays over rows. `version`
-grows whenever such a count changes: whatever was computed from it is then void, for all rows.
+In: pods counted and given back per row, by their shapes. Out: a `Tally` each, with sums per topology domain that are kept
+current as pods come and go. `version` grows whenever such a count changes: whatever was computed from it is then void, for
+all rows.
 
-Cost: a pod without relations that no selector selects costs nothing; a sum over domains is O(rows).
+Cost: a pod without relations that no selector selects costs nothing, another one one addition for each selector and topology
+that was asked about; sums are made anew when nodes or labels change.
 """
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,8 +18,49 @@ from cotenant_scheduler.columns import IntArray
 from cotenant_scheduler.relations import Term
 from cotenant_scheduler.shapes import Shape
 
-Counts = dict[int, int]
-"""Row to count, without zeros."""
+K = TypeVar("K")
+
+
+class Tally:
+    """Counts by row, and by domain of the topologies that were asked about."""
+
+    __slots__ = ("_sums", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[int, int] = {}
+        """Row to count, without zeros."""
+        self._sums: dict[str, tuple[IntArray, IntArray]] = {}
+        """Topology to the rows' domains and the sums over them; the last sum is 0, for rows without a domain."""
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    def add(self, row: int, sign: int) -> None:
+        """Count one more on a row, or one less."""
+        left = self.rows.get(row, 0) + sign
+        if left:
+            self.rows[row] = left
+        else:
+            del self.rows[row]
+        for domains, sums in self._sums.values():
+            # A row that is newer than the domains: they are made anew before they are asked about.
+            if row < domains.shape[0] and (domain := domains.item(row)) >= 0:
+                sums[domain] += sign
+
+    def per_domain(self, topology: str, domains: IntArray, number: int) -> IntArray:
+        """Return the sums over the `number` domains, and 0 behind them; to be read only."""
+        known = self._sums.get(topology)
+        if known is not None and known[0] is domains:
+            return known[1]
+        sums = np.zeros(number + 1, dtype=np.int64)
+        for row, count in self.rows.items():
+            if domains[row] >= 0:
+                sums[domains[row]] += count
+        self._sums[topology] = domains, sums
+        return sums
+
+
+_NONE = Tally()
 
 
 class RelationCounts:
@@ -23,30 +68,30 @@ class RelationCounts:
 
     def __init__(self) -> None:
         self.version = 0
-        self._selected: dict[int, Counts] = {}
-        self._anti: dict[Term, Counts] = {}
-        self._wished: dict[Term, Counts] = {}
+        self._selected: dict[int, Tally] = {}
+        self._anti: dict[Term, Tally] = {}
+        self._wished: dict[Term, Tally] = {}
         self._domains: dict[str, tuple[tuple[int, int], IntArray, int]] = {}
 
     def count(self, row: int, shape: Shape, sign: int) -> None:
         """Count a pod on a row, or no longer."""
         self.version += 1
         for selector in shape.selected_by:
-            _add(self._selected.setdefault(selector, {}), row, sign)
+            _of(self._selected, selector).add(row, sign)
         for term in shape.relations.anti_affinity:
-            _add(self._anti.setdefault(term, {}), row, sign)
+            _of(self._anti, term).add(row, sign)
         for term in shape.relations.preferred:
-            _add(self._wished.setdefault(term, {}), row, sign)
+            _of(self._wished, term).add(row, sign)
         for term in shape.relations.each_affinity:
             # A pod that must be together with others draws them a little, with weight 1 (Kubernetes' default).
-            _add(self._wished.setdefault(Term(term.selector, term.topology, 1), {}), row, sign)
+            _of(self._wished, Term(term.selector, term.topology, 1)).add(row, sign)
 
-    def selected(self, selector: int) -> Counts:
-        """Pods that a selector selects, by row."""
-        return self._selected.get(selector, {})
+    def selected(self, selector: int) -> Tally:
+        """Pods that a selector selects."""
+        return self._selected.get(selector, _NONE)
 
-    def holders(self, wished: bool) -> list[tuple[Term, Counts]]:
-        """Terms that pods on rows have, with how many hold them by row: required anti-affinity, or wishes."""
+    def holders(self, wished: bool) -> list[tuple[Term, Tally]]:
+        """Terms that pods on rows have, with how many hold them: required anti-affinity, or wishes."""
         terms = self._wished if wished else self._anti
         return [(term, counts) for term, counts in terms.items() if counts]
 
@@ -68,17 +113,8 @@ class RelationCounts:
         return found, len(numbers)
 
 
-def _add(counts: Counts, row: int, sign: int) -> None:
-    left = counts.get(row, 0) + sign
-    if left:
-        counts[row] = left
-    else:
-        del counts[row]
-
-
-def per_domain(counts: Counts, domains: IntArray, number: int) -> IntArray:
-    """Return the sums over domains."""
-    sums = np.zeros(number + 1, dtype=np.int64)
-    for row, count in counts.items():
-        sums[domains[row]] += count
-    return sums[:number]
+def _of(tallies: dict[K, Tally], key: K) -> Tally:
+    found = tallies.get(key)
+    if found is None:
+        found = tallies[key] = Tally()
+    return found

@@ -17,7 +17,7 @@ import numpy as np
 from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
-from cotenant_scheduler.relation_counts import Counts, per_domain
+from cotenant_scheduler.relation_counts import Tally
 from cotenant_scheduler.shapes import Shape
 
 EXISTING, OWN_ANTI, AFFINITY = 1, 2, 3
@@ -49,29 +49,56 @@ class InterPodAffinity:
                 if alone:
                     codes[domains < 0] = AFFINITY
                     if nominated:
-                        codes[_in_domains(nominated, domains, number) == 0] = AFFINITY
+                        codes[nominated.per_domain(term.topology, domains, number)[domains] == 0] = AFFINITY
                 else:
-                    codes[_in_domains(anywhere, domains, number) == 0] = AFFINITY
+                    codes[anywhere.per_domain(term.topology, domains, number)[domains] == 0] = AFFINITY
         for present in (counts, nodes.held_relations):
             for term in shape.relations.anti_affinity:
-                codes[_in_domains(present.selected(term.selector), *nodes.domains(term.topology)) > 0] = OWN_ANTI
+                _mark(codes, nodes, present.selected(term.selector), term.topology, OWN_ANTI)
         for present in (counts, nodes.held_relations):
             for term, holders in present.holders(wished=False):
                 if term.selector in shape.selected_by:
-                    codes[_in_domains(holders, *nodes.domains(term.topology)) > 0] = EXISTING
+                    _mark(codes, nodes, holders, term.topology, EXISTING)
         return codes[rows]
 
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
-        return lambda row: int(self.filter(nodes, shape, slice(0, nodes.size))[row])
+        relations, selected_by = shape.relations, shape.selected_by
+        presences = (nodes.relations, nodes.held_relations)
+
+        def there(tally: Tally, topology: str, row: int) -> int:
+            domains, number = nodes.domains(topology)
+            return tally.per_domain(topology, domains, number).item(domains.item(row)) if tally else 0
+
+        def refuses(row: int) -> int:
+            for present in presences:
+                for term, holders in present.holders(wished=False):
+                    if term.selector in selected_by and there(holders, term.topology, row):
+                        return EXISTING
+            for present in presences:
+                for term in relations.anti_affinity:
+                    if there(present.selected(term.selector), term.topology, row):
+                        return OWN_ANTI
+            for term in relations.affinity:
+                placed, nominated = (present.selected(term.selector) for present in presences)
+                if placed or term.selector not in selected_by:
+                    missing = not there(placed, term.topology, row)
+                else:
+                    missing = nodes.domains(term.topology)[0].item(row) < 0
+                    missing = missing or (bool(nominated) and not there(nominated, term.topology, row))
+                if missing:
+                    return AFFINITY
+            return 0
+
+        return refuses
 
     def score(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
         raw = np.zeros(nodes.size, dtype=np.int64)
         counts = nodes.relations
         for term in shape.relations.preferred:
-            raw += term.weight * _in_domains(counts.selected(term.selector), *nodes.domains(term.topology))
+            raw += term.weight * _in_domains(nodes, counts.selected(term.selector), term.topology)
         for term, holders in counts.holders(wished=True):
             if term.selector in shape.selected_by:
-                raw += term.weight * _in_domains(holders, *nodes.domains(term.topology))
+                raw += term.weight * _in_domains(nodes, holders, term.topology)
         of_feasible = raw[feasible]
         if not of_feasible.size or (lowest := int(of_feasible.min())) == (highest := int(of_feasible.max())):
             return np.zeros_like(raw)
@@ -90,8 +117,14 @@ class InterPodAffinity:
         return Refusal("pod-affinity", text, detail=detail)
 
 
-def _in_domains(counts: Counts, domains: IntArray, number: int) -> IntArray:
+def _in_domains(nodes: NodeTable, tally: Tally, topology: str) -> IntArray:
     """How many are in each row's domain; 0 for rows without one."""
-    sums = np.append(per_domain(counts, domains, number), 0)
-    found: IntArray = sums[domains]
+    domains, number = nodes.domains(topology)
+    found: IntArray = tally.per_domain(topology, domains, number)[domains]
     return found
+
+
+def _mark(codes: CodeArray, nodes: NodeTable, tally: Tally, topology: str, code: int) -> None:
+    """Refuse the rows in whose domain somebody is."""
+    if tally:
+        codes[_in_domains(nodes, tally, topology) > 0] = code

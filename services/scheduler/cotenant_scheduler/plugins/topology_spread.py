@@ -20,7 +20,7 @@ from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
 from cotenant_scheduler.plugins.node_affinity import matcher
-from cotenant_scheduler.relation_counts import per_domain
+from cotenant_scheduler.relation_counts import Tally
 from cotenant_scheduler.relations import Spread
 from cotenant_scheduler.shapes import Shape
 
@@ -95,18 +95,14 @@ class PodTopologySpread:
     def _sums(self, nodes: NodeTable, constraint: Spread, eligible: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
         """Each row's domain, the pods per domain on eligible nodes, and the domains that have such nodes."""
         domains, number = nodes.domains(constraint.topology)
-        counts = {
-            row: count for row, count in nodes.relations.selected(constraint.selector).items() if eligible[row]
-        }
         counted = np.zeros(number, dtype=np.bool_)
         counted[domains[eligible]] = True
-        return domains, per_domain(counts, domains, number), counted
+        return domains, _on_eligible(nodes.relations.selected(constraint.selector), domains, number, eligible), counted
 
     def _held(self, nodes: NodeTable, constraint: Spread, eligible: BoolArray) -> IntArray:
         """The nominated pods per domain on eligible nodes."""
-        held = nodes.held_relations.selected(constraint.selector)
-        counts = {row: count for row, count in held.items() if eligible[row]}
-        return per_domain(counts, *nodes.domains(constraint.topology))
+        domains, number = nodes.domains(constraint.topology)
+        return _on_eligible(nodes.held_relations.selected(constraint.selector), domains, number, eligible)
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         index, missing = divmod(code - 1, 2)
@@ -115,3 +111,14 @@ class PodTopologySpread:
         if missing:
             return Refusal("spread", f"{text} (missing required label)", detail=f"label {key} is missing")
         return Refusal("spread", text, detail=f"spread over {key} would be uneven")
+
+
+def _on_eligible(tally: Tally, domains: IntArray, number: int, eligible: BoolArray) -> IntArray:
+    """Return the sums over domains of what is on eligible rows."""
+    sums = np.zeros(number, dtype=np.int64)
+    if tally:
+        rows = np.fromiter(tally.rows.keys(), dtype=np.int64, count=len(tally.rows))
+        counts = np.fromiter(tally.rows.values(), dtype=np.int64, count=len(tally.rows))
+        which = eligible[rows] & (domains[rows] >= 0)
+        np.add.at(sums, domains[rows[which]], counts[which])
+    return sums
