@@ -28,6 +28,7 @@ from cotenant_node_executor.runtime.simulated import SimulatedRuntime
 AGAIN = timedelta(milliseconds=1)
 EARLY = timedelta(microseconds=1)
 """What is due at a sample's moment is said with that sample."""
+MARKER_PAUSE = timedelta(seconds=0.5)
 BUSY = timedelta(seconds=60)
 CHANGES = (Placement, NodeSLORendered)
 """What changes what a node has to do; its own reports and its resources do not."""
@@ -58,6 +59,7 @@ class NodeParticipant:
         self.offset = timedelta(0)
         self._counter = 0
         self._next_sample: datetime | None = None
+        self._mark_at = NEVER
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, run one cycle, store what it reports."""
@@ -69,6 +71,9 @@ class NodeParticipant:
             self._busy_until = now + BUSY
         if self._next_sample is None:
             self._next_sample = self._sampled = now
+        if now >= self._mark_at and not self.node.core.loaded:
+            # As the shell: until it is delivered, the start marker is stored again.
+            self._mark_at = now + MARKER_PAUSE
             self._store(self.node.start_marker(local), world)
         sample = self._periodic and now >= self._next_sample
         if sample:
@@ -107,6 +112,7 @@ class NodeParticipant:
 
     def _wake_at(self, now: datetime, stored: bool) -> datetime | None:
         times = [self._next_sample] if self._periodic and self._next_sample is not None else []
+        times += [] if self.node.core.loaded else [self._mark_at]
         runtime = self.node.machine.runtime
         if isinstance(runtime, SimulatedRuntime):
             ends = runtime.next_exit()

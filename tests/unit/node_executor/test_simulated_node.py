@@ -218,3 +218,17 @@ def test_shares_never_exceed_wishes_or_capacity_and_serve_all_where_there_is_eno
     assert sum(given_.values()) <= capacity
     if sum(wanted.values()) <= capacity:
         assert given_ == wanted
+
+
+def test_an_executor_that_starts_while_it_is_cut_off_works_once_the_log_is_there() -> None:
+    """Found by `cotenant simulate --chaos --seed 20 --nodes 4 --for 4m`: the simulated one lost its start marker for good."""
+    world, first = world_with_node()
+    world.remove(first)
+    second = NodeParticipant(simulated_node(NODE, SIZE, boot="second"))
+    world.add(second)
+    link = world.link(second.name)
+    assert link is not None
+    link.troubled, link.severed_until = True, world.now + timedelta(seconds=5)
+    place(world, document("web", "LS", "cpu", "1"))
+    world.run_until(world.now + timedelta(seconds=10))
+    assert run_of(world, "web").phase is RunPhase.RUNNING
