@@ -26,6 +26,14 @@ class _Taken(Struct, frozen=True):
     snapshot: Snapshot
 
 
+class _Said(Struct, frozen=True):
+    """What one sample of a pod gave."""
+
+    pod: Pod
+    usage: GroupUsage
+    message: PodUsage
+
+
 class UsageWindow:
     """Collects samples between two messages. `boot` names this executor's life."""
 
@@ -38,6 +46,7 @@ class UsageWindow:
         self._counter = 0
         self._classes: dict[str, tuple[Pod, str, str]] = {}
         """uid to its manifest and what QoS and priority that gives."""
+        self._said: dict[str, _Said] = {}
         self._due: datetime | None = None
 
     def add(self, snapshot: Snapshot, now: datetime) -> None:
@@ -96,15 +105,37 @@ class UsageWindow:
                 memory_bytes=tuple(sample.snapshot.system.memory_bytes for sample in taken),
             ),
             pressure=_pressure(newest.snapshot.node.pressure),
-            pods=tuple(
-                usage
-                for uid in sorted(newest.snapshot.pods)
-                if uid in pods and (usage := _pod_usage(uid, pods[uid], self._class_of(uid, pods), taken)) is not None
-            ),
+            pods=self._pods(pods, taken),
         )
 
+    def _pods(self, pods: Mapping[str, Pod], taken: list[_Taken]) -> tuple[PodUsage, ...]:
+        """The usage of each pod of the newest sample; the last message's where one sample says the same again."""
+        newest = taken[-1].snapshot.pods
+        said: dict[str, _Said] = {}
+        usages: list[PodUsage] = []
+        for uid in sorted(newest):
+            pod, usage = pods.get(uid), newest[uid].usage
+            if pod is None or usage.cpu_milli is None:
+                continue
+            before = self._said.get(uid)
+            if (
+                len(taken) > 1
+                or before is None
+                or before.pod is not pod
+                or before.usage.cpu_milli != usage.cpu_milli
+                or before.usage.memory_bytes != usage.memory_bytes
+                or before.usage.throttled_ratio != usage.throttled_ratio
+                or before.usage.pressure is not usage.pressure
+            ):
+                before = _Said(pod, usage, _pod_usage(uid, pod, self._class_of(uid, pods), taken))
+            if len(taken) == 1:
+                said[uid] = before
+            usages.append(before.message)
+        self._said = said
+        return tuple(usages)
 
-def _pod_usage(uid: str, pod: Pod, of_class: tuple[str, str], taken: list[_Taken]) -> PodUsage | None:
+
+def _pod_usage(uid: str, pod: Pod, of_class: tuple[str, str], taken: list[_Taken]) -> PodUsage:
     """The unbroken series that ends with the newest sample."""
     newest = taken[-1].snapshot.pods[uid].usage
     cpu: list[int] = []
@@ -115,8 +146,6 @@ def _pod_usage(uid: str, pod: Pod, of_class: tuple[str, str], taken: list[_Taken
             break
         cpu.append(group.usage.cpu_milli)
         memory.append(group.usage.memory_bytes or 0)
-    if not cpu:
-        return None
     cpu.reverse()
     memory.reverse()
     return PodUsage(

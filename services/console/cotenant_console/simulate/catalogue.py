@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import cast
 
 import msgspec
 
@@ -47,13 +48,14 @@ class RequestingParticipant:
         self.service = service
         self._gateway = gateway
         self._asked: dict[str, datetime] = {}
+        self._wishes = isinstance(service.cycle.core, Requesting)
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """One turn of the service, then its wishes."""
         again = self.service.step(now, inbox, world)
         cycle = self.service.cycle
-        if isinstance(cycle.core, Requesting) and self.service.deciding and cycle.ready and not cycle.holding_back:
-            wanted = cycle.core.requests(now)
+        if self._wishes and self.service.deciding and cycle.ready and not cycle.holding_back:
+            wanted = cast(Requesting, cycle.core).requests(now)
             keys = {request.key for request in wanted}
             self._asked = {key: at for key, at in self._asked.items() if key in keys}
             for request in wanted:
