@@ -9,7 +9,6 @@ import msgspec
 
 from cotenant.events.envelope import Part, Payload, null_document
 
-
 VICTIMS_SHOWN = 3
 """Victims that a nomination's line names."""
 
