@@ -189,9 +189,11 @@ class Stage:
                 status = Path(f"/proc/{process.pid}/status").read_text()
             except OSError:
                 continue
-            peak = next((int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0)
-            kind = _kind(name)
-            found[kind] = found.get(kind, 0) + peak
+            # One that has just ended has no memory any more.
+            for line in status.splitlines():
+                if line.startswith("VmHWM"):
+                    kind = _kind(name)
+                    found[kind] = found.get(kind, 0) + int(line.split()[1]) // 1024
         return found
 
 
