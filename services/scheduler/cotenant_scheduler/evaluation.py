@@ -84,8 +84,10 @@ class Evaluation:
         self.shape = shape
         self._policy = policy
         self._static = static
-        filters = [(i, f) for i, f in enumerate(policy.filters) if not f.static and f.concerns(shape)]
-        self._filters = tuple((i * CODES_PER_FILTER, f) for i, f in filters)
+        filters = [(i * CODES_PER_FILTER, f) for i, f in enumerate(policy.filters) if not f.static and f.concerns(shape)]
+        self._filters = tuple((base, f) for base, f in filters if not f.relational)
+        self._relational_filters = tuple((base, f) for base, f in filters if f.relational)
+        """Asked about all rows at once, as a placement changes what all nodes of its domains are worth."""
         self._dynamic = tuple(i for i, score in enumerate(policy.scores) if not score.static)
         self._filter_rows: list[tuple[int, RowFunction]] = []
         self._score_rows: list[tuple[int, int, RowFunction]] = []
@@ -102,6 +104,8 @@ class Evaluation:
         self._relational = policy.relational if shape.relational else ()
         self._relational_scores: tuple[IntArray, ...] = ()
         self.codes: CodeArray = np.zeros(0, dtype=np.int32)
+        self._own_codes: CodeArray = self.codes
+        """The codes without those of relational filters; for shapes without relations the same array."""
         self._totals: IntArray = np.zeros(0, dtype=np.int64)
         self._keys: IntArray = np.zeros(0, dtype=np.int64)
         self._highest: list[int] = []
@@ -134,12 +138,15 @@ class Evaluation:
         self._static.refresh()
         changed, constraints = nodes.changes.since(self._position), nodes.static_changes.since(self._static_position)
         self._position, self._static_position = nodes.changes.position, nodes.static_changes.position
-        if self.shape.relational:
-            # A placement changes what all nodes of its domains are worth.
-            self._relations = relations
+        self._relations = relations
+        if self._version != nodes.version or changed is None or constraints is None:
             self._recompute()
-        elif self._version != nodes.version or changed is None or constraints is None:
-            self._recompute()
+        elif self.shape.relational:
+            rows = distinct(np.concatenate((changed, constraints)), nodes.size)
+            if rows.size:
+                self._compute(rows)
+            self._relate()
+            self._normalise()
         elif constraints.size:
             self._compute(distinct(np.concatenate((changed, constraints)), nodes.size))
             self._normalise()
@@ -216,9 +223,7 @@ class Evaluation:
 
     def relational_row_filters(self) -> list[RowFunction]:
         """Return the filters that look at pods of other rows too, as functions of one row."""
-        if not self.shape.relational:
-            return []
-        return [plugin.row_filter(self.nodes, self.shape) for _, plugin in self._filters if plugin.relational]
+        return [plugin.row_filter(self.nodes, self.shape) for _, plugin in self._relational_filters]
 
     def total(self, row: int) -> int:
         """The total score of a feasible row."""
@@ -269,6 +274,7 @@ class Evaluation:
         self._version = nodes.version
         capacity = nodes.declared.shape[0]
         self.codes = np.full(capacity, NOT_DECLARED, dtype=np.int32)
+        self._own_codes = self.codes.copy() if self.shape.relational else self.codes
         self._totals = np.zeros(capacity, dtype=np.int64)
         self._keys = np.full(capacity, _REFUSED, dtype=np.int64)
         shape = self.shape
@@ -277,7 +283,21 @@ class Evaluation:
             (i, self._policy.weights[i], self._policy.scores[i].row_score(nodes, shape)) for i in self._dynamic
         ]
         self._compute(nodes.all_rows)
+        self._relate()
         self._normalise()
+
+    def _relate(self) -> None:
+        """Bring in the codes of the relational filters: of several that refuse a row, the first one counts."""
+        if not self.shape.relational:
+            return
+        rows = self.nodes.all_rows
+        codes = self._own_codes[rows].copy()
+        for base, plugin in self._relational_filters:
+            found = plugin.filter(self.nodes, self.shape, rows)
+            if np.count_nonzero(found):
+                found = np.where(found > 0, found + base, 0)
+                codes = np.where((found > 0) & ((codes == 0) | (codes > found)), found, codes)
+        self.codes[rows] = codes
 
     def _update(self, rows: IntArray) -> None:
         feasible = self.codes[rows] == 0 if self._scales else None
@@ -305,7 +325,7 @@ class Evaluation:
             found = plugin.filter(nodes, shape, rows)
             if np.count_nonzero(found):
                 codes = np.where((codes == 0) & (found > 0), found + base, codes)
-        self.codes[rows] = codes
+        self._own_codes[rows] = codes
         total: IntArray | None = None
         for i in self._dynamic:
             weight = self._policy.weights[i]
