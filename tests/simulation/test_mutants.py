@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from cotenant_console.chaos.run import run, schedule_of
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "mutant", [pytest.param(mutant, id=f"{mutant.name}-caught-by-{min(mutant.caught_by)}") for mutant in MUTANTS]
 )
-def test_a_defect_is_caught(mutant: Mutant) -> None:
+def test_a_defect_is_caught(mutant: Mutant, record_property: Callable[[str, object], None]) -> None:
     seen = []
     with mutant.at_work():
         for seed in mutant.seeds:
@@ -24,6 +26,7 @@ def test_a_defect_is_caught(mutant: Mutant) -> None:
             entries = in_order([*schedule.entries, *mutant.faults])
             violation = run(schedule.having(entries)).violation
             if violation is not None and violation.invariant in mutant.caught_by:
+                record_property("promise", f"{violation.invariant} {violation.name}, seed {seed}")
                 return
             seen.append(None if violation is None else (violation.invariant, violation.text[:200]))
     pytest.fail(f"{mutant.name} survived seeds {mutant.seeds}: {seen}")

@@ -3,7 +3,7 @@
 In: a node's executor after a step, what it said it did. Out: where the best-effort bound lags behind the services, or flutters;
 where services are slower (`latency`) than with what best-effort may use; what a kernel refused. The bound that
 the rule wants: capacity * threshold - services' use - system (the reserve if that is more), of the sample that the step
-was made on; what is in force may be above it for two samples at most, and for the width of one CPU by the cpuset policy.
+was made on; what is in force may be above it for two control periods at most, and by the width of one CPU.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from datetime import datetime, timedelta
 from itertools import pairwise
+
+import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
@@ -22,15 +24,32 @@ STRETCH = timedelta(seconds=30)
 FEW = 4
 KEPT = 200
 PERIODS = 2
+CONTROL = timedelta(seconds=1)
+"""One control period."""
+SETTLING = timedelta(seconds=30)
+STEADY = 50
+"""Milli-CPU within which the wanted bound is the same."""
 CONSTANT = 300
 """Milli-CPU by which the wanted bound may move and count as constant."""
+
+
+class _Steady(msgspec.Struct):
+    """A stretch in which the rule wants the same."""
+
+    low: int
+    high: int
+    since: datetime
+    bound: int
+    changes: int = 0
 
 
 class Suppressions:
     """What happened on every node."""
 
     def __init__(self) -> None:
-        self._over: dict[str, int] = defaultdict(int)
+        self._over: dict[str, tuple[datetime, int]] = {}
+        """Node to since when, and at how many samples, best-effort has had more than the rule leaves."""
+        self._steady: dict[str, _Steady] = {}
         self._late: list[tuple[str, str]] = []
         self.changes = 0
         """Suppressions that nodes said they made."""
@@ -42,6 +61,8 @@ class Suppressions:
         """Services that waited for best-effort work longer than the rule lets them."""
         self.refused: list[tuple[str, str]] = []
         """Writes that a kernel refused."""
+        self.unsettled: list[tuple[str, str]] = []
+        """Where the bound was changed again and again under constant load."""
         self.worst_permille = 1_000
         """The most that best-effort work has made a service's p99 longer, of what it is without."""
 
@@ -65,13 +86,34 @@ class Suppressions:
         self._seen[name].append((now, wanted_milli, bound))
         # Two CPUs (one core) at least, a twentieth of the capacity: the policies' own floors; and the width of a CPU.
         most = max(wanted_milli, 2_000, capacity_milli // 20) + 2_000
-        self._over[name] = self._over[name] + 1 if bound > most else 0
-        if self._over[name] > PERIODS and len(self._late) < 10:
-            self._late.append(
-                (name, f"{self._over[name]} control periods until {now} best-effort may use {bound}m, by rule {wanted_milli}m")
-            )
-
+        self._judge_delay(name, bound, most, wanted_milli, now)
+        self._judge_changes(name, bound, wanted_milli, now)
         self._judge_latency(name, control, most, capacity_milli, now)
+
+    def _judge_delay(self, name: str, bound: int, most: int, wanted_milli: int, now: datetime) -> None:
+        """Two control periods after the services have used more, the bound is what that leaves."""
+        if bound <= most:
+            self._over.pop(name, None)
+            return
+        since, samples = self._over.get(name, (now, 0))
+        self._over[name] = since, samples + 1
+        if samples and now - since >= PERIODS * CONTROL and len(self._late) < KEPT:
+            self._late.append((name, f"from {since} until {now} best-effort may use {bound}m, by rule {wanted_milli}m"))
+
+    def _judge_changes(self, name: str, bound: int, wanted_milli: int, now: datetime) -> None:
+        """While the rule wants the same, the bound is changed a few times more at most, once it had time to settle."""
+        steady = self._steady.get(name)
+        low = min(steady.low, wanted_milli) if steady is not None else wanted_milli
+        high = max(steady.high, wanted_milli) if steady is not None else wanted_milli
+        if steady is None or high - low > STEADY:
+            self._steady[name] = _Steady(wanted_milli, wanted_milli, now, bound)
+            return
+        steady.low, steady.high = low, high
+        steady.changes += bound != steady.bound and now - steady.since > SETTLING
+        steady.bound = bound
+        if steady.changes > FEW and len(self.unsettled) < KEPT:
+            text = f"{steady.changes} changes of the bound since {steady.since}, while the rule wants {low}m to {high}m"
+            self.unsettled.append((name, text))
 
     def _judge_latency(self, name: str, control: Control, most: int, capacity_milli: int, now: datetime) -> None:
         """With what best-effort used, no service is slower than with the most that it may use."""
