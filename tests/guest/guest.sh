@@ -4,7 +4,7 @@
 #
 #   sh guest.sh 'COMMAND'      in the present directory, cgroup v2 mounted bare
 #   SYSTEMD=1 sh guest.sh ...  as a systemd unit with Delegate=yes, systemd being PID 1
-#   GUEST_ARGS, GUEST_LIMIT    more QEMU arguments (a later -smp wins); seconds until the guest is given up (900)
+#   GUEST_ARGS, GUEST_LIMIT    more QEMU arguments (a later -smp wins); seconds until the guest is given up (1800)
 #   GUEST_CACHE                where the kernel and the initrd are kept (build/guest)
 #
 # 125: the guest gave no result.  126: a tool is missing, and which.
@@ -73,7 +73,7 @@ UNIT
 # Emulated on one host thread: several at once have panicked while the guest patches its own code, and are no faster.
 # On a crowded host the emulated timer ticks late; without no_timer_check the kernel takes it for broken and panics.
 # shellcheck disable=SC2086 # GUEST_ARGS are several words
-timeout -k 5 "${GUEST_LIMIT:-900}" qemu-system-x86_64 -M pc -accel tcg,thread=single,tb-size=256 -cpu max \
+timeout -k 5 "${GUEST_LIMIT:-1800}" qemu-system-x86_64 -M pc -accel tcg,thread=single,tb-size=256 -cpu max \
   -smp 2 -m 1024 -nodefaults -display none -serial "file:$out/console" -no-reboot \
   -kernel "$cache/vmlinuz" -initrd "$cache/initrd.gz" -device virtio-rng-pci \
   -append "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off nokaslr init_on_alloc=0 audit=0 ${SYSTEMD:+mode=systemd}" \

@@ -20,7 +20,7 @@ LAYOUTS = {"plain": {}, "systemd": {"SYSTEMD": "1", "GUEST_ARGS": "-smp 4"}}
 NO_RESULT, MISSING_TOOL = 125, 126
 BOOTS = 3
 
-pytestmark = [pytest.mark.guest, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.guest, pytest.mark.timeout(6000)]
 
 
 @pytest.fixture(scope="module", autouse=True)
