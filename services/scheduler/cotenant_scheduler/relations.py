@@ -64,6 +64,10 @@ class Spread(msgspec.Struct, frozen=True):
     max_skew: int
     min_domains: int
     hard: bool
+    honour_affinity: bool = True
+    """Only nodes that the pod's node selector and required affinity match count."""
+    honour_taints: bool = False
+    """Only nodes whose taints the pod tolerates count."""
 
 
 class Relations(msgspec.Struct, frozen=True):
@@ -156,6 +160,8 @@ class SelectorBook:
                     constraint.max_skew,
                     constraint.min_domains or 1,
                     constraint.when_unsatisfiable != "ScheduleAnyway",
+                    constraint.node_affinity_policy != "Ignore",
+                    constraint.node_taints_policy == "Honor",
                 )
             )
         return Relations(

@@ -148,6 +148,8 @@ class TopologySpreadConstraint(View, frozen=True, kw_only=True):
     label_selector: LabelSelector | None = None
     min_domains: int | None = None
     match_label_keys: list[str] = []
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
 
 
 class PodSpec(View, frozen=True, kw_only=True):

@@ -354,19 +354,26 @@ def relations_allow(world: World, pod: Pod, name: str) -> bool:
     return spread_allows(world, pod, name)
 
 
-def eligible(world: World, pod: Pod, hard: bool) -> list[str]:
+def eligible(world: World, pod: Pod, constraint: Any, hard: bool) -> list[str]:
     keys = [c.topology_key for c in pod.spec.topology_spread_constraints if (c.when_unsatisfiable == "DoNotSchedule") == hard]
     return [
         name
         for name, node in world.nodes.items()
         if all(key in node.metadata.labels for key in keys)
-        and all(node.metadata.labels.get(k) == v for k, v in pod.spec.node_selector.items())
+        and (
+            constraint.node_affinity_policy == "Ignore"
+            or all(node.metadata.labels.get(k) == v for k, v in pod.spec.node_selector.items())
+        )
+        and (
+            constraint.node_taints_policy == "Ignore"
+            or all(tolerated(t, pod.spec.tolerations) for t in node.spec.taints if t.effect != "PreferNoSchedule")
+        )
     ]
 
 
 def spread_counts(world: World, pod: Pod, constraint: Any, hard: bool) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for name in eligible(world, pod, hard):
+    for name in eligible(world, pod, constraint, hard):
         domain = world.nodes[name].metadata.labels[constraint.topology_key]
         counts[domain] = counts.get(domain, 0) + sum(selects(constraint, other) for other, _ in world.on_node(name))
     return counts

@@ -30,18 +30,20 @@ side = st.fixed_dictionaries(
     },
 )
 constraint = st.builds(
-    lambda app, key, skew, hard, least: {
+    lambda app, key, skew, hard, least, policies: {
         "maxSkew": skew,
         "topologyKey": key,
         "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
         "labelSelector": selector(app),
         **({"minDomains": least} if hard and least else {}),
+        **policies,
     },
     apps,
     keys,
     st.integers(1, 2),
     st.booleans(),
     st.integers(0, 4),
+    st.sampled_from([{}, {}, {"nodeAffinityPolicy": "Ignore"}, {"nodeTaintsPolicy": "Honor"}]),
 )
 wants = st.one_of(
     st.just({}),
@@ -58,7 +60,8 @@ def told(zones: list[tuple[str | None, bool]]) -> Story:
     story = Story()
     for i, (zone, named) in enumerate(zones):
         labels = {**({"zone": zone} if zone else {}), **({"host": f"n{i}"} if named else {})}
-        story.node(node(f"n{i}", labels=labels))
+        taints = [{"key": "dedicated", "value": "", "effect": "NoSchedule"}] if i == 3 else []
+        story.node(node(f"n{i}", labels=labels, taints=taints))
     return story
 
 

@@ -4,10 +4,11 @@ Inputs: pods placed per selector and topology domain, terms that placed pods hol
 is refused if (1) a pod in one of its domains holds an anti-affinity term that selects the pod, (2) a pod that one of the
 pod's own anti-affinity terms selects is in the domain, (3) a required affinity term finds no pod there that all the
 terms select, or the node lacks the topology key; where no pod anywhere is selected by all of them and the pod selects
-itself, (3) only asks for the keys. Score: the sum over domains of weight times pods selected by the pod's wishes, and
-of the wishes (and required terms, weight 1) of placed pods that select it; normalised as (score - lowest) * 100 //
-(highest - lowest) over the feasible nodes, 0 where all are equal. Source: kube-scheduler InterPodAffinity, default
-weight 2.
+itself, (3) only asks for the keys. Nominated pods count for (1) and (2); for (3) they never satisfy a term, but the first
+pod of its kind must go where such a one is nominated. Score: the sum over domains of weight times pods selected by the
+pod's wishes, and of the wishes (and required terms, weight 1) of placed pods that select it; normalised as (score -
+lowest) * 100 // (highest - lowest) over the feasible nodes, 0 where all are equal. Source: kube-scheduler
+InterPodAffinity, default weight 2.
 """
 
 from __future__ import annotations

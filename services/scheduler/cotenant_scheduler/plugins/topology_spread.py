@@ -1,13 +1,14 @@
 """Spread of pods over topology domains.
 
 Inputs: pods placed per selector and domain, the pod's constraints, its node selector and required node affinity. A node
-counts where it has the topology keys of all constraints of the same hardness and matches selector and affinity
-(Kubernetes' default policies: affinity honoured, taints ignored). Filter (DoNotSchedule): pods in the node's domain +
-1 if the pod selects itself - the fewest in any domain must be at most maxSkew; fewer domains than minDomains make the
-fewest 0; a node without the key is refused. Score (ScheduleAnyway): sum over constraints of pods * weight + maxSkew -
-1, weight = log(domains + 2) in millionths; normalised as 100 * (highest + lowest - score) // highest over the feasible
-nodes, 100 where the highest is 0, 0 for nodes without a key. Source: kube-scheduler PodTopologySpread, default weight 2;
-without its default constraints for pods of services.
+counts where it has the topology keys of all constraints of the same hardness, matches selector and affinity (unless the
+constraint's nodeAffinityPolicy is Ignore), and has no taint that is not tolerated (if its nodeTaintsPolicy is Honor).
+Filter (DoNotSchedule): pods in the node's domain + 1 if the pod selects itself - the fewest in any domain must be at most
+maxSkew, with the nominated pods and without them; fewer domains than minDomains make the fewest 0; a node without the key
+is refused. Score (ScheduleAnyway): sum over constraints of pods * weight + maxSkew - 1, weight = log(domains + 2) in
+millionths; normalised as 100 * (highest + lowest - score) // highest over the feasible nodes, 100 where the highest is 0, 0
+for nodes without a key. Source: kube-scheduler PodTopologySpread, default weight 2; without its default constraints for
+pods of services.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
 from cotenant_scheduler.plugins.node_affinity import matcher
+from cotenant_scheduler.plugins.taints import untolerated
 from cotenant_scheduler.relation_counts import Tally
 from cotenant_scheduler.relations import Spread
 from cotenant_scheduler.shapes import Shape
@@ -49,8 +51,9 @@ class PodTopologySpread:
             if not constraint.hard:
                 continue
             own = 1 if constraint.selector in shape.selected_by else 0
-            domains, sums, counted = self._sums(nodes, constraint, eligible)
-            for present in (sums, sums + self._held(nodes, constraint, eligible)):
+            included = _included(nodes, shape, constraint, eligible)
+            domains, sums, counted = self._sums(nodes, constraint, included)
+            for present in (sums, sums + self._held(nodes, constraint, included)):
                 fewest = int(present[counted].min()) if np.count_nonzero(counted) >= max(constraint.min_domains, 1) else 0
                 codes[np.append(present, 0)[domains] + own - fewest > constraint.max_skew] = 1 + 2 * index
             codes[domains < 0] = 2 + 2 * index
@@ -67,7 +70,7 @@ class PodTopologySpread:
         eligible = self._eligible(nodes, shape, hard=False)
         scored = feasible.copy()
         for constraint in soft:
-            domains, sums, _ = self._sums(nodes, constraint, eligible)
+            domains, sums, _ = self._sums(nodes, constraint, _included(nodes, shape, constraint, eligible))
             scored &= domains >= 0
             size = np.unique(domains[feasible & (domains >= 0)]).shape[0]
             weight = round(math.log(size + 2) * MILLIONTHS)
@@ -85,11 +88,6 @@ class PodTopologySpread:
         for constraint in shape.relations.spread:
             if constraint.hard == hard:
                 eligible &= nodes.domains(constraint.topology)[0] >= 0
-        if shape.node_selector or shape.affinity:
-            matches = matcher(shape)
-            for row in np.flatnonzero(eligible).tolist():
-                if not matches(nodes.labels[row], nodes.names[row]):
-                    eligible[row] = False
         return eligible
 
     def _sums(self, nodes: NodeTable, constraint: Spread, eligible: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
@@ -111,6 +109,21 @@ class PodTopologySpread:
         if missing:
             return Refusal("spread", f"{text} (missing required label)", detail=f"label {key} is missing")
         return Refusal("spread", text, detail=f"spread over {key} would be uneven")
+
+
+def _included(nodes: NodeTable, shape: Shape, constraint: Spread, eligible: BoolArray) -> BoolArray:
+    """Return which of the rows count for a constraint by its policies."""
+    included = eligible.copy()
+    if constraint.honour_affinity and (shape.node_selector or shape.affinity):
+        matches = matcher(shape)
+        for row in np.flatnonzero(included).tolist():
+            if not matches(nodes.labels[row], nodes.names[row]):
+                included[row] = False
+    if constraint.honour_taints:
+        for row in nodes.tainted:
+            if untolerated(nodes.taints[row], shape.tolerations) is not None:
+                included[row] = False
+    return included
 
 
 def _on_eligible(tally: Tally, domains: IntArray, number: int, eligible: BoolArray) -> IntArray:
