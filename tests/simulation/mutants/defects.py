@@ -434,6 +434,6 @@ MUTANTS = (
     Mutant("a_quota_that_refused_refuses_for_ever", ((QuotaAdmission, "check", waits_for_ever),), (10, 12, 15)),
     Mutant("suppression_is_late", ((suppression, "suppress_milli", suppressed_late),), (8,)),
     Mutant("waiting_is_said_with_every_decision", ((WaitingPods, "_due", said_when_asked),), (11, 12)),
-    Mutant("yarn_keeps_what_it_announces", ((YarnCopilot, "settings", never_set),), (12,), (2, 4)),
+    Mutant("yarn_keeps_what_it_announces", ((YarnCopilot, "settings", never_set),), (12,), (4, 2)),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
 )

@@ -67,7 +67,7 @@ PROMISES: tuple[Invariant, ...] = (
     Invariant(
         number=13,
         name="nothing_grows",
-        at_moments=(s.queues_stay_short, s.the_log_is_bounded),
+        at_moments=(s.queues_stay_short, s.the_log_is_bounded, s.cores_are_bounded),
         when_quiet=(s.cores_hold_what_is_alive,),
     ),
     Invariant(

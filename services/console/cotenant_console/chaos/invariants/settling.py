@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from cotenant.log import KEEP_PER_SUBJECT, LOG
+from cotenant.subjects import matches
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.weighing import weight
 
 QUEUE = 5_000
 """A reader that is further behind starts over."""
+ENTRIES = 4
+"""The most that was seen is 2."""
+LOOKED_AT_ONCE_IN = 4
 SLACK = 200
 """Entries that a live core may hold beyond a fresh one's and a quarter."""
 
@@ -35,6 +39,21 @@ def the_log_is_bounded(moment: Moment) -> Wrong:
     for subject, count in counts.items():
         if count > KEEP_PER_SUBJECT:
             yield subject, f"{subject} holds {count} versions on {LOG}"
+
+
+def cores_are_bounded(moment: Moment) -> Wrong:
+    """Now and then of one core: it holds at most ENTRIES for each subject that it reads and that holds something, and SLACK."""
+    if moment.chance.randrange(LOOKED_AT_ONCE_IN):
+        return
+    name = moment.chance.choice(sorted(moment.stage.services))
+    process = moment.stage.services[name].service
+    if not process.definition.recomputed or not process.deciding:
+        return
+    filters = process.definition.filters
+    alive = sum(any(matches(wanted, subject) for wanted in filters) for subject in moment.stage.world.streams.log.subjects())
+    held = weight(process.cycle.core)
+    if held > ENTRIES * alive + 5 * SLACK:
+        yield name, f"{name} holds {held} entries for {alive} subjects"
 
 
 def cores_hold_what_is_alive(moment: Moment) -> Wrong:
