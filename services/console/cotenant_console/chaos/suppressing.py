@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from datetime import datetime, timedelta
-from itertools import pairwise
 
 import msgspec
 
@@ -134,15 +133,27 @@ class Suppressions:
         return self._late
 
     def flutter(self, now: datetime) -> dict[str, int]:
-        """Nodes whose bound went to and fro while the rule wanted the same: node to turns."""
+        """Nodes whose bound went to and fro more often than what the rule wanted: node to turns beyond those."""
         found: dict[str, int] = {}
         for name, seen in self._seen.items():
             recent = [(wanted, bound) for at, wanted, bound in seen if at > now - STRETCH]
             wanted = [entry[0] for entry in recent]
             if not recent or max(wanted) - min(wanted) > CONSTANT:
                 continue
-            steps = [after[1] - before[1] for before, after in pairwise(recent) if after[1] != before[1]]
-            turns = sum((one > 0) != (other > 0) for one, other in pairwise(steps))
+            turns = _turns([bound for _, bound in recent], 0) - _turns(wanted, STEADY)
             if turns > FEW:
                 found[name] = turns
         return found
+
+
+def _turns(values: list[int], ignored: int) -> int:
+    """How often values that went one way by more than `ignored` went the other way by more than that."""
+    turns, heading, low, high = 0, 0, values[0], values[0]
+    for value in values:
+        low, high = min(low, value), max(high, value)
+        way = 1 if value - low > ignored and heading <= 0 else -1 if high - value > ignored and heading >= 0 else 0
+        if way:
+            turns += heading != 0
+            heading = way
+            low = high = value
+    return turns

@@ -136,7 +136,7 @@ def a_pod_is_evicted_once(sight: Sight, event: Event) -> Wrong:
 
 
 def a_move_is_begun_once(sight: Sight, event: Event) -> Wrong:
-    """A job of a pod is not begun anew while it, or another job of that pod, is unfinished."""
+    """A job of a pod is not begun anew while it, or another job of that pod, is unfinished. A user may ask twice."""
     data = event.data
     if not isinstance(data, Migration) or event.tombstone or data.finished:
         return
@@ -145,6 +145,8 @@ def a_move_is_begun_once(sight: Sight, event: Event) -> Wrong:
     if before is not None and not before.tombstone and isinstance(before.data, Migration):
         if before.data.uid == data.uid and not before.data.finished and before.data.created_at != data.created_at:
             yield event.subject, f"{event.ref} begins {data.job} anew, which {before.ref} left {before.data.phase}"
+        return
+    if data.object_uid:
         return
     for subject, job in sorted(sight.moves.items()):
         if data.uid and subject != event.subject and job.uid == data.uid and not job.finished:

@@ -75,13 +75,13 @@ def cores_hold_what_is_alive(moment: Moment) -> Wrong:
 
 
 def suppression_settles(moment: Moment) -> Wrong:
-    """A node whose services use the same all the time turns its best-effort bound round at most FEW times in a stretch, and
-    changes it at most FEW times once it had time to settle.
+    """A node turns its best-effort bound round at most FEW times in a stretch beyond the turns of what its services leave, and
+    changes it at most FEW times once that is the same and it had time to settle.
     """
     for name, text in moment.suppressions.unsettled:
         yield f"execution.{name}.suppress", text
     for name, changes in sorted(moment.suppressions.flutter(moment.now).items()):
-        yield f"execution.{name}.suppress", f"node {name} turned its best-effort bound {changes} times under constant load"
+        yield f"execution.{name}.suppress", f"node {name} turned its best-effort bound {changes} times more than its load did"
 
 
 def services_keep_their_latency(moment: Moment) -> Wrong:
