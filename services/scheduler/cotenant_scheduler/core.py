@@ -1,4 +1,4 @@
-"""The scheduler's core: from pods, nodes, metrics, resources, quotas and runs to placements.
+"""The scheduler's core: from pods, nodes, namespaces, metrics, resources, quotas and runs to placements.
 
 Folds the subjects of FILTERS; the state is a function of the last message of each. Decides, in this order:
 
@@ -30,6 +30,7 @@ from cotenant.events.placements import Figure, Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.runs import RunStatus
 from cotenant.last_sequences import LastSequences
+from cotenant.objects.metadata import AnyObject
 from cotenant.objects.policies import PriorityClassObject
 from cotenant.quantities import QuantityError
 from cotenant.quota.ledger import QuotaLedger
@@ -58,6 +59,7 @@ from cotenant_scheduler.waiting import WaitingPods
 FILTERS = (
     "objects.core.pods.>",
     "objects.core.nodes.>",
+    "objects.core.namespaces.>",
     "objects.scheduling%2Ek8s%2Eio.priorityclasses.>",
     "objects.policy.poddisruptionbudgets.>",
     "node.*.executor",
@@ -73,6 +75,7 @@ FILTERS = (
 
 ENDINGS_SHARE = 250
 
+_NAMESPACE = msgspec.json.Decoder(AnyObject)
 _PRIORITY_CLASS = msgspec.json.Decoder(PriorityClassObject)
 
 
@@ -152,6 +155,8 @@ class SchedulerCore:
                 self._node_book.fold_part(node, parts[2], event)
             case ("objects", "core", "nodes", _, node):
                 self._node_book.fold_object(node, event)
+            case ("objects", "core", "namespaces", _, name):
+                self._fold_namespace(name, event)
             case ("quotas", _, _):
                 self._fold_quota(event, "" if parts[1] == "_" else parts[1], parts[2])
             case ("objects", "scheduling.k8s.io", "priorityclasses", _, name):
@@ -181,6 +186,15 @@ class SchedulerCore:
             self._regroup = True
         self.ledger.publish(data)
         self._quota_sequences[(data.tree, data.quota)] = event.sequence
+
+    def _fold_namespace(self, name: str, event: Event) -> None:
+        labels: dict[str, str] = {}
+        try:
+            if not event.tombstone and isinstance(event.data, ObjectStored):
+                labels = _NAMESPACE.decode(event.data.object).metadata.labels
+        finally:
+            # One whose object cannot be read is as one without: earlier labels do not stay.
+            self.pods.label_namespace(name, labels)
 
     def _fold_priority_class(self, name: str, event: Event) -> None:
         if event.tombstone or not isinstance(event.data, ObjectStored):

@@ -1,14 +1,14 @@
 """Pods as the scheduler knows them: object, placements, runs and waiting event of each, and what counts on which node.
 
-In: ObjectStored/ObjectDeleted of pods, Placement, RunStatus and Waiting events, in any order across subjects. Out: a
-`PodRecord` per name, the node table and the quota ledger charged with what is placed. A placement counts from when it
-is stored until it is gone or the pod's run has ended for good (the placement then stays until the pod is deleted, but
-holds no resources). A record lives as long as one of its parts does.
+In: ObjectStored/ObjectDeleted of pods, Placement, RunStatus and Waiting events, labels of namespaces, in any order across
+subjects. Out: a `PodRecord` per name, the node table and the quota ledger charged with what is placed. A placement counts
+from when it is stored until it is gone or the pod's run has ended for good (the placement then stays until the pod is
+deleted, but holds no resources). A record lives as long as one of its parts does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -177,7 +177,8 @@ class PodBook:
         keys.add(record.key)
         if counted is not None:
             placed.counted = counted
-        else:
+        if counted is None or facts is None or facts.shape is not counted.shape:
+            # Charged for the first time, or what selects the pod has changed since it was assumed.
             self._account(record, data.node, placed)
         self._changed(record)
         self._hold_against_new_selectors()
@@ -242,22 +243,30 @@ class PodBook:
 
     def _hold_against_new_selectors(self) -> None:
         """A pod brought selectors that are new: pods that they select have another shape from now on."""
-        new = self._reader.selectors.take_new()
-        if not new:
-            return
+        book = self._reader.selectors
+        new = book.take_new()
+        if new:
+            self._read_again(lambda facts: any(book.selects(selector, facts.namespace, facts.labels) for selector in new))
 
-        def concerned(facts: PodFacts | None) -> bool:
-            return facts is not None and any(
-                all(part.selects(facts.namespace, facts.labels) for part in selector) for selector in new
+    def label_namespace(self, namespace: str, labels: Mapping[str, str]) -> None:
+        """Take over the labels of a namespace: pods there may be selected by other selectors from now on."""
+        book = self._reader.selectors
+        if book.label_namespace(namespace, labels):
+            self._read_again(
+                lambda facts: facts.namespace == namespace
+                and facts.shape is not None
+                and facts.shape.selected_by != book.selecting(namespace, facts.labels)
             )
 
+    def _read_again(self, concerned: Callable[[PodFacts], bool]) -> None:
+        """Give pods the shapes that they have now, and count placed ones as such."""
         for key in sorted(self.records):
             record = self.records[key]
-            if concerned(record.facts) and record.document is not None:
+            if record.facts is not None and record.document is not None and concerned(record.facts):
                 record.facts = self._reader.read(record.document, self.priorities)
                 self._changed(record)
             for node, placed in record.placements.items():
-                if concerned(placed.facts):
+                if placed.facts is not None and concerned(placed.facts):
                     placed.facts = self._reader.read(placed.data.pod, self.priorities)
                     self._account(record, node, placed)
 

@@ -1,14 +1,16 @@
 """What pods want of other pods: affinity, anti-affinity and spread, with their selectors numbered.
 
-In: the affinity and spread constraints of a pod, its namespace and labels. Out: `Relations` (terms about numbered
-selectors) and, for any pod, the numbers of all known selectors that select it. Pods are counted per selector, so a
-selector that several constraints share is matched once a pod. A selector is a conjunction of parts, each a set of
-namespaces and a label selector; the required affinity of a pod is one selector over all its terms, as in Kubernetes.
+In: the affinity and spread constraints of a pod, its namespace and labels; the labels of namespaces. Out: `Relations`
+(terms about numbered selectors) and, for any pod, the numbers of all known selectors that select it. Pods are counted per
+selector, so a selector that several constraints share is matched once a pod. A selector is a conjunction of parts, each
+a set of namespaces and a label selector; the required affinity of a pod is one selector over all its terms, as in Kubernetes.
 
-Namespaces: those of the term, else the pod's own. An empty namespaceSelector means all; another one is held against the
-label `kubernetes.io/metadata.name`, the only one that every namespace has. A missing label selector selects nothing.
+Namespaces of a term: those that it lists, and those whose labels its namespaceSelector selects; the pod's own where it has
+no selector and lists none; all where the selector is empty. Every namespace has the label `kubernetes.io/metadata.name`,
+also one without an object. A missing label selector selects no pod. Source: Kubernetes' PodAffinityTerm.
 
-Bounds: selectors are numbered once and kept; MATCHES_KEPT label sets are remembered with their selectors.
+Bounds: selectors are numbered once and kept; MATCHES_KEPT label sets are remembered with their selectors; labels are kept of
+namespaces that have some besides their name.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import msgspec
 
 from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant.objects.pod import Pod, PodAffinityTerm
+from cotenant.objects.selectors import expression_holds
 
 MATCHES_KEPT = 16_384
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -28,20 +31,20 @@ Expression = tuple[str, str, tuple[str, ...]]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Pods of some namespaces with some labels. `namespaces` None: all that `namespace_expressions` select."""
+    """Pods of some namespaces with some labels; both lists of expressions select nothing where they are None."""
 
-    namespaces: tuple[str, ...] | None
-    namespace_expressions: tuple[Expression, ...]
+    namespaces: tuple[str, ...]
+    namespace_expressions: tuple[Expression, ...] | None
+    """The namespaces whose labels they select belong to it besides those named."""
     expressions: tuple[Expression, ...] | None
-    """None selects nothing."""
 
-    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+    def has(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
+        """Tell whether the pods of a namespace can be selected."""
+        return namespace in self.namespaces or _hold(self.namespace_expressions, namespace_labels)
+
+    def selects(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
         """Tell whether a pod is selected."""
-        if self.expressions is None or (self.namespaces is not None and namespace not in self.namespaces):
-            return False
-        if self.namespaces is None and not all(_holds(e, {NAMESPACE_NAME: namespace}) for e in self.namespace_expressions):
-            return False
-        return all(_holds(expression, labels) for expression in self.expressions)
+        return self.has(namespace, namespace_labels) and _hold(self.expressions, labels)
 
 
 Selector = tuple[Part, ...]
@@ -96,6 +99,7 @@ class SelectorBook:
 
     def __init__(self) -> None:
         self.selectors: list[Selector] = []
+        self._namespaces: dict[str, dict[str, str]] = {}
         self._numbers: dict[Selector, int] = {}
         self._matches: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, ...]] = {}
         self._told = 0
@@ -117,14 +121,35 @@ class SelectorBook:
         known = self._matches.get(key)
         if known is None:
             known = tuple(
-                number
-                for number, selector in enumerate(self.selectors)
-                if all(part.selects(namespace, labels) for part in selector)
+                number for number, selector in enumerate(self.selectors) if self.selects(selector, namespace, labels)
             )
             if len(self._matches) >= MATCHES_KEPT:
                 self._matches.clear()
             self._matches[key] = known
         return known
+
+    def selects(self, selector: Selector, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether a selector selects a pod."""
+        of_namespace = self._labels_of(namespace)
+        return all(part.selects(namespace, of_namespace, labels) for part in selector)
+
+    def label_namespace(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Take over the labels of a namespace; tell whether that changes which selectors can select its pods."""
+        before = self._labels_of(namespace)
+        if labels:
+            self._namespaces[namespace] = {**labels, NAMESPACE_NAME: namespace}
+        else:
+            self._namespaces.pop(namespace, None)
+        after = self._labels_of(namespace)
+        if before == after or all(
+            part.has(namespace, before) == part.has(namespace, after) for selector in self.selectors for part in selector
+        ):
+            return False
+        self._matches.clear()
+        return True
+
+    def _labels_of(self, namespace: str) -> Mapping[str, str]:
+        return self._namespaces.get(namespace) or {NAMESPACE_NAME: namespace}
 
     def take_new(self) -> list[Selector]:
         """Return the selectors numbered since the last call."""
@@ -155,7 +180,7 @@ class SelectorBook:
                 expressions += tuple((key, "In", (labels[key],)) for key in keys)
             spread.append(
                 Spread(
-                    self.number((Part((namespace,), (), expressions),)),
+                    self.number((Part((namespace,), None, expressions),)),
                     constraint.topology_key,
                     constraint.max_skew,
                     constraint.min_domains or 1,
@@ -177,13 +202,12 @@ class SelectorBook:
 
 def _part(term: PodAffinityTerm, namespace: str) -> Part:
     expressions = _expressions(term.label_selector)
-    if term.namespace_selector is not None:
-        wanted = _expressions(term.namespace_selector) or ()
-        if not term.namespaces:
-            return Part(None, wanted, expressions)
-        if not wanted:
-            return Part(None, (), expressions)
-    return Part(tuple(sorted(term.namespaces)) or (namespace,), (), expressions)
+    of_namespaces = _expressions(term.namespace_selector)
+    if of_namespaces == ():
+        return Part((), (), expressions)
+    if of_namespaces is None and not term.namespaces:
+        return Part((namespace,), None, expressions)
+    return Part(tuple(sorted(set(term.namespaces))), of_namespaces, expressions)
 
 
 def _expressions(selector: LabelSelector | None) -> tuple[Expression, ...] | None:
@@ -197,16 +221,7 @@ def _expression(requirement: LabelSelectorRequirement) -> Expression:
     return (requirement.key, requirement.operator, tuple(requirement.values))
 
 
-def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
-    key, operator, values = expression
-    value = labels.get(key)
-    match operator:
-        case "In":
-            return value is not None and value in values
-        case "NotIn":
-            return value is None or value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    return False
+def _hold(expressions: tuple[Expression, ...] | None, labels: Mapping[str, str]) -> bool:
+    return expressions is not None and all(
+        expression_holds(key, operator, values, labels) for key, operator, values in expressions
+    )

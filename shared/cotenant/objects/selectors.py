@@ -10,7 +10,7 @@ Source: Kubernetes label selectors and node affinity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant.objects.pod import NodeSelectorTerm
@@ -18,24 +18,30 @@ from cotenant.objects.pod import NodeSelectorTerm
 NODE_NAME_FIELD = "metadata.name"
 
 
-def requirement_holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Tell whether one expression holds for these labels."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
+def expression_holds(key: str, operator: str, values: Sequence[str], labels: Mapping[str, str]) -> bool:
+    """Tell whether one expression of a label selector holds for these labels."""
+    value = labels.get(key)
+    match operator:
         case "In":
-            return value is not None and value in requirement.values
+            return value is not None and value in values
         case "NotIn":
-            return value is None or value not in requirement.values
+            return value is None or value not in values
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
-        case "Gt" | "Lt":
-            number, bound = _whole(value), _whole(requirement.values[0]) if len(requirement.values) == 1 else None
-            if number is None or bound is None:
-                return False
-            return number > bound if requirement.operator == "Gt" else number < bound
     return False
+
+
+def requirement_holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Tell whether one expression holds for these labels; Gt and Lt, of node selectors, included."""
+    if requirement.operator not in ("Gt", "Lt"):
+        return expression_holds(requirement.key, requirement.operator, requirement.values, labels)
+    number = _whole(labels.get(requirement.key))
+    bound = _whole(requirement.values[0]) if len(requirement.values) == 1 else None
+    if number is None or bound is None:
+        return False
+    return number > bound if requirement.operator == "Gt" else number < bound
 
 
 def selector_holds(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

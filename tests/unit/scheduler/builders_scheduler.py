@@ -172,6 +172,13 @@ class Story:
         raw = msgspec.Raw(msgspec.json.encode(document))
         return self.say(object_subject("policy", "poddisruptionbudgets", namespace, name), ObjectStored(object=raw))
 
+    def namespace(self, name: str, **labels: str) -> Event:
+        raw = msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))
+        return self.say(object_subject("", "namespaces", "", name), ObjectStored(object=raw))
+
+    def namespace_deleted(self, name: str) -> Event:
+        return self.say(object_subject("", "namespaces", "", name), ObjectDeleted(), tombstone=True)
+
     def executor(self, name: str, **allocatable: int) -> Event:
         return self.say(executor_subject(name), ExecutorStatus(node=name, allocatable=allocatable))
 

@@ -22,10 +22,10 @@ PAUSES = [1, 2, 4, 8, 10]
 PASSES = 50
 
 
-def importance(world: World, name: str) -> tuple[int, datetime, str]:
+def importance(world: World, name: str) -> tuple[int, datetime, str, str]:
     """The smallest is the most important."""
     _, pod, bound_at = world.placements[name]
-    return -priority_of(pod), bound_at, name
+    return -priority_of(pod), bound_at, pod.metadata.namespace, name
 
 
 def lower_on(world: World, pod: Pod, node: str) -> list[str]:
@@ -130,7 +130,7 @@ def one_pass(world: World) -> dict[str, str]:
     world.nominated_in_this_pass = []
     queue = sorted(
         (pod for name, pod in world.pods.items() if world.queued(name)),
-        key=lambda pod: (-priority_of(pod), pod.metadata.creation_timestamp or "", pod.metadata.name),
+        key=lambda pod: (-priority_of(pod), pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name),
     )
     made: dict[str, str] = {}
     index = 0

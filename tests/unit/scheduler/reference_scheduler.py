@@ -49,6 +49,8 @@ class World:
         self.placements: dict[str, tuple[str, Pod, datetime]] = {}
         self.ended: set[tuple[str, str]] = set()
         self.budgets: dict[str, dict[str, Any]] = {}
+        self.namespaces: dict[str, dict[str, str]] = {}
+        """Labels of the namespaces that have an object."""
         self.told_to_end: set[str] = set()
         self.bound_in_this_pass: set[str] = set()
         """They make room for nobody yet: what is not stored is nobody's victim."""
@@ -64,6 +66,8 @@ class World:
                 self.nodes[parts[4]] = decode_node(data.object)
             elif isinstance(data, ObjectStored) and parts[2] == "pods":
                 self.pods[parts[4]] = decode_pod(data.object)
+            elif isinstance(data, ObjectStored) and parts[2] == "namespaces":
+                self.namespaces[parts[4]] = msgspec.json.decode(data.object)["metadata"].get("labels", {})
             elif isinstance(data, ObjectStored) and parts[2] == "poddisruptionbudgets":
                 self.budgets[parts[4]] = msgspec.json.decode(data.object)
             elif isinstance(data, Waiting):
@@ -307,12 +311,44 @@ def preference(world: World, pod: Pod, name: str) -> int:
     )
 
 
-# -- pods and other pods: label selectors with matchLabels, the pod's own namespace, no namespaceSelector ----------------
+# -- pods and other pods: label selectors with matchLabels, namespaceSelectors with expressions too ----------------------
 
 
-def selects(term: Any, pod: Pod) -> bool:
-    selector = term.label_selector
+def labelled(pod: Pod, selector: Any) -> bool:
     return selector is not None and all(pod.metadata.labels.get(k) == v for k, v in selector.match_labels.items())
+
+
+def namespaces_of(world: World, term: Any, holder: Pod) -> set[str]:
+    """The namespaces that a term of a pod is about."""
+    selector = term.namespace_selector
+    if selector is None:
+        return set(term.namespaces) or {holder.metadata.namespace}
+    there = {*world.namespaces, *(pod.metadata.namespace for pod in [*world.pods.values(), *everyone(world)])}
+    found = set(term.namespaces)
+    for name in there:
+        labels = {**world.namespaces.get(name, {}), "kubernetes.io/metadata.name": name}
+        wanted = all(labels.get(key) == value for key, value in selector.match_labels.items())
+        for e in selector.match_expressions:
+            has = e.key in labels
+            wanted = wanted and {
+                "In": has and labels.get(e.key) in e.values,
+                "NotIn": not has or labels[e.key] not in e.values,
+                "Exists": has,
+                "DoesNotExist": not has,
+            }[e.operator]
+        if wanted:
+            found.add(name)
+    return found
+
+
+def selects(world: World, term: Any, holder: Pod, pod: Pod) -> bool:
+    """Whether an affinity term of one pod selects another one."""
+    return labelled(pod, term.label_selector) and pod.metadata.namespace in namespaces_of(world, term, holder)
+
+
+def counted(constraint: Any, holder: Pod, pod: Pod) -> bool:
+    """Whether a spread constraint of one pod counts another one: never one of another namespace."""
+    return labelled(pod, constraint.label_selector) and pod.metadata.namespace == holder.metadata.namespace
 
 
 def terms(pod: Pod, side: str, kind: str) -> list[Any]:
@@ -335,15 +371,15 @@ def relations_allow(world: World, pod: Pod, name: str) -> bool:
     labels = world.nodes[name].metadata.labels
     for other in everyone(world):
         for term in terms(other, "pod_anti_affinity", "required"):
-            if selects(term, pod) and other in neighbours(world, name, term.topology_key):
+            if selects(world, term, other, pod) and other in neighbours(world, name, term.topology_key):
                 return False
     for term in terms(pod, "pod_anti_affinity", "required"):
-        if any(selects(term, other) for other in neighbours(world, name, term.topology_key)):
+        if any(selects(world, term, pod, other) for other in neighbours(world, name, term.topology_key)):
             return False
     wanted = terms(pod, "pod_affinity", "required")
 
     def all_select(other: Pod) -> bool:
-        return all(selects(term, other) for term in wanted)
+        return all(selects(world, term, pod, other) for term in wanted)
 
     first = not any(all_select(other) for other in everyone(world)) and all_select(pod)
     for term in wanted:
@@ -375,7 +411,7 @@ def spread_counts(world: World, pod: Pod, constraint: Any, hard: bool) -> dict[s
     counts: dict[str, int] = {}
     for name in eligible(world, pod, constraint, hard):
         domain = world.nodes[name].metadata.labels[constraint.topology_key]
-        counts[domain] = counts.get(domain, 0) + sum(selects(constraint, other) for other, _ in world.on_node(name))
+        counts[domain] = counts.get(domain, 0) + sum(counted(constraint, pod, other) for other, _ in world.on_node(name))
     return counts
 
 
@@ -389,7 +425,7 @@ def spread_allows(world: World, pod: Pod, name: str) -> bool:
         counts = spread_counts(world, pod, constraint, True)
         fewest = min(counts.values(), default=0) if len(counts) >= (constraint.min_domains or 1) else 0
         here = counts.get(labels[constraint.topology_key], 0)
-        if here + (1 if selects(constraint, pod) else 0) - fewest > constraint.max_skew:
+        if here + (1 if counted(constraint, pod, pod) else 0) - fewest > constraint.max_skew:
             return False
     return True
 
@@ -401,13 +437,14 @@ def together_scores(world: World, pod: Pod, candidates: list[str]) -> dict[str, 
         for sign, side in ((1, "pod_affinity"), (-1, "pod_anti_affinity")):
             for wish in terms(pod, side, "preferred"):
                 term = wish.pod_affinity_term
-                raw[name] += sign * wish.weight * sum(selects(term, o) for o in neighbours(world, name, term.topology_key))
+                there = neighbours(world, name, term.topology_key)
+                raw[name] += sign * wish.weight * sum(selects(world, term, pod, other) for other in there)
         for other in everyone(world):
             held = [(term, 1) for term in terms(other, "pod_affinity", "required")]
             held += [(w.pod_affinity_term, w.weight) for w in terms(other, "pod_affinity", "preferred")]
             held += [(w.pod_affinity_term, -w.weight) for w in terms(other, "pod_anti_affinity", "preferred")]
             for term, weight in held:
-                if selects(term, pod) and other in neighbours(world, name, term.topology_key):
+                if selects(world, term, other, pod) and other in neighbours(world, name, term.topology_key):
                     raw[name] += weight
     low, high = min(raw.values()), max(raw.values())
     return {name: (value - low) * 100 // (high - low) if high > low else 0 for name, value in raw.items()}

@@ -17,26 +17,42 @@ from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
 IDENTITY = Identity(service="scheduler")
 
 
+TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "host"}
+OF_TEAM_X = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
+
+
+def apart(scope: dict[str, object]) -> dict[str, object]:
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**TERM, **scope}]}}}
+
+
 def fact(story: Story, chance: random.Random) -> None:
     """Some foreign message."""
-    name = f"p{chance.randrange(12)}"
+    number = chance.randrange(12)
+    name, namespace = f"p{number}", "red" if number % 3 == 0 else "default"
     place = f"n{chance.randrange(4)}"
-    match chance.randrange(8):
+    match chance.randrange(9):
         case 0 | 1 | 2:
             wanted = chance.choice(["500m", "1", "3"])
-            story.pod(pod(name, cpu=wanted, uid=chance.choice([f"uid-{name}", f"other-{name}"])))
+            labels = {"app": "a"} if number % 2 else {}
+            spec = chance.choice([{}, {}, apart(OF_TEAM_X), apart({})])
+            uid = chance.choice([f"uid-{name}", f"other-{name}"])
+            story.pod(pod(name, namespace=namespace, cpu=wanted, uid=uid, labels=labels, **spec))
         case 3:
-            story.pod_deleted(name)
+            story.pod_deleted(name, namespace)
         case 4:
             story.metric(place, chance.randrange(3000))
         case 5:
-            story.node(node(place, cpu=chance.choice(["2", "4"]), unschedulable=chance.random() < 0.2))
+            unschedulable = chance.random() < 0.2
+            story.node(node(place, cpu=chance.choice(["2", "4"]), labels={"host": place}, unschedulable=unschedulable))
         case 6:
             placed = story.placed()
             if name in placed:
-                story.run(placed[name], name, chance.choice([RunPhase.RUNNING, RunPhase.SUCCEEDED]))
+                phase = chance.choice([RunPhase.RUNNING, RunPhase.SUCCEEDED])
+                story.run(placed[name], name, phase, namespace=namespace)
         case 7:
             story.executor(place, cpu=3000)
+        case 8:
+            story.namespace(chance.choice(["red", "default"]), team=chance.choice("xy"))
 
 
 def said(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
@@ -49,7 +65,10 @@ def said(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
 def test_deciding_ahead_equals_deciding_afterwards_and_withdrawing_leaves_nothing(seed: int) -> None:
     chance = random.Random(seed)
     story = Story()
-    story.nodes(*(node(f"n{i}", cpu="4") for i in range(3)))
+    story.nodes(*(node(f"n{i}", cpu="4", labels={"host": f"n{i}"}) for i in range(3)))
+    for index, (namespace, scope) in enumerate((("red", {}), ("default", {}), ("default", OF_TEAM_X))):
+        # Some pod has each of the terms all the time: groups of pods are then the same for every core.
+        story.pod(pod(f"holder{index}", namespace=namespace, requests={}, **apart(scope)))
     decided = confirmed = withdrawn = 0
     for _ in range(60):
         for _ in range(chance.randrange(4)):

@@ -20,7 +20,25 @@ def selector(app: str) -> dict[str, Any]:
     return {"matchLabels": {"app": app}}
 
 
-term = st.builds(lambda app, key: {"labelSelector": selector(app), "topologyKey": key}, apps, keys)
+NAMESPACES = ["default", "red", "blue"]
+namespaces = st.sampled_from(NAMESPACES)
+namespace_labels = st.sampled_from([None, {}, {"team": "x"}, {"team": "y"}, {"team": "x", "stage": "test"}])
+"""None: the namespace has no object."""
+relabelled = st.lists(st.tuples(namespaces, namespace_labels), max_size=3)
+namespace_selector = st.sampled_from(
+    [
+        {},
+        {"matchLabels": {"team": "x"}},
+        {"matchLabels": {"kubernetes.io/metadata.name": "red"}},
+        {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["x"]}]},
+        {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
+        {"matchLabels": {"team": "x"}, "matchExpressions": [{"key": "stage", "operator": "DoesNotExist"}]},
+    ]
+)
+scope = st.just({}) | st.fixed_dictionaries(
+    {}, optional={"namespaces": st.lists(namespaces, max_size=2), "namespaceSelector": namespace_selector}
+)
+term = st.builds(lambda app, key, about: {"labelSelector": selector(app), "topologyKey": key, **about}, apps, keys, scope)
 wish = st.builds(lambda weight, t: {"weight": weight, "podAffinityTerm": t}, st.integers(1, 100), term)
 side = st.fixed_dictionaries(
     {},
@@ -52,7 +70,10 @@ wants = st.one_of(
     st.builds(lambda c: {"topologySpreadConstraints": c}, st.lists(constraint, min_size=1, max_size=2)),
     st.builds(lambda c, z: {"topologySpreadConstraints": [c], "nodeSelector": {"zone": z}}, constraint, st.sampled_from("xy")),
 )
-pods = st.lists(st.tuples(st.none() | apps, st.sampled_from([None, 5]), wants, st.integers(1, 3)), min_size=1, max_size=8)
+asked = st.tuples(st.none() | apps, st.sampled_from([None, 5]), wants, st.integers(1, 3), st.just("default") | namespaces)
+pods = st.lists(asked, min_size=1, max_size=8)
+Asked = tuple[str | None, int | None, dict[str, Any], int, str]
+Relabelled = list[tuple[str, dict[str, str] | None]]
 nodes = st.lists(st.tuples(st.sampled_from([None, "x", "y", "z"]), st.booleans()), min_size=1, max_size=6)
 
 
@@ -65,13 +86,22 @@ def told(zones: list[tuple[str | None, bool]]) -> Story:
     return story
 
 
-def ask(story: Story, wanted: list[tuple[str | None, int | None, dict[str, Any], int]], first: str) -> None:
+def relabel(story: Story, changes: Relabelled) -> None:
+    for namespace, labels in changes:
+        if labels is None:
+            story.namespace_deleted(namespace)
+        else:
+            story.namespace(namespace, **labels)
+
+
+def ask(story: Story, wanted: list[Asked], first: str) -> None:
     number = 0
-    for app, priority, wants_of_pod, count in wanted:
+    for app, priority, wants_of_pod, count, namespace in wanted:
         for _ in range(count):
             number += 1
             labels = {"app": app} if app else {}
-            story.pod(pod(f"{first}{number:02}", cpu="100m", memory="64Mi", labels=labels, priority=priority, **wants_of_pod))
+            name, small = f"{first}{number:02}", {"cpu": "100m", "memory": "64Mi"}
+            story.pod(pod(name, requests=small, namespace=namespace, labels=labels, priority=priority, **wants_of_pod))
 
 
 def check(story: Story) -> None:
@@ -87,30 +117,47 @@ def check(story: Story) -> None:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(nodes, pods, pods, st.integers(0, 10))
+@given(nodes, pods, pods, st.integers(0, 10), relabelled, relabelled)
 def test_pods_with_relations_go_where_the_reference_puts_them(
-    zones: list[tuple[str | None, bool]], early: list[Any], late: list[Any], gone: int
+    zones: list[tuple[str | None, bool]],
+    early: list[Asked],
+    late: list[Asked],
+    gone: int,
+    labels: Relabelled,
+    then: Relabelled,
 ) -> None:
     story = told(zones)
+    relabel(story, labels)
     ask(story, early, "p")
     check(story)
     if placed := sorted(story.placed()):
-        story.pod_deleted(placed[gone % len(placed)])
+        name = placed[gone % len(placed)]
+        story.pod_deleted(name, next(n for n in NAMESPACES if story.placement(name, n)))
         story.settle()
     story.later(1)
+    relabel(story, then)
+    check(story)
     ask(story, late, "q")
     check(story)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(nodes, pods, pods, st.integers(0, 1 << 30))
+@given(nodes, pods, pods, st.integers(0, 1 << 30), relabelled, relabelled)
 def test_a_fresh_core_decides_the_same_whatever_order_it_loads_in(
-    zones: list[tuple[str | None, bool]], early: list[Any], late: list[Any], seed: int
+    zones: list[tuple[str | None, bool]],
+    early: list[Asked],
+    late: list[Asked],
+    seed: int,
+    labels: Relabelled,
+    then: Relabelled,
 ) -> None:
     story = told(zones)
+    relabel(story, labels)
     ask(story, early, "p")
     story.settle()
+    relabel(story, then[:1])
     ask(story, late, "q")
+    relabel(story, then[1:])
     subjects = sorted(story.last)
     random.Random(seed).shuffle(subjects)
     fresh = story.reloaded(subjects)

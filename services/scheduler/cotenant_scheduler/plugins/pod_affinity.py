@@ -32,7 +32,7 @@ class InterPodAffinity:
     relational = True
     preemptible = True
     weight = 2
-    wakes_on = ("node.*.placement.>", "objects.core.nodes._.*")
+    wakes_on = ("node.*.placement.>", "objects.core.nodes._.*", "objects.core.namespaces._.*")
 
     def concerns(self, shape: Shape) -> bool:
         return shape.relational

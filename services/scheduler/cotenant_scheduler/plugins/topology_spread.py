@@ -7,8 +7,8 @@ Filter (DoNotSchedule): pods in the node's domain + 1 if the pod selects itself 
 maxSkew, with the nominated pods and without them; fewer domains than minDomains make the fewest 0; a node without the key
 is refused. Score (ScheduleAnyway): sum over constraints of pods * weight + maxSkew - 1, weight = log(domains + 2) in
 millionths; normalised as 100 * (highest + lowest - score) // highest over the feasible nodes, 100 where the highest is 0, 0
-for nodes without a key. Source: kube-scheduler PodTopologySpread, default weight 2; without its default constraints for
-pods of services.
+for nodes without a key. Source: kube-scheduler PodTopologySpread, default weight 2; a pod has the
+constraints that it states, and none by default.
 """
 
 from __future__ import annotations
