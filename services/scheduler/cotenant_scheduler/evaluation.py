@@ -303,7 +303,7 @@ class Evaluation:
         feasible = self.codes[rows] == 0 if self._scales else None
         codes, total = self._compute(rows)
         if feasible is not None:
-            if np.count_nonzero(feasible != (codes == 0)):
+            if self._rescales(rows[feasible != (codes == 0)]):
                 self._normalise()
             else:
                 self._keys[rows] = self._keys_of(rows)
@@ -351,6 +351,16 @@ class Evaluation:
         )
         self._keys[rows] = self._keys_of(rows)
 
+    def _rescales(self, turned: IntArray) -> bool:
+        """Tell whether the highest raw scores may be others, as these rows became feasible or ceased to be. Those of a row that
+        is below the highest, or has none, do not count."""
+        if not turned.shape[0]:
+            return False
+        if self._relational:
+            return True
+        tops = ((int(self._static.raw[k][turned].max()), self._highest[k]) for *_, k in self._normalised)
+        return any(top and top >= highest for top, highest in tops)
+
     def _keys_of(self, rows: Rows) -> IntArray:
         total = self._totals[rows].copy()
         for _, weight, normalise, k in self._normalised:
@@ -385,7 +395,7 @@ class Evaluation:
         for _, weight, k in self._fixed:
             total += weight * self._static.raw[k].item(row)
         self._totals[row] = total
-        if self._scales and was_feasible != (code == 0):
+        if self._scales and was_feasible != (code == 0) and self._rescales(np.array([row])):
             self._normalise()
             return
         key = _REFUSED

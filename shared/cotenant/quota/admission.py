@@ -30,8 +30,8 @@ class QuotaLevel(msgspec.Struct, frozen=True, kw_only=True):
     max: dict[str, int] = {}
     min: dict[str, int] = {}
     runtime: dict[str, int] = {}
-    used: dict[str, int] = {}
-    non_preemptible_used: dict[str, int] = {}
+    used: Amounts = {}
+    non_preemptible_used: Amounts = {}
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,7 +75,10 @@ def masked(amounts: Amounts, keys: Iterable[str]) -> dict[str, int]:
     return {resource: amount for resource, amount in amounts.items() if resource in kept}
 
 
-def without_zeros(amounts: Amounts) -> dict[str, int]:
+def without_zeros(amounts: dict[str, int]) -> dict[str, int]:
+    """The same amounts where none is zero."""
+    if 0 not in amounts.values():
+        return amounts
     return {resource: amount for resource, amount in amounts.items() if amount}
 
 

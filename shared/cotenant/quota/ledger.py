@@ -105,8 +105,8 @@ class QuotaLedger:
             max=quota.max,
             min=quota.min,
             runtime=quota.runtime,
-            used=dict(used),
-            non_preemptible_used=dict(non_preemptible),
+            used=used,
+            non_preemptible_used=non_preemptible,
         )
 
     def _path(self, key: QuotaKey) -> Iterable[QuotaKey]:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cotenant.quota.amounts import Amounts, larger, limited, masked, plus, total
+from cotenant.quota.amounts import Amounts, larger, limited, masked, plus, total, without_zeros
 from cotenant.quota.names import ROOT
 
 
@@ -136,4 +136,4 @@ def add_pod(own: OwnPods, pod: PodDemand, times: int = 1) -> OwnPods:
 def _changed(amounts: dict[str, int], delta: dict[str, int]) -> dict[str, int]:
     if not delta:
         return amounts
-    return {resource: amount for resource, amount in plus(amounts, delta).items() if amount}
+    return without_zeros(plus(amounts, delta))

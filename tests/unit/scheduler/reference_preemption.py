@@ -79,7 +79,7 @@ def victims_on(world: World, pod: Pod, node: str) -> list[Victim] | None:
             gone = fewer
     return [
         Victim(
-            namespace="default",
+            namespace=world.placements[name][1].metadata.namespace,
             name=name,
             uid=world.placements[name][1].metadata.uid,
             priority=priority_of(world.placements[name][1]),
