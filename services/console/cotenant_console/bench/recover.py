@@ -6,13 +6,12 @@ the pods are submitted before, the rest while nobody schedules.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import UTC, datetime
 
 from cotenant.log import LOG
 from cotenant_console.bench.figures import Figures
-from cotenant_console.bench.stage import BenchError, Stage
+from cotenant_console.bench.stage import SERVER, BenchError, Stage
 from cotenant_console.bench.submitter import Orders
 from cotenant_console.bench.verification import verify
 from cotenant_console.bench.workload import Workload, node_events, quota_events
@@ -60,7 +59,6 @@ async def run(workload: Workload) -> Figures:
                 quiet_since = time.monotonic()
             events = await reader.pull(1000, 1.0)
         memory = stage.peak_memory_mib()
-        await asyncio.sleep(0)
         verdict = verify(await stage.events())
         return Figures(
             placed=verdict.placed,
@@ -69,7 +67,7 @@ async def run(workload: Workload) -> Figures:
             wrong=verdict.wrong,
             first_placement_seconds=round(first, 2),
             first_placement_cpu_seconds={
-                name: round(after_start[name] - before_start.get(name, 0.0), 2) for name in ("nats-server", "scheduler")
+                name: round(after_start[name] - before_start.get(name, 0.0), 2) for name in (SERVER, "scheduler")
             },
             loads=stage.loads(),
             peak_memory_mib={"scheduler": memory.get("scheduler", 0)},

@@ -1,9 +1,9 @@
-"""What one node alone has to say to a pod, by plain rules: room, cordon, selectors, taints, host ports, load, quota.
+"""What one node alone has to say to a pod, by plain rules: room, cordon, selectors, taints, host ports, load.
 
 In: typed pods and nodes, and what was said of a node. Out: why a pod cannot be there, empty if it can. Part of the
-independent check: it shares no code with the scheduler, only the typed views, quantities and the tiers' names. Sources:
-Kubernetes' documented rules; Koordinator's load-aware scheduling with its default thresholds (cpu 65 %, memory 95 %),
-factors (85, 70), estimates for pods that ask for nothing (250m, 200 MiB) and expiry (180 s).
+independent check: it shares no code with the scheduler, only the typed views, quantities and the names of tiers and
+resources. Sources: Kubernetes' documented rules; Koordinator's load-aware scheduling with its default thresholds (cpu 65 %,
+memory 95 %), factors (85, 70), estimates for pods that ask for nothing (250m, 200 MiB) and expiry (180 s).
 """
 
 from __future__ import annotations
@@ -20,18 +20,22 @@ from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
 from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant.objects.node import Node
-from cotenant.objects.pod import NodeSelectorTerm, Pod, pod_limits, pod_requests
+from cotenant.objects.pod import NodeSelectorTerm, Pod, PodSpec, pod_limits, pod_requests
 from cotenant.qos import PriorityClass, priority_default
 from cotenant.quantities import resource_amount
 
-THRESHOLDS = {"cpu": 65, "memory": 95}
-FACTORS = {"cpu": 85, "memory": 70}
-UNASKED = {"cpu": 250, "memory": 200 << 20}
+THRESHOLDS = {CPU: 65, MEMORY: 95}
+FACTORS = {CPU: 85, MEMORY: 70}
+UNASKED = {CPU: 250, MEMORY: 200 << 20}
 EXPIRES = timedelta(seconds=180)
-TIERS = {PriorityClass.BATCH: "kubernetes.io/batch-{}", PriorityClass.MID: "kubernetes.io/mid-{}"}
-PODS = "pods"
+LENT = {
+    PriorityClass.BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY},
+    PriorityClass.MID: {CPU: MID_CPU, MEMORY: MID_MEMORY},
+}
+"""What pods of a tier ask for in the place of the machine's own."""
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -53,7 +57,7 @@ def need_of(pod: Pod, quota: str) -> Need:
     tier = priority_default(pod)
     estimate = {}
     for name, factor in FACTORS.items():
-        real = TIERS.get(tier, "{}").format(name)
+        real = LENT.get(tier, {}).get(name, name)
         asked = max(requests.get(real, 0), limits.get(real, 0))
         if tier is PriorityClass.FREE:
             estimate[name] = 0
@@ -114,7 +118,7 @@ class Facts:
                 (PriorityClass.BATCH, self.resources.batch_cpu_milli, self.resources.batch_memory_bytes),
                 (PriorityClass.MID, self.resources.mid_cpu_milli, self.resources.mid_memory_bytes),
             ):
-                found[TIERS[tier].format("cpu")], found[TIERS[tier].format("memory")] = cpu, memory
+                found[LENT[tier][CPU]], found[LENT[tier][MEMORY]] = cpu, memory
         self._capacity = found
         return found
 
@@ -174,7 +178,7 @@ class Room:
         reported = {(pod.namespace, pod.name): pod.usage for pod in metric.pods}
         known_from = metric.update_time - timedelta(seconds=metric.report_interval_seconds)
         for name, threshold in THRESHOLDS.items():
-            used = metric.node_usage.cpu_milli if name == "cpu" else metric.node_usage.memory_bytes
+            used = metric.node_usage.cpu_milli if name == CPU else metric.node_usage.memory_bytes
             # Beside what is measured: what the report cannot know.
             used += 0 if reported else self._estimates[name]
             for other, placement in self.pods.values() if reported else ():
@@ -182,17 +186,17 @@ class Room:
                 if usage is None:
                     used += other.estimate[name]
                 elif placement.bound_at is not None and placement.bound_at > known_from:
-                    used += max(0, other.estimate[name] - (usage.cpu_milli if name == "cpu" else usage.memory_bytes))
+                    used += max(0, other.estimate[name] - (usage.cpu_milli if name == CPU else usage.memory_bytes))
             percent = Fraction(100 * (used + need.estimate[name]), capacity[name])
             if int(percent + Fraction(1, 2)) > threshold:
                 return f"{name} usage {float(percent):.1f}% > {threshold}%"
         return ""
 
 
-def tolerated(spec: object, taint: tuple[str, str, str]) -> bool:
+def tolerated(spec: PodSpec, taint: tuple[str, str, str]) -> bool:
     """Whether one of the pod's tolerations covers a taint."""
     key, value, effect = taint
-    for toleration in getattr(spec, "tolerations", ()):
+    for toleration in spec.tolerations:
         if toleration.effect not in ("", effect) or toleration.key not in ("", key):
             continue
         if toleration.operator == "Exists" or (toleration.key == key and toleration.value == value):

@@ -34,11 +34,11 @@ async def run(workload: Workload, rate: float, *, stack: bool = False) -> Figure
     """Carry out one run."""
     async with Stage() as stage:
         now = datetime.now(UTC)
+        simulated = fleets(workload) if stack else []
         if stack:
-            fleets(workload)
             await stage.write(stack_events(now))
         await stage.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now, runtime=not stack)])
-        gateway = await start_stack(stage, workload) if stack else ""
+        gateway = await start_stack(stage, simulated) if stack else ""
         stage.start_scheduler()
         await stage.scheduler_loaded()
         placed_at, submitted_at = stage.folder / "placed", stage.folder / "submitted"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import msgspec
 
@@ -52,18 +53,18 @@ def fleets(workload: Workload) -> list[Fleet]:
     ]
 
 
-async def start_stack(stage: Stage, workload: Workload) -> str:
+async def start_stack(stage: Stage, simulated: Sequence[Fleet]) -> str:
     """Start everything, wait until it is ready; returns the gateway's address."""
     ports: dict[str, int] = {}
 
     def start(name: str, service: str, *flags: str) -> None:
-        ports[name] = free_port()
+        ports[name] = free_port(ports.values())
         common = ("--nats", stage.url, "--replica", name, "--http-port", str(ports[name]))
         stage.start_module(name, module_of(service), *common, *flags)
 
     for service in SERVICES:
         start(service, service)
-    for number, fleet in enumerate(fleets(workload)):
+    for number, fleet in enumerate(simulated):
         size = ("--simulated-cpu", fleet.cpu, "--simulated-memory", fleet.memory)
         periods = ("--sample-period", SAMPLE_SECONDS, "--report-period", SAMPLE_SECONDS)
         start(f"{EXECUTORS}-{number}", "node-executor", "--simulate", ",".join(fleet.names), *size, *periods)

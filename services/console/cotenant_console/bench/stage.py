@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -122,9 +122,8 @@ class Stage:
         """The last words of a process."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-600:]
 
-    async def until(self, condition: object, what: str, seconds: float) -> None:
+    async def until(self, condition: Callable[[], Awaitable[bool]], what: str, seconds: float) -> None:
         """Wait for an asynchronous condition."""
-        assert callable(condition)
         deadline = time.monotonic() + seconds
         while not await condition():
             if time.monotonic() > deadline:

@@ -24,12 +24,13 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
+from cotenant.names import PODS
 from cotenant.objects.node import decode_node
 from cotenant.objects.pod import decode_pod
 from cotenant.quota.names import LABEL_QUOTA
 from cotenant.subjects import node_subject, quota_subject, tokens
 from cotenant_console.bench.neighbours import Neighbours
-from cotenant_console.bench.rooms import PODS, Facts, Need, Room, need_of
+from cotenant_console.bench.rooms import Facts, Need, Room, need_of
 
 SHOWN = 20
 READ = (
