@@ -17,11 +17,8 @@ import msgspec
 
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event
-from cotenant.events.objects import ObjectStored
 from cotenant.log import LOG
-from cotenant.objects.pod import decode_pod, pod_requests
 from cotenant.simulation import ServiceParticipant, World
-from cotenant.subjects import pod_subject
 from cotenant_console.chaos.nodes import ChaosNode
 from cotenant_console.chaos.sight import BrokenInvariantError, Sight, Violation
 from cotenant_console.chaos.suppressing import Suppressions
@@ -48,12 +45,6 @@ class Moment(msgspec.Struct, frozen=True):
     counts: Counter[str]
     suppressions: Suppressions
     definitions: Mapping[str, Definition]
-
-    def requests_of(self, namespace: str, name: str) -> dict[str, int]:
-        """What a pod asks for."""
-        event = self.sight.last[pod_subject(namespace, name)]
-        assert isinstance(event.data, ObjectStored)
-        return pod_requests(decode_pod(event.data.object))
 
 
 class Checker:

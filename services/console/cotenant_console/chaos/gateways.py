@@ -49,7 +49,6 @@ class ChaosGateway(SimulatedGateway):
         self._dies: timedelta | None = None
         self._user = False
         self._stale = False
-        self._revision = 0
 
     @property
     def up(self) -> bool:
@@ -78,6 +77,10 @@ class ChaosGateway(SimulatedGateway):
         # Endings that the log refused are planned again.
         tick = now + timedelta(seconds=1)
         return tick if again is None else min(again, tick)
+
+    def holds(self, plural: tuple[str, str], namespace: str, name: str) -> bool:
+        """Whether it knows an object."""
+        return self.core.get(self.core.collections[plural].kind, namespace, name) is not None
 
     def _drop_wishes(self, now: datetime) -> None:
         """Whoever asked while it was down got no answer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.api.client import Document, Json
 from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_MODEL_LABEL
 
@@ -176,6 +177,6 @@ def node_config(args: Args) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "slo-controller-config", "namespace": "koordinator-system"},
+        "metadata": {"name": SLO_CONFIG_NAME, "namespace": SLO_CONFIG_NAMESPACE},
         "data": data,
     }

@@ -6,6 +6,7 @@ taken from a core: the checks must not share a mistake with what they check.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
@@ -23,7 +24,8 @@ from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log import LOG
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
-from cotenant.subjects import tokens
+from cotenant.objects.pod import Pod, decode_pod
+from cotenant.subjects import executor_subject, pod_subject, resources_subject, tokens
 from cotenant_console.chaos.charges import Charges
 from cotenant_console.chaos.gateways import REVISION
 from cotenant_gateway.plans import Plan
@@ -83,13 +85,6 @@ class CommitSeen(msgspec.Struct, frozen=True):
     record: Event
     commit: Commit
     events: tuple[Event, ...]
-
-
-class Offer(msgspec.Struct, frozen=True):
-    """What a node offered from some sequence on."""
-
-    sequence: int
-    amounts: dict[str, int]
 
 
 def revisions_of(annotations: dict[str, str]) -> dict[str, int]:
@@ -257,14 +252,24 @@ class Sight:
                 return None if event.tombstone else event
         return None
 
-    def offer(self, node: str, folded: int, token: str) -> dict[str, int]:
-        """What a node offered as known at a sequence; `token` is its name in subjects."""
-        del node
-        executor = self.version_at(f"node.{token}.executor", folded)
+    def before(self, event: Event) -> Event | None:
+        """What stood on the subject of its newest event before that; None where nothing was ever there."""
+        positions = self.touched[event.subject]
+        return self.log[positions[-2]] if len(positions) > 1 else None
+
+    def pod(self, namespace: str, name: str) -> Pod:
+        """A pod that exists, as it is on the log."""
+        stored = self.last[pod_subject(namespace, name)].data
+        assert isinstance(stored, ObjectStored)
+        return decode_pod(stored.object)
+
+    def offer(self, node: str, folded: int) -> dict[str, int]:
+        """What a node offered as known at a sequence."""
+        executor = self.version_at(executor_subject(node), folded)
         offered: dict[str, int] = {}
         if executor is not None and isinstance(executor.data, ExecutorStatus):
             offered.update(executor.data.allocatable)
-        resources = self.version_at(f"node.{token}.resources", folded)
+        resources = self.version_at(resources_subject(node), folded)
         if resources is not None and isinstance(resources.data, NodeResources):
             offered[BATCH_CPU] = resources.data.batch_cpu_milli
             offered[BATCH_MEMORY] = resources.data.batch_memory_bytes
@@ -289,16 +294,9 @@ class Sight:
     def by_sequence(self, sequence: int) -> Event | None:
         """The event with a sequence."""
         # Rolled-up messages leave gaps: the position is at most the sequence less one.
-        low, high = 0, min(sequence, len(self.log))
-        while low < high:
-            middle = (low + high) // 2
-            if self.log[middle].sequence < sequence:
-                low = middle + 1
-            else:
-                high = middle
-        if low < len(self.log) and self.log[low].sequence == sequence:
-            return self.log[low]
-        return None
+        position = bisect_left(self.log, sequence, hi=min(sequence, len(self.log)), key=lambda event: event.sequence)
+        found = self.log[position] if position < len(self.log) else None
+        return found if found is not None and found.sequence == sequence else None
 
 
 TRACKED = (CPU, MEMORY, PODS, BATCH_CPU, BATCH_MEMORY)

@@ -125,8 +125,7 @@ class Stage:
         return gateway
 
     def _pod_exists(self, name: str) -> bool:
-        core = self.gateways[0].core
-        return core.get(core.collections[PODS].kind, "default", name) is not None
+        return self.gateways[0].holds(PODS, "default", name)
 
     def add_node(self, name: str, machine: Machine) -> bool:
         """Seat a machine, unless there is one of that name."""

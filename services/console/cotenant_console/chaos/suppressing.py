@@ -49,9 +49,8 @@ class Suppressions:
         self._over: dict[str, tuple[datetime, int]] = {}
         """Node to since when, and at how many samples, best-effort has had more than the rule leaves."""
         self._steady: dict[str, _Steady] = {}
-        self._late: list[tuple[str, str]] = []
-        self.changes = 0
-        """Suppressions that nodes said they made."""
+        self.late: list[tuple[str, str]] = []
+        """Where the bound came too late."""
         self._seen: dict[str, deque[tuple[datetime, int, int]]] = defaultdict(lambda: deque(maxlen=KEPT))
         self.periods = 0
         """Control periods that were checked."""
@@ -68,10 +67,10 @@ class Suppressions:
     def see(self, event: Event) -> None:
         """Take what a node did."""
         data = event.data
-        if isinstance(data, Execution):
-            self.changes += data.topic == "suppress"
-            if data.topic == "refusals" and any(change.error for change in data.changes) and len(self.refused) < KEPT:
-                self.refused.append((data.node, data.summary))
+        if not isinstance(data, Execution) or data.topic != "refusals" or len(self.refused) >= KEPT:
+            return
+        if any(change.error for change in data.changes):
+            self.refused.append((data.node, data.summary))
 
     def sampled(self, name: str, control: Control, capacity_milli: int, now: datetime) -> None:
         """Take a control period: what the rule wanted, and what is in force after it."""
@@ -96,8 +95,8 @@ class Suppressions:
             return
         since, samples = self._over.get(name, (now, 0))
         self._over[name] = since, samples + 1
-        if samples and now - since >= PERIODS * CONTROL and len(self._late) < KEPT:
-            self._late.append((name, f"from {since} until {now} best-effort may use {bound}m, by rule {wanted_milli}m"))
+        if samples and now - since >= PERIODS * CONTROL and len(self.late) < KEPT:
+            self.late.append((name, f"from {since} until {now} best-effort may use {bound}m, by rule {wanted_milli}m"))
 
     def _judge_changes(self, name: str, bound: int, wanted_milli: int, now: datetime) -> None:
         """While the rule wants the same, the bound is changed a few times more at most, once it had time to settle."""
@@ -127,10 +126,6 @@ class Suppressions:
         self._slow[name] = self._slow[name] + 1 if slower else 0
         if self._slow[name] > PERIODS and len(self.slowed) < KEPT:
             self.slowed.append((name, slower))
-
-    def late(self) -> list[tuple[str, str]]:
-        """Where the bound came too late."""
-        return self._late
 
     def flutter(self, now: datetime) -> dict[str, int]:
         """Nodes whose bound went to and fro more often than what the rule wanted: node to turns beyond those."""

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event, encode_payload
 from cotenant.simulation import START
-from cotenant.subjects import tokens
+from cotenant.subjects import commit_subject, encode_token, metrics_subject, node_subject, tokens, yarn_subject
 from cotenant_console.chaos.sight import Sight
 
 TEXT = 400
@@ -45,7 +45,7 @@ def _wanted(sight: Sight, subject: str) -> Callable[[str], bool]:
         return batch.__contains__
     if "/" in subject and "." not in subject:
         # A service's process.
-        return f"commits.{subject.partition('/')[0]}.0".__eq__
+        return commit_subject(subject.partition("/")[0], "0").__eq__
     parts = tokens(subject)
     if parts[0] == "execution" or (parts[0] == "node" and len(parts) == 3) or len(parts) == 1:
         return _node(parts[1] if len(parts) > 1 else parts[0])
@@ -55,8 +55,9 @@ def _wanted(sight: Sight, subject: str) -> Callable[[str], bool]:
 
 
 def _node(name: str) -> Callable[[str], bool]:
-    own = {f"metrics.{name}", f"yarn.{name}", f"objects.core.nodes._.{name}"}
-    return lambda other: other in own or (other.startswith(f"node.{name}.") and ".run." not in other)
+    own = {metrics_subject(name), yarn_subject(name), node_subject(name)}
+    prefix = f"node.{encode_token(name)}."
+    return lambda other: other in own or (other.startswith(prefix) and ".run." not in other)
 
 
 def _batch_of(sight: Sight, sequence: int) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.chaos.manifests import budget, move, node_config, pod, profile, quota, quota_patch
 from cotenant_console.chaos.schedule import Entry
 
@@ -16,7 +17,6 @@ CONFIG_MAPS = ("", "configmaps")
 PODS = ("", "pods")
 MOVES = ("scheduling.koordinator.sh", "podmigrationjobs")
 PROFILES = ("config.koordinator.sh", "clustercolocationprofiles")
-CONFIG_NAMESPACE, CONFIG = "koordinator-system", "slo-controller-config"
 
 
 def create_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
@@ -76,10 +76,10 @@ def change_profile(stage: Stage, entry: Entry, now: datetime) -> bool:
     """An administrator declares a colocation profile, or changes it, sometimes to nonsense."""
     document = profile(entry.target, entry.args)
     gateway = stage.gateway()
-    if gateway.core.get(gateway.core.collections[PROFILES].kind, "", entry.target) is None:
-        gateway.wish_creation(now, document)
-    else:
+    if gateway.holds(PROFILES, "", entry.target):
         gateway.wish_patch(now, PROFILES, "", entry.target, {"spec": document["spec"]})
+    else:
+        gateway.wish_creation(now, document)
     return True
 
 
@@ -93,11 +93,11 @@ def configure(stage: Stage, entry: Entry, now: datetime) -> bool:
     """An administrator changes the node configuration, sometimes to nonsense."""
     document = node_config(entry.args)
     gateway = stage.gateway()
-    if gateway.core.get(gateway.core.collections[CONFIG_MAPS].kind, CONFIG_NAMESPACE, CONFIG) is None:
-        gateway.wish_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONFIG_NAMESPACE}})
-        gateway.wish_creation(now + timedelta(milliseconds=50), document)
+    if gateway.holds(CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME):
+        gateway.wish_patch(now, CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME, {"data": document["data"]})
     else:
-        gateway.wish_patch(now, CONFIG_MAPS, CONFIG_NAMESPACE, CONFIG, {"data": document["data"]})
+        gateway.wish_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SLO_CONFIG_NAMESPACE}})
+        gateway.wish_creation(now + timedelta(milliseconds=50), document)
     return True
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.subjects import migration_subject
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.invariants.limits import (
@@ -39,7 +40,7 @@ def evictions_of_a_cycle_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong
         return
     limits = limits_of(sight.configs[seen.commit.config])
     slot = int(seen.commit.now.timestamp()) // CYCLE_SECONDS
-    subject = f"migrations.{fresh[0].job}"
+    subject = migration_subject(fresh[0].job)
     per_node: Counter[str] = Counter()
     per_namespace: Counter[str] = Counter()
     for job in sight.moves.values():
@@ -114,7 +115,7 @@ def orders_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
             del orders[key]
         second = seen.commit.now - timedelta(seconds=1)
         lately = sum(known.ordered_at is not None and known.ordered_at > second for known in orders.values())
-        subject = f"migrations.{job.job}"
+        subject = migration_subject(job.job)
         if lately > EVICT_QPS + EVICT_BURST:
             yield subject, f"{lately} evictions are ordered within a second, limit {EVICT_QPS} and {EVICT_BURST}"
         if not job.workload or job.ignore_budgets:
@@ -140,8 +141,7 @@ def a_move_is_begun_once(sight: Sight, event: Event) -> Wrong:
     data = event.data
     if not isinstance(data, Migration) or event.tombstone or data.finished:
         return
-    positions = sight.touched[event.subject]
-    before = sight.log[positions[-2]] if len(positions) > 1 else None
+    before = sight.before(event)
     if before is not None and not before.tombstone and isinstance(before.data, Migration):
         if before.data.uid == data.uid and not before.data.finished and before.data.created_at != data.created_at:
             yield event.subject, f"{event.ref} begins {data.job} anew, which {before.ref} left {before.data.phase}"

@@ -33,7 +33,7 @@ def state_is_the_fold(participant: ServiceParticipant, world: World, log: Sequen
     now, core = world.now, participant.cycle.core
     name = "folds the whole log" if number % 2 else "loads the last of each subject"
     fresh = participant.definition.make_core(participant.config)
-    for event in _whole(log, participant) if number % 2 else _last(world.streams.log, participant):
+    for event in _whole(log, participant) if number % 2 else last_messages(world.streams.log, participant):
         fresh.apply(event)
     copied = copy.deepcopy(core)
     for asked in _questions(_probes(world, number), now):
@@ -51,7 +51,8 @@ def _whole(log: Sequence[Event], participant: ServiceParticipant) -> Iterator[Ev
     return (event for event in log if wanted[event.subject])
 
 
-def _last(stream: MemoryStream, participant: ServiceParticipant) -> Iterator[Event]:
+def last_messages(stream: MemoryStream, participant: ServiceParticipant) -> Iterator[Event]:
+    """What a process loads that starts now: the last message of each subject that it reads."""
     found = (stream.event(sequence) for sequence in stream.snapshot(participant.definition.filters))
     return (event for event in found if event is not None)
 

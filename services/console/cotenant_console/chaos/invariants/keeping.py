@@ -35,12 +35,9 @@ def an_acknowledged_object_stays(sight: Sight, event: Event) -> Wrong:
 
 
 def _marked(sight: Sight, event: Event) -> bool:
-    """Whether an earlier version says that the object is being deleted: an unanswered request may have done that."""
-    positions = sight.touched[event.subject]
-    for position in reversed(positions[:-1]):
-        before = sight.log[position]
-        return isinstance(before.data, ObjectStored) and b'"deletionTimestamp"' in bytes(before.data.object)
-    return False
+    """Whether the version before says that the object is being deleted: an unanswered request may have done that."""
+    before = sight.before(event)
+    return before is not None and isinstance(before.data, ObjectStored) and b'"deletionTimestamp"' in bytes(before.data.object)
 
 
 def stale_writes_are_refused(moment: Moment) -> Wrong:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeResources
 from cotenant.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.subjects import resources_subject, yarn_subject
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import Sight
@@ -25,7 +26,7 @@ def yarn_has_what_is_lent(moment: Moment) -> Wrong:
     if copilot is None:
         return
     for name, manager in sorted(copilot.cluster.managers.items()):
-        said = moment.sight.last.get(f"node.{manager.host}.resources")
+        said = moment.sight.last.get(resources_subject(manager.host))
         if manager.lost or manager.host not in moment.stage.nodes or said is None or not isinstance(said.data, NodeResources):
             continue
         changed = [event.time for event in (said, *moment.sight.placed[manager.host].values())]
@@ -35,7 +36,7 @@ def yarn_has_what_is_lent(moment: Moment) -> Wrong:
         present = (manager.total.vcores, manager.total.memory_mb)
         if present != (cpu // 1000, memory // MIB):
             text = f"NodeManager {name} has {present[0]} vcores and {present[1]} MB; its node lends {cpu}m and {memory} bytes"
-            yield f"yarn.{manager.host}", text
+            yield yarn_subject(manager.host), text
 
 
 def _lent(sight: Sight, node: str, resources: NodeResources) -> tuple[int, int]:

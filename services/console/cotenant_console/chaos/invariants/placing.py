@@ -7,7 +7,7 @@ from collections import Counter
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.names import PODS
-from cotenant.subjects import encode_token
+from cotenant.subjects import executor_subject
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import TRACKED, CommitSeen, Sight
@@ -42,8 +42,7 @@ def no_node_is_over_allocated(sight: Sight, seen: CommitSeen) -> Wrong:
         assert isinstance(event.data, Placement)
         fresh.setdefault(event.data.node, {PODS}).update(event.data.requests)
     for node, asked in sorted(fresh.items()):
-        token = encode_token(node)
-        offered = sight.offer(node, seen.commit.folded, token)
+        offered = sight.offer(node, seen.commit.folded)
         used: Counter[str] = Counter()
         for placement in sight.held(node, seen.commit.folded):
             if placement.reason == NAMED_BY_POD and placement.bound_at == seen.commit.now:
@@ -53,7 +52,7 @@ def no_node_is_over_allocated(sight: Sight, seen: CommitSeen) -> Wrong:
         for resource in TRACKED:
             if resource in asked and used[resource] > offered.get(resource, 0):
                 yield (
-                    f"node.{token}.executor",
+                    executor_subject(node),
                     f"{seen.record.ref} places {used[resource]} {resource} on node {node}, which offered "
                     f"{offered.get(resource, 0)} at LOG:{seen.commit.folded}",
                 )

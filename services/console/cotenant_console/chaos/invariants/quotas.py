@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.objects.pod import decode_pod, pod_requests
+from cotenant.objects.pod import pod_requests
 from cotenant.quota.names import DEFAULT, LABEL_QUOTA, ROOT, SYSTEM
-from cotenant.subjects import pod_subject, quota_subject
+from cotenant.subjects import quota_subject
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.invariants.placing import new_placements
@@ -190,12 +189,11 @@ def _asked_by_pods(moment: Moment) -> tuple[dict[str, Counter[str]], dict[str, C
         quota, uid = head.metadata.labels.get(LABEL_QUOTA, ""), head.metadata.uid
         if not quota or uid in ended:
             continue
-        stored = sight.last[pod_subject(namespace, name)].data
-        assert isinstance(stored, ObjectStored)
-        pod = decode_pod(stored.object)
-        asked[quota].update(pod_requests(pod))
+        pod = sight.pod(namespace, name)
+        requests = pod_requests(pod)
+        asked[quota].update(requests)
         if pod.spec.node_name and not sight.places[uid]:
-            claimed[quota].update(pod_requests(pod))
+            claimed[quota].update(requests)
     return asked, claimed
 
 

@@ -21,9 +21,17 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.objects.node import decode_node
-from cotenant.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.objects.pod import Pod, pod_requests
 from cotenant.quota.names import LABEL_PREEMPTIBLE, LABEL_QUOTA
-from cotenant.subjects import node_subject, pod_subject
+from cotenant.subjects import (
+    condition_subject,
+    executor_subject,
+    metrics_subject,
+    node_subject,
+    pod_subject,
+    run_subject,
+    waiting_subject,
+)
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.invariants.quotas import used_by, way_up
@@ -48,8 +56,7 @@ def nothing_is_said_twice(sight: Sight, seen: CommitSeen) -> Wrong:
     if seen.service not in DECIDING:
         return
     for event in seen.events:
-        positions = sight.touched[event.subject]
-        before = sight.log[positions[-2]] if len(positions) > 1 else None
+        before = sight.before(event)
         if before is not None and not before.tombstone and not event.tombstone and before.data == event.data:
             yield event.subject, f"{event.ref} says again what {before.ref} says"
 
@@ -63,7 +70,7 @@ def no_work_is_left(moment: Moment) -> Wrong:
         if node not in moment.stage.nodes:
             continue
         for (namespace, name), event in sorted(held.items()):
-            run = sight.last.get(f"node.{node}.run.{namespace}.{name}")
+            run = sight.last.get(run_subject(node, namespace, name))
             data = event.data
             assert isinstance(data, Placement)
             if run is None or not isinstance(run.data, RunStatus) or run.data.uid != data.uid:
@@ -113,13 +120,11 @@ def nobody_waits_who_fits(moment: Moment) -> Wrong:
         if sight.places[uid] or head.metadata.deletion_timestamp is not None or uid in ended:
             continue
         subject = pod_subject(namespace, name)
-        event = sight.last.get(f"waiting.{namespace}.{name}")
+        event = sight.last.get(waiting_subject(namespace, name))
         if event is None or not isinstance(event.data, Waiting):
             yield subject, f"{namespace}/{name} ({uid}) has no place and nobody says why"
             continue
-        stored = sight.last[subject].data
-        assert isinstance(stored, ObjectStored)
-        pod = decode_pod(stored.object)
+        pod = sight.pod(namespace, name)
         requests = pod_requests(pod)
         held_back = any(reason.code in HELD_BACK for reason in event.data.reasons)
         if held_back or _has_wishes(pod) or not _admitted(sight, pod, requests):
@@ -146,7 +151,7 @@ def _takes_anyone(moment: Moment, node: str) -> bool:
     """Ready, declared, without taints, and nobody is promised its room."""
     last = moment.sight.last
     executor, condition, declared = (
-        last.get(subject) for subject in (f"node.{node}.executor", f"node.{node}.condition", node_subject(node))
+        last.get(subject) for subject in (executor_subject(node), condition_subject(node), node_subject(node))
     )
     if executor is None or not isinstance(executor.data, ExecutorStatus) or executor.data.taints:
         return False
@@ -163,7 +168,7 @@ def _takes_anyone(moment: Moment, node: str) -> bool:
 def _fits(moment: Moment, node: str, requests: dict[str, int]) -> bool:
     sight = moment.sight
     now = sight.log[-1].sequence
-    offered = sight.offer(node, now, node)
+    offered = sight.offer(node, now)
     used: Counter[str] = Counter()
     for placement in sight.held(node, now):
         used.update(placement.requests)
@@ -171,7 +176,7 @@ def _fits(moment: Moment, node: str, requests: dict[str, int]) -> bool:
     wanted = {**requests, PODS: 1}
     if any(used[name] + wanted[name] > offered.get(name, 0) for name in TRACKED if name in wanted):
         return False
-    metric = sight.last.get(f"metrics.{node}")
+    metric = sight.last.get(metrics_subject(node))
     if metric is None or not isinstance(metric.data, NodeMetricComputed) or metric.data.unknown_since is not None:
         return False
     data = metric.data

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from cotenant.log import KEEP_PER_SUBJECT, LOG
-from cotenant.subjects import matches
+from cotenant.subjects import execution_subject, matches
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
+from cotenant_console.chaos.invariants.folding import last_messages
 from cotenant_console.chaos.weighing import weight
 
 QUEUE = 5_000
@@ -33,16 +32,15 @@ def queues_stay_short(moment: Moment) -> Wrong:
 def the_log_is_bounded(moment: Moment) -> Wrong:
     """No subject holds more versions than the stream keeps."""
     stream = moment.stage.world.streams.log
-    counts: Counter[str] = Counter()
     for subject in stream.subjects():
-        counts[subject] = stream.count_of(subject)
-    for subject, count in counts.items():
-        if count > KEEP_PER_SUBJECT:
+        if (count := stream.count_of(subject)) > KEEP_PER_SUBJECT:
             yield subject, f"{subject} holds {count} versions on {LOG}"
 
 
 def cores_are_bounded(moment: Moment) -> Wrong:
-    """Now and then of one core: it holds at most ENTRIES for each subject that it reads and that holds something, and SLACK."""
+    """Now and then of one core: it holds at most ENTRIES for each subject that it reads and that holds something, and five
+    times SLACK.
+    """
     if moment.chance.randrange(LOOKED_AT_ONCE_IN):
         return
     name = moment.chance.choice(sorted(moment.stage.services))
@@ -64,10 +62,8 @@ def cores_hold_what_is_alive(moment: Moment) -> Wrong:
         if not process.definition.recomputed or not process.deciding:
             continue
         fresh = process.definition.make_core(process.config)
-        for sequence in stream.snapshot(process.definition.filters):
-            event = stream.event(sequence)
-            if event is not None:
-                fresh.apply(event)
+        for event in last_messages(stream, process):
+            fresh.apply(event)
         fresh.decide(moment.now)
         live, needed = weight(process.cycle.core), weight(fresh)
         if live > needed * 5 // 4 + SLACK:
@@ -79,24 +75,25 @@ def suppression_settles(moment: Moment) -> Wrong:
     changes it at most FEW times once that is the same and it had time to settle.
     """
     for name, text in moment.suppressions.unsettled:
-        yield f"execution.{name}.suppress", text
+        yield execution_subject(name, "suppress"), text
     for name, changes in sorted(moment.suppressions.flutter(moment.now).items()):
-        yield f"execution.{name}.suppress", f"node {name} turned its best-effort bound {changes} times more than its load did"
+        text = f"node {name} turned its best-effort bound {changes} times more than its load did"
+        yield execution_subject(name, "suppress"), text
 
 
 def services_keep_their_latency(moment: Moment) -> Wrong:
     """Two control periods after a spike no service's p99 is longer than with the most that best-effort may use."""
     for name, text in moment.suppressions.slowed:
-        yield f"execution.{name}.suppress", text
+        yield execution_subject(name, "suppress"), text
 
 
 def kernels_refuse_nothing(moment: Moment) -> Wrong:
     """No kernel refuses a write: parents are widened before their children, and narrowed after them."""
     for name, text in moment.suppressions.refused:
-        yield f"execution.{name}.refusals", text
+        yield execution_subject(name, "refusals"), text
 
 
 def borrowed_cpu_is_given_back(moment: Moment) -> Wrong:
     """Two control periods after a spike of the services the best-effort bound of a node is what the threshold leaves."""
-    for name, text in moment.suppressions.late():
-        yield f"execution.{name}.suppress", text
+    for name, text in moment.suppressions.late:
+        yield execution_subject(name, "suppress"), text
