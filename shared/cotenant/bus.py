@@ -46,6 +46,7 @@ from cotenant.log import (
     Write,
 )
 from cotenant.streams import MAX_MESSAGE_BYTES, stream_configs
+from cotenant.subjects import selecting
 from cotenant.wire import BusClient, batch_frame, inline_status, parse_headers
 
 logger = logging.getLogger(__name__)
@@ -82,14 +83,6 @@ class BusError(RuntimeError):
     """The server refused what a bus needs; the text says what and why."""
 
 
-def selecting(filters: Sequence[str]) -> re.Pattern[bytes]:
-    """Return the expression that matches the subjects which any of the filters selects."""
-    tokens = {"*": r"[^.]+", ">": r".+"}
-    return re.compile(
-        "|".join(r"\.".join(tokens.get(token, re.escape(token)) for token in one.split(".")) for one in filters).encode()
-    )
-
-
 class _ApiError(msgspec.Struct):
     code: int = 0
     err_code: int = 0
@@ -124,8 +117,6 @@ class _IdOnly(msgspec.Struct):
 class _State(msgspec.Struct):
     first_seq: int = 0
     last_seq: int = 0
-    messages: int = 0
-    num_deleted: int = 0
 
 
 class _StreamInfo(msgspec.Struct):
@@ -134,7 +125,6 @@ class _StreamInfo(msgspec.Struct):
 
 
 _ACK = msgspec.json.Decoder(_Ack)
-_GET = msgspec.json.Decoder(_GetAnswer)
 _ID = msgspec.json.Decoder(_IdOnly)
 
 
@@ -205,7 +195,7 @@ class NatsLog:
         messages: list[tuple[str, bytes, Headers]] = []
         for write in writes:
             event = write.event
-            headers = _event_headers(event) if event.tombstone or event.ttl_seconds else {}
+            headers = _event_headers(event)
             if write.expected is not None:
                 headers["Nats-Expected-Last-Subject-Sequence"] = str(write.expected)
             body = encode_event(event)
@@ -237,8 +227,6 @@ class NatsLog:
             await self.client.send_frames(
                 [
                     batch_frame(subject, body, name, index, "".join([f"{key}: {value}\r\n" for key, value in more.items()]))
-                    if more
-                    else batch_frame(subject, body, name, index, "")
                     for index, (subject, body, more) in enumerate(messages[:-1], start=1)
                 ]
             )

@@ -7,6 +7,7 @@ as `node-1.example` survive. Cluster-scoped objects have the namespace token `_`
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -153,3 +154,11 @@ def matches(filter_subject: str, subject: str) -> bool:
         if index >= len(given) or (token != "*" and token != given[index]):
             return False
     return len(wanted) == len(given)
+
+
+def selecting(filters: Sequence[str]) -> re.Pattern[bytes]:
+    """Return the expression that matches the subjects which any of the filters selects, by the rule of `matches`."""
+    wildcards = {"*": r"[^.]+", ">": r".+"}
+    return re.compile(
+        "|".join(r"\.".join(wildcards.get(token, re.escape(token)) for token in one.split(".")) for one in filters).encode()
+    )

@@ -47,3 +47,15 @@ def test_kinds_are_found_by_every_name_that_users_type(word: str) -> None:
     assert kind.plural == "pods"
     assert find_kind("elasticquotas.scheduling.sigs.k8s.io") is find_kind("eq")
     assert find_kind("nonsense") is None
+
+
+WORDS = st.sampled_from(["a", "b", "a+", "x_1"])
+FILTERS = st.tuples(st.lists(st.one_of(WORDS, st.just("*")), min_size=1, max_size=3), st.sampled_from(["", ".>"]))
+
+
+@given(st.lists(FILTERS, min_size=1, max_size=4), st.lists(WORDS, min_size=1, max_size=4))
+def test_one_expression_selects_what_any_of_its_filters_matches(parts: list[tuple[list[str], str]], words: list[str]) -> None:
+    filters = [".".join(tokens) + rest for tokens, rest in parts]
+    subject = ".".join(words)
+    selected = subjects.selecting(filters).fullmatch(subject.encode()) is not None
+    assert selected == any(subjects.matches(one, subject) for one in filters)
