@@ -17,10 +17,6 @@ LABEL_QOS_CLASS = "koordinator.sh/qosClass"
 LABEL_PRIORITY_CLASS = "koordinator.sh/priority-class"
 LABEL_PRIORITY = "koordinator.sh/priority"
 LABEL_QUOTA_NAME = "quota.scheduling.koordinator.sh/name"
-LABEL_QUOTA_TREE_ID = "quota.scheduling.koordinator.sh/tree-id"
-LABEL_QUOTA_PARENT = "quota.scheduling.koordinator.sh/parent"
-LABEL_QUOTA_IS_PARENT = "quota.scheduling.koordinator.sh/is-parent"
-LABEL_PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 
 # Pod annotations.
 ANNOTATION_EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"

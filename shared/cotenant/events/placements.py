@@ -141,7 +141,7 @@ def waiting_line(waiting: Waiting) -> str:
 
 
 def nomination_line(nomination: Nomination) -> str:
-    """Return where a pod gets room and who makes it: `nominated to n3, which 2 pods leave: default/a, default/b`."""
+    """Return where a pod gets room and who makes it: `nominated to n3, which pods of lower priority leave: default/a`."""
     victims = nomination.victims
     if not victims:
         return f"nominated to {nomination.node}, where pods are ending"
