@@ -20,12 +20,13 @@ from datetime import UTC, datetime
 import msgspec
 
 from cotenant.core import Requesting
-from cotenant.cycle import Batch, Cycle, Identity
+from cotenant.cycle import Cycle
 from cotenant.definition import Definition
 from cotenant.events.commits import CommitRefused
 from cotenant.events.envelope import Event
 from cotenant.host import VERSION, Host, run_program
 from cotenant.log import EXECUTION, LOG, USAGE, Behind, Log, Reader, Refused, Skipping, Stored, Write, store_batch
+from cotenant.sealing import Batch, Identity
 from cotenant.settings import parser
 from cotenant.subjects import execution_subject
 from cotenant.wishes import Wishes

@@ -7,10 +7,10 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.cycle import Identity
 from cotenant.definition import Definition
 from cotenant.events import Event, NodeMetricComputed, NodeResources
 from cotenant.events.metrics import Usage
+from cotenant.sealing import Identity
 from cotenant.subjects import metrics_subject, resources_subject
 
 

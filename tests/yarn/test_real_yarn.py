@@ -21,11 +21,11 @@ import nats.errors
 import pytest
 
 from cotenant.bus import NatsLog, connect
-from cotenant.cycle import Identity
 from cotenant.events import Event, NodeMetricComputed, NodeResources, ObjectStored, YarnNode
 from cotenant.events.envelope import Payload
 from cotenant.events.metrics import Usage
 from cotenant.log import Stored, Write
+from cotenant.sealing import Identity
 from cotenant.service import DecidingService
 from cotenant.subjects import metrics_subject, node_subject, object_subject, resources_subject, yarn_subject
 from cotenant_batch_resource_calculator.core import CalculatorConfig
