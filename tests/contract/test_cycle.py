@@ -26,22 +26,22 @@ class Bench:
         self.positions: dict[int, int] = {}
 
     def replica(self, name: str = "a") -> Cycle:
-        cycle = Cycle(ToyCore(ToyConfig()), toy_identity(name), TOY.config_text(ToyConfig()))
+        return self.join(Cycle(ToyCore(ToyConfig()), toy_identity(name), TOY.config_text(ToyConfig())))
+
+    def pipelined(self, name: str = "a", ahead_from: int = 1) -> Cycle:
+        """A replica that decides ahead, loaded."""
+        core, config_text = AssumingToyCore(ToyConfig()), TOY.config_text(ToyConfig())
+        cycle = self.join(Cycle(core, toy_identity(name), config_text, ahead_from=ahead_from))
+        self.deliver(cycle)
+        return cycle
+
+    def join(self, cycle: Cycle) -> Cycle:
+        """Give it what the stream holds, and store its start marker."""
         filters = (*TOY.filters, cycle.identity.commit_subject, cycle.identity.marker_subject)
         for sequence in self.stream.snapshot(filters):
             self.give(cycle, sequence)
         self.positions[id(cycle)] = self.stream.last_sequence
         self.stream.append([Write(event=cycle.start_marker(self.now, filters))])
-        return cycle
-
-    def pipelined(self, name: str = "a", ahead_from: int = 1) -> Cycle:
-        """A replica that decides ahead, loaded."""
-        cycle = Cycle(
-            AssumingToyCore(ToyConfig()), toy_identity(name), TOY.config_text(ToyConfig()), ahead_from=ahead_from
-        )
-        self.positions[id(cycle)] = 0
-        self.stream.append([Write(event=cycle.start_marker(self.now, TOY.filters))])
-        self.deliver(cycle)
         return cycle
 
     def give(self, cycle: Cycle, sequence: int) -> None:
@@ -67,6 +67,28 @@ class Bench:
         return True
 
 
+def rivals(*events: Event) -> tuple[Bench, Cycle, Cycle]:
+    """A stream that holds the events, and two replicas that have loaded them."""
+    bench = Bench()
+    bench.store(*events)
+    first, second = bench.replica("a"), bench.replica("b")
+    bench.deliver(first)
+    bench.deliver(second)
+    return bench, first, second
+
+
+def proposed(cycle: Cycle, now: datetime = NOW) -> Batch:
+    """The batch that follows from the state: there is one."""
+    batch = cycle.propose(now)
+    assert batch is not None
+    return batch
+
+
+def answers(cycle: Cycle) -> dict[str, int]:
+    assert isinstance(cycle.core, ToyCore)
+    return {node: answer.batch_cpu_milli for node, answer in cycle.core.answers.items()}
+
+
 def test_nothing_is_proposed_before_the_start_marker_came_back() -> None:
     bench = Bench()
     bench.store(metric("a", 1))
@@ -81,8 +103,7 @@ def test_a_batch_begins_with_a_commit_record_that_says_what_it_was_decided_on() 
     bench.store(metric("a", 1), metric("b", 2))
     cycle = bench.replica()
     bench.deliver(cycle)
-    batch = cycle.propose(NOW)
-    assert batch is not None
+    batch = proposed(cycle)
     record = batch.events[0].data
     assert isinstance(record, Commit)
     assert (record.prior, record.folded, record.count, record.now) == (0, 2, 2, NOW)
@@ -94,14 +115,8 @@ def test_a_batch_begins_with_a_commit_record_that_says_what_it_was_decided_on() 
 
 
 def test_the_second_of_two_replicas_is_refused_and_refolds_to_the_same_state() -> None:
-    bench = Bench()
-    bench.store(metric("a", 1))
-    first, second = bench.replica("a"), bench.replica("b")
-    bench.deliver(first)
-    bench.deliver(second)
-    one, two = first.propose(NOW), second.propose(NOW)
-    assert one is not None
-    assert two is not None
+    bench, first, second = rivals(metric("a", 1))
+    one, two = proposed(first), proposed(second)
     assert bench.settle(first, one)
     assert not bench.settle(second, two)
     bench.deliver(second)
@@ -112,36 +127,23 @@ def test_the_second_of_two_replicas_is_refused_and_refolds_to_the_same_state() -
 
 
 def test_a_replica_that_lost_holds_back_and_takes_over_when_nobody_commits() -> None:
-    bench = Bench()
-    bench.store(metric("a", 1))
-    first, second = bench.replica("a"), bench.replica("b")
-    bench.deliver(first)
-    bench.deliver(second)
-    two = second.propose(NOW)
-    one = first.propose(NOW)
-    assert one is not None
-    assert two is not None
+    bench, first, second = rivals(metric("a", 1))
+    two, one = proposed(second), proposed(first)
     assert bench.settle(first, one)
     assert not bench.settle(second, two)
     bench.store(metric("a", 5))
     bench.deliver(second)
     assert second.propose(NOW + timedelta(seconds=1)) is None
     late = NOW + timedelta(seconds=2.1)
-    batch = second.propose(late)
-    assert batch is not None
+    batch = proposed(second, late)
     assert bench.settle(second, batch)
     bench.deliver(first)
     assert first.propose(late) is None, "the other's answer is known"
 
 
 def test_a_rivals_half_delivered_batch_is_not_decided_on() -> None:
-    bench = Bench()
-    bench.store(metric("a", 1), metric("b", 1))
-    first, second = bench.replica("a"), bench.replica("b")
-    bench.deliver(first)
-    bench.deliver(second)
-    batch = first.propose(NOW)
-    assert batch is not None
+    bench, first, second = rivals(metric("a", 1), metric("b", 1))
+    batch = proposed(first)
     assert bench.settle(first, batch)
     bench.store(metric("c", 1))
     record_at = first.prior
@@ -159,13 +161,11 @@ def test_now_never_goes_back() -> None:
     bench.store(metric("a", 1))
     cycle = bench.replica()
     bench.deliver(cycle)
-    batch = cycle.propose(NOW + timedelta(minutes=5))
-    assert batch is not None
+    batch = proposed(cycle, NOW + timedelta(minutes=5))
     assert bench.settle(cycle, batch)
     bench.store(metric("a", 2))
     bench.deliver(cycle)
-    later = cycle.propose(NOW)
-    assert later is not None
+    later = proposed(cycle)
     assert isinstance(later.events[0].data, Commit)
     assert later.events[0].data.now == NOW + timedelta(minutes=5)
 
@@ -180,8 +180,7 @@ def test_repeated_deliveries_of_own_older_messages_do_not_turn_the_state_back() 
             bench.store(metric("a", value))
             # Only the metric is delivered; the own answers lag behind.
             bench.give(cycle, bench.stream.last_sequence)
-        batch = cycle.propose(NOW)
-        assert batch is not None
+        batch = proposed(cycle)
         assert bench.settle(cycle, batch)
     bench.deliver(cycle)
     assert isinstance(cycle.core, ToyCore)
@@ -212,8 +211,7 @@ def test_own_messages_need_not_be_read_once_they_are_applied() -> None:
     cycle = bench.replica()
     bench.store(metric("a", 1))
     bench.deliver(cycle)
-    batch = cycle.propose(bench.now)
-    assert batch is not None
+    batch = proposed(cycle, bench.now)
     end = bench.stream.last_sequence
     assert not cycle.was_stored(end)
     outcome = bench.stream.append(batch.writes())
@@ -223,28 +221,21 @@ def test_own_messages_need_not_be_read_once_they_are_applied() -> None:
 
 
 def test_a_rivals_commit_folded_before_the_own_acknowledgement_stays_the_last_one() -> None:
-    bench = Bench()
-    bench.store(metric("a", 1))
-    first, second = bench.replica("a"), bench.replica("b")
-    bench.deliver(first)
-    bench.deliver(second)
-    one = first.propose(NOW)
-    assert one is not None
+    bench, first, second = rivals(metric("a", 1))
+    one = proposed(first)
     outcome = bench.stream.append(one.writes())
     assert isinstance(outcome, Stored)
     # The acknowledgement is still under way; the second has folded the batch and commits behind it.
     bench.store(metric("a", 9))
     bench.deliver(second)
-    two = second.propose(NOW + timedelta(seconds=3))
-    assert two is not None
+    two = proposed(second, NOW + timedelta(seconds=3))
     assert bench.settle(second, two)
     bench.deliver(first)
     first.stored(one, outcome)
     assert first.prior == second.prior
     bench.store(metric("a", 11))
     bench.deliver(first)
-    three = first.propose(NOW + timedelta(seconds=6))
-    assert three is not None
+    three = proposed(first, NOW + timedelta(seconds=6))
     assert bench.settle(first, three), "what it expects is the rival's record"
     assert isinstance(first.core, ToyCore)
     assert first.core.answers["a"].batch_cpu_milli == 22
@@ -257,21 +248,9 @@ def test_what_is_remembered_of_own_batches_is_bounded() -> None:
     for value in range(REMEMBERED_BATCHES + 50):
         bench.store(metric("a", value + 1))
         bench.give(cycle, bench.stream.last_sequence)
-        batch = cycle.propose(NOW)
-        assert batch is not None
+        batch = proposed(cycle)
         assert bench.settle(cycle, batch)
     assert len(cycle._applied) == len(cycle._unread) == REMEMBERED_BATCHES
-
-
-def proposed(cycle: Cycle) -> Batch:
-    batch = cycle.propose(NOW)
-    assert batch is not None
-    return batch
-
-
-def answers(cycle: Cycle) -> dict[str, int]:
-    assert isinstance(cycle.core, ToyCore)
-    return {node: answer.batch_cpu_milli for node, answer in cycle.core.answers.items()}
 
 
 def verified(bench: Bench) -> int:
@@ -324,8 +303,7 @@ def test_what_was_decided_behind_a_refused_batch_is_thrown_away() -> None:
     assert cycle.conflicts == 1
     bench.deliver(cycle)
     assert answers(cycle) == {"a": 2}
-    late = cycle.propose(NOW + timedelta(seconds=3))
-    assert late is not None
+    late = proposed(cycle, NOW + timedelta(seconds=3))
     assert late.events[1].causes == (f"LOG:{bench.stream.last_sequence - 2}", f"LOG:{rival.prior + 1}")
     assert bench.settle(cycle, late)
     assert verified(bench) == 2

@@ -106,9 +106,10 @@ class AssumingToyCore(ToyCore):
                 self.answers.pop(node, None)
             else:
                 self.answers[node] = answer
-            self.answered_at[node] = sequence
-            if not sequence:
-                del self.answered_at[node]
+            if sequence:
+                self.answered_at[node] = sequence
+            else:
+                self.answered_at.pop(node, None)
         self.assumed = []
 
 
@@ -119,6 +120,7 @@ TOY = Definition(
     config_type=ToyConfig,
     make_core=ToyCore,
 )
+ASSUMING_TOY = msgspec.structs.replace(TOY, make_core=AssumingToyCore)
 
 
 def toy_identity(replica: str = "a") -> Identity:
@@ -133,12 +135,3 @@ def metric(node: str, cpu_milli: int, *, event_id: str = "") -> Event:
         id=event_id or f"metric/{node}/{cpu_milli}",
         source="/cell/other/0",
     )
-
-
-ASSUMING_TOY = Definition(
-    name="toy",
-    core_version="1",
-    filters=("metrics.*", "node.*.resources"),
-    config_type=ToyConfig,
-    make_core=AssumingToyCore,
-)
