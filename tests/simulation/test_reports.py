@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_console.chaos.command import Wish, simulate_chaos
-from cotenant_console.chaos.report import LAST_EVENTS
+from cotenant_console.chaos.report import LAST_EVENTS, failure_lines
 from cotenant_console.chaos.run import run, schedule_of
 from cotenant_console.chaos.touching import touching
 from tests.simulation.mutants.defects import MUTANTS
@@ -37,7 +38,10 @@ def test_a_core_that_raises_breaks_a_promise_and_is_named(monkeypatch: pytest.Mo
 
     def raises(self: BatchResourceCalculator, now: datetime) -> object:
         if now.second > 10:
-            raise ZeroDivisionError("one day it happens")
+            try:
+                json.loads("no figure")
+            except ValueError as error:
+                raise ZeroDivisionError("one day it happens") from error
         return right(self, now)
 
     monkeypatch.setattr(BatchResourceCalculator, "decide", raises)
@@ -46,6 +50,9 @@ def test_a_core_that_raises_breaks_a_promise_and_is_named(monkeypatch: pytest.Mo
     assert (violation.invariant, violation.name) == (0, "nothing_raises")
     assert violation.subject.startswith("batch-resource-calculator/")
     assert "ZeroDivisionError: one day it happens (test_reports.py" in violation.text
+    told = "\n".join(failure_lines(violation, None, "again"))
+    assert f'File "{__file__}", line' in told, "all frames with their paths"
+    assert "JSONDecodeError: Expecting value" in told, "what it came from"
 
 
 def test_what_touched_a_pod_a_node_a_commit_and_a_service_is_found() -> None:

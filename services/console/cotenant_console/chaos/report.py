@@ -93,6 +93,7 @@ def failure_lines(violation: Violation, sight: Sight | None, command: str) -> li
         f"  about   {violation.subject}",
         f"  at      {span((violation.at - START).total_seconds())} (LOG:{violation.sequence})",
         f"  what    {violation.text}",
+        *(f"  {line}" for line in violation.trace.splitlines()),
     ]
     if sight is not None:
         events = touching(sight, violation.subject)[-LAST_EVENTS:]

@@ -163,7 +163,8 @@ def _raised(error: Exception, stage: Stage, sight: Sight) -> Violation:
     who = [one.name for one in selves if isinstance(one, ChaosService | ChaosNode | ChaosGateway | Copilot)]
     last = sight.log[-1].sequence if sight.log else 0
     text = f"{type(error).__name__}: {error} ({frames})"
-    return Violation(0, "nothing_raises", who[0] if who else "simulation", text, last, stage.world.now)
+    trace = "".join(traceback.format_exception(error))
+    return Violation(0, "nothing_raises", who[0] if who else "simulation", text, last, stage.world.now, trace)
 
 
 class _Recorder:

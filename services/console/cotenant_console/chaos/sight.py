@@ -34,7 +34,7 @@ KEPT_VERSIONS = 64
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A promise that was broken: which, about which subject, in words, and after which event."""
+    """A promise that was broken: which, about which subject, in words, and after which event; `trace`: where it raised."""
 
     invariant: int
     name: str
@@ -42,6 +42,7 @@ class Violation(msgspec.Struct, frozen=True):
     text: str
     sequence: int
     at: datetime
+    trace: str = ""
 
 
 class BrokenInvariantError(Exception):
