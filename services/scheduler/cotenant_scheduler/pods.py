@@ -231,15 +231,7 @@ class PodBook:
 
     def reprioritise(self) -> None:
         """A priority class changed: read the pods that have their priority from a class again."""
-        for key in sorted(self.records):
-            record = self.records[key]
-            if record.facts is not None and record.document is not None and record.facts.from_class:
-                record.facts = self._reader.read(record.document, self.priorities)
-                self._changed(record)
-            for node, placed in record.placements.items():
-                if placed.facts is not None and placed.facts.from_class:
-                    placed.facts = self._reader.read(placed.data.pod, self.priorities)
-                    self._account(record, node, placed)
+        self._read_again(lambda facts: facts.from_class)
 
     def _hold_against_new_selectors(self) -> None:
         """A pod brought selectors that are new: pods that they select have another shape from now on."""
