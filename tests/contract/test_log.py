@@ -105,20 +105,26 @@ async def test_sixty_four_versions_of_a_subject_are_kept(log: AnyLog) -> None:
     assert kept.data.node_usage.cpu_milli == 6  # type: ignore[attr-defined]
 
 
-async def test_a_lost_answer_is_found_out_and_the_batch_stored_once(log: AnyLog) -> None:
+def lose_an_answer(log: AnyLog, monkeypatch: pytest.MonkeyPatch, *, of_stored: bool) -> None:
+    """The next batch's answer is lost: it was stored, or it never arrived. No server can be asked to do that."""
     if isinstance(log, MemoryLog):
-        log.lose_answers = 1
-    else:
-        send = log._send
-        lost = iter([True])
+        log.lose_answers, log.lose_batches = int(of_stored), int(not of_stored)
+        return
+    send = log._send
 
-        async def lossy(messages: Any) -> Any:
-            answer = await send(messages)
-            if next(lost, False):
-                raise TimeoutError
-            return answer
+    async def lossy(messages: Any) -> Any:
+        monkeypatch.setattr(log, "_send", send)
+        if of_stored:
+            await send(messages)
+        raise TimeoutError
 
-        log._send = lossy  # type: ignore[method-assign]
+    monkeypatch.setattr(log, "_send", lossy)
+
+
+async def test_a_lost_answer_is_found_out_and_the_batch_stored_once(
+    log: AnyLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_an_answer(log, monkeypatch, of_stored=True)
     outcome = await store_batch(log, [Write(event=metric("a", 1, event_id="mine"), expected=0), Write(event=metric("b", 1))])
     assert isinstance(outcome, Stored)
     head = await log.head("metrics.b")
@@ -126,21 +132,12 @@ async def test_a_lost_answer_is_found_out_and_the_batch_stored_once(log: AnyLog)
     assert head.sequence == outcome.last == 2
 
 
-async def test_seed_36_a_rivals_batch_with_the_same_ids_is_not_taken_for_ones_own(log: AnyLog) -> None:
+async def test_seed_36_a_rivals_batch_with_the_same_ids_is_not_taken_for_ones_own(
+    log: AnyLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Replicas give what follows one commit the same ids; with a lost answer only the data tells whose batch is there."""
     await store(log, metric("a", 5, event_id="cell/toy/0/0/0"), expected=0)
-    if isinstance(log, MemoryLog):
-        log.lose_batches = 1
-    else:
-        send = log._send
-        lost = iter([True])
-
-        async def lossy(messages: Any) -> Any:
-            if next(lost, False):
-                raise TimeoutError
-            return await send(messages)
-
-        log._send = lossy  # type: ignore[method-assign]
+    lose_an_answer(log, monkeypatch, of_stored=False)
     outcome = await store_batch(log, [Write(event=metric("a", 1, event_id="cell/toy/0/0/0"), expected=0)])
     assert isinstance(outcome, Refused)
 
