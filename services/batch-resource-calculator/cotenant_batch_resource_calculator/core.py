@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
@@ -39,6 +39,7 @@ from cotenant.objects.policies import ConfigMap
 from cotenant.subjects import object_subject, resources_subject, slo_subject, tokens
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
+from cotenant_batch_resource_calculator.formulas.synchronise import NEVER
 from cotenant_batch_resource_calculator.node_state import NodeState, placed_pod
 from cotenant_batch_resource_calculator.rendering import render
 from cotenant_batch_resource_calculator.topology import zone_capacities
@@ -59,7 +60,6 @@ CORE_VERSION = "1"
 MAX_ENDED = 20_000
 """Subjects whose end is remembered, so that a repeated older message cannot bring them back."""
 
-_NEVER = datetime.max.replace(tzinfo=UTC)
 _CONFIG_DECODER = msgspec.json.Decoder(ConfigMap)
 
 
@@ -208,7 +208,7 @@ class BatchResourceCalculator:
         """Return what is worth storing now, node by node in the order of their names."""
         rest = self._at_rest
         if rest is None or not rest[0] <= now < rest[1]:
-            rest, names = (now, _NEVER), self._sorted_names()
+            rest, names = (now, NEVER), self._sorted_names()
         else:
             names = sorted(self._open)
         events: list[Event] = []

@@ -17,7 +17,7 @@ a foreign share that cannot be read keeps the last one; both are told in `messag
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -37,14 +37,12 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_UPDATE_SECONDS,
     NodeFigures,
     calculate,
-    stale_from,
+    degrade_minutes,
     withdrawal,
 )
 from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio, offer
-from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, is_due
+from cotenant_batch_resource_calculator.formulas.synchronise import NEVER, any_differs, due_from, is_due, stale_from
 from cotenant_batch_resource_calculator.node_state import NodeState, Standing, amounts
-
-_NEVER = datetime.max.replace(tzinfo=UTC)
 
 CONFIG_REJECTED = "ConfigRejected"
 DISABLED = "ColocationDisabled"
@@ -71,12 +69,12 @@ def next_look(state: NodeState) -> datetime:
     """When something may follow from a state from which nothing follows now, by the passing of time alone."""
     standing = state.standing
     if state.node is None or standing is None:
-        return _NEVER
-    times = [_NEVER]
+        return NEVER
+    times = [NEVER]
     if not standing.withdrawal and state.metric is not None and state.metric.update_time is not None:
-        times.append(stale_from(state.metric.update_time, standing.strategy))
+        times.append(stale_from(state.metric.update_time, degrade_minutes(standing.strategy)))
     if standing.differs and state.resources is not None and state.resources.time is not None:
-        times.append(state.resources.time + timedelta(seconds=standing.refresh_seconds))
+        times.append(due_from(state.resources.time, standing.refresh_seconds))
     return min(times)
 
 

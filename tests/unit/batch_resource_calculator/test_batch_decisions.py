@@ -249,6 +249,21 @@ def test_a_node_without_a_metric_lends_nothing_and_says_why(bench: Bench) -> Non
     assert (resources.withdrawn, resources.degraded, resources.reason) == (True, True, "NoMetric")
 
 
+@pytest.mark.parametrize("field", ["degradeTimeMinutes", "updateTimeThresholdSeconds"])
+@pytest.mark.parametrize("bound", [10**10, 10**12, 2**63 - 1])
+def test_a_bound_that_no_clock_reaches_is_never_reached(field: str, bound: int) -> None:
+    bench = Bench()
+    bench.configure(f'{{"enable": true, "{field}": {bound}, "resourceDiffThreshold": 0.5}}')
+    bench.node()
+    bench.metric()
+    bench.decide()
+    bench.metric(system=used(1, 1), at=NOON + minutes(1))
+    bench.decide(NOON + minutes(1))
+    later = NOON + minutes(60 * 24 * 365)
+    bench.decide(later)
+    assert bench.resources().withdrawn is (field == "updateTimeThresholdSeconds")
+
+
 def test_a_stale_metric_withdraws_batch_when_degrade_time_has_passed_and_a_fresh_one_returns_it(bench: Bench) -> None:
     bench.metric()
     bench.decide()

@@ -15,7 +15,7 @@ mid.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -109,7 +109,7 @@ def reserve_of(node: NodeFigures) -> Amounts:
 
 def withdrawal(update_time: datetime | None, strategy: ColocationStrategy, now: datetime) -> tuple[str, str]:
     """Return why nothing may be lent now, as code and in words; both empty where the metric can be acted on."""
-    minutes = _or(strategy.degrade_time_minutes, DEFAULT_DEGRADE_MINUTES)
+    minutes = degrade_minutes(strategy)
     if update_time is None:
         return NO_METRIC, "the node has no metric yet: batch and mid resources are withdrawn until it reports"
     if is_stale(update_time, now, minutes):
@@ -120,9 +120,9 @@ def withdrawal(update_time: datetime | None, strategy: ColocationStrategy, now: 
     return "", ""
 
 
-def stale_from(update_time: datetime, strategy: ColocationStrategy) -> datetime:
-    """Return the moment until which a metric can be acted on."""
-    return update_time + timedelta(minutes=_or(strategy.degrade_time_minutes, DEFAULT_DEGRADE_MINUTES))
+def degrade_minutes(strategy: ColocationStrategy) -> int:
+    """Return how old a metric may be that is acted on."""
+    return _or(strategy.degrade_time_minutes, DEFAULT_DEGRADE_MINUTES)
 
 
 def calculate(

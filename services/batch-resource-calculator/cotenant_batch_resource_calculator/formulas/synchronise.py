@@ -1,13 +1,16 @@
 """When a new figure is worth an event: the dead band, and when a metric is too old to be acted on.
 
 In: old and new figures with the strategy's bounds. Out: yes or no. Source: Koordinator node resource controller,
-NeedSync and degrade. Times are compared strictly: at the bound itself nothing happens yet.
+NeedSync and degrade. Times are compared strictly: at the bound itself nothing happens yet. Koordinator sets no highest bound;
+one that no clock reaches is NEVER.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 def differs(old: int | None, new: int | None, threshold: float) -> bool:
@@ -28,12 +31,26 @@ def any_differs(names: Iterable[str], old: Mapping[str, int], new: Mapping[str, 
 
 def is_due(last: datetime | None, now: datetime, update_threshold_seconds: int) -> bool:
     """Tell whether the last event is older than the refresh bound, or missing."""
-    return last is None or now - last > timedelta(seconds=update_threshold_seconds)
+    return last is None or now > due_from(last, update_threshold_seconds)
+
+
+def due_from(last: datetime, update_threshold_seconds: int) -> datetime:
+    """Return the refresh bound of the last event."""
+    return _after(last, update_threshold_seconds)
 
 
 def is_stale(update_time: datetime | None, now: datetime, degrade_minutes: int) -> bool:
     """Tell whether the metric is missing or older than the degrade time: batch and mid are then withdrawn."""
-    return update_time is None or now > update_time + timedelta(minutes=degrade_minutes)
+    return update_time is None or now > stale_from(update_time, degrade_minutes)
+
+
+def stale_from(update_time: datetime, degrade_minutes: int) -> datetime:
+    """Return the moment until which a metric can be acted on."""
+    return _after(update_time, degrade_minutes * 60)
+
+
+def _after(moment: datetime, seconds: int) -> datetime:
+    return moment + timedelta(seconds=min(seconds, (NEVER - moment) // timedelta(seconds=1)))
 
 
 def settle(old: int | None, new: int, threshold: float) -> int:
