@@ -96,9 +96,9 @@ async def test_verification_notices_a_decision_that_does_not_follow(nats_server:
     log = await connected(nats_server)
 
     class Wrong(ToyCore):
-        def decide(self, now: object) -> list[Event]:  # type: ignore[override]
+        def decide(self, now: object) -> list[Event]:
             return [
-                Event(subject=event.subject, data=NodeResources(node=event.data.node, batch_cpu_milli=77), causes=event.causes)
+                Event(subject=event.subject, data=NodeResources(node=event.data.node, batch_cpu_milli=77), causes=event.causes)  # type: ignore[attr-defined]
                 for event in super().decide(now)  # type: ignore[arg-type]
                 if event.data.node not in self.answers  # type: ignore[attr-defined]
             ]
