@@ -50,7 +50,7 @@ def compose(wishes: Iterable[Wish]) -> Wishes:
 
 def _fold(won: Wishes, wishes: Iterable[Wish]) -> None:
     """Let more wishes compete with those that have won so far."""
-    idle = False
+    competing = False
     for wish in wishes:
         order = PRECEDENCE.get(wish.knob, ())
         if wish.strategy not in order:
@@ -59,12 +59,12 @@ def _fold(won: Wishes, wishes: Iterable[Wish]) -> None:
         present = won.get(key)
         if present is None or order.index(wish.strategy) < order.index(present.strategy):
             won[key] = wish
-            idle = idle or wish.knob in (Knob.CPU_IDLE, Knob.CPU_SHARES)
+            competing = competing or wish.knob in (Knob.CPU_IDLE, Knob.CPU_SHARES)
         elif present.strategy == wish.strategy and present.value != wish.value:
             raise CompositionError(
                 f"{wish.group or '/'} {wish.knob.value}: {wish.strategy} wishes {present.value!r} and {wish.value!r}"
             )
-    if idle:
+    if competing:
         for (group, knob), wish in list(won.items()):
             if knob is Knob.CPU_IDLE and wish.value == "1":
                 won.pop((group, Knob.CPU_SHARES), None)
@@ -114,7 +114,7 @@ class Composer:
                 entry = (pod, compose(_pod_wishes(pod, policy)))
             self._pods[pod.group] = entry
             won |= entry[1]
-        _fold(won, _node_wishes(situation))
+        _fold(won, _node_wishes(situation, policy))
         return won
 
 
@@ -123,6 +123,6 @@ def _pod_wishes(pod: PodView, policy: Policy) -> list[Wish]:
     return [*idle.pod_wishes(pod, policy), *batch_pods.pod_wishes(pod, policy), *pod_values.pod_wishes(pod)]
 
 
-def _node_wishes(situation: Situation) -> list[Wish]:
+def _node_wishes(situation: Situation, policy: Policy) -> list[Wish]:
     """Wishes that follow from the node as a whole."""
-    return [*identity.identity(situation), *idle.node_wishes(situation), *pod_values.node_wishes(situation)]
+    return [*identity.identity(situation), *idle.node_wishes(situation, policy), *pod_values.node_wishes(situation)]

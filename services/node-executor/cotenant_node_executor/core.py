@@ -34,6 +34,8 @@ MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
 
 ORPHAN_GRACE_SECONDS = 30
+
+
 class _Report(Struct, frozen=True):
     status: RunStatus
     sequence: int
@@ -232,13 +234,9 @@ class ExecutorCore:
 
     def _groups(self, orders: Sequence[Order]) -> tuple[str, ...]:
         """The pod's group and its containers' for every start, parents first."""
-        needed: list[str] = []
-        for order in orders:
-            if isinstance(order, Start):
-                for group in (order.pod.group, order.pod.container_group(order.container)):
-                    if group not in needed:
-                        needed.append(group)
-        return tuple(sorted(needed))
+        starts = [order for order in orders if isinstance(order, Start)]
+        pods = {order.pod.group for order in starts}
+        return tuple(sorted(pods | {order.pod.container_group(order.container) for order in starts}))
 
     def _step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
         """One pod's orders and report; None where its manifest cannot be read."""

@@ -33,9 +33,9 @@ def pod_wishes(pod: PodView, policy: Policy) -> list[Wish]:
     return [Wish(pod.group, Knob.CPU_IDLE, "1" if gives_way else "0", STRATEGY, why)]
 
 
-def node_wishes(situation: Situation) -> list[Wish]:
+def node_wishes(situation: Situation, policy: Policy) -> list[Wish]:
     """Wishes for shares of the latency-sensitive groups while the rule is on."""
-    rule = idle_rule(situation.slo, situation.capabilities)
+    rule = policy.idle
     return _raised(situation, rule) if rule is not None and rule.enable else []
 
 

@@ -36,24 +36,21 @@ def requested_milli(containers: Sequence[ContainerView]) -> int:
 
 def group_shares(situation: Situation) -> dict[str, int]:
     """cpu.shares by group of the QoS groups and of every pod, before any strategy raises or lowers them."""
-    shares = {BESTEFFORT: MIN_SHARES}
-    burstable = 0
-    for pod in situation.pods:
-        request = requested_milli(pod.containers)
-        shares[pod.group] = milli_to_shares(request)
-        if pod.kube_qos is KubeQoS.BURSTABLE:
-            burstable += request
-    shares[BURSTABLE] = milli_to_shares(burstable)
-    return shares
+    pods = {pod.group: milli_to_shares(requested_milli(pod.containers)) for pod in situation.pods}
+    return {BESTEFFORT: MIN_SHARES, BURSTABLE: burstable_shares(situation), **pods}
+
+
+def burstable_shares(situation: Situation) -> int:
+    """cpu.shares of the burstable QoS group."""
+    return milli_to_shares(sum(requested_milli(pod.containers) for pod in situation.pods if pod.kube_qos is KubeQoS.BURSTABLE))
 
 
 def node_wishes(situation: Situation) -> list[Wish]:
     """Wishes for the root and the QoS groups."""
-    burstable = sum(requested_milli(pod.containers) for pod in situation.pods if pod.kube_qos is KubeQoS.BURSTABLE)
     return [
         Wish(ROOT_GROUP, Knob.CPU_SHARES, str(milli_to_shares(situation.node.allocatable_milli)), STRATEGY, "allocatable"),
         Wish(BESTEFFORT, Knob.CPU_SHARES, str(MIN_SHARES), STRATEGY, "requests"),
-        Wish(BURSTABLE, Knob.CPU_SHARES, str(milli_to_shares(burstable)), STRATEGY, "requests"),
+        Wish(BURSTABLE, Knob.CPU_SHARES, str(burstable_shares(situation)), STRATEGY, "requests"),
     ]
 
 
