@@ -5,7 +5,6 @@ follow), and back. Both ways are vectorised: writing is done once per report for
 last one, reading once per start.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -36,11 +35,6 @@ def encode_each(values: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -
     borders = np.concatenate(([0], written.sum(axis=0).cumsum()))
     stops = borders[np.concatenate(([0], lengths.cumsum()))].tolist()
     return [encoded[start:stop] for start, stop in pairwise(stops)]
-
-
-def encode(values: Sequence[int]) -> bytes:
-    """The bytes of the integers, one after the other."""
-    return encode_each(np.array(values, dtype=np.int64), np.array([len(values)]))[0]
 
 
 def decode(data: bytes) -> npt.NDArray[np.int64]:
