@@ -342,11 +342,6 @@ class YarnCopilot:
         """Return the last known sequence of a `yarn.*` subject, which a new write expects; 0 where there is none."""
         return self._heads.get(subject, 0)
 
-    @property
-    def has_nodes(self) -> bool:
-        """Some node exists."""
-        return any(node.exists for node in self._nodes.values())
-
 
 def _placed(placement: Placement) -> PlacedPod:
     batch = BatchAmounts(placement.requests.get(BATCH_CPU, 0), placement.requests.get(BATCH_MEMORY, 0))

@@ -57,10 +57,6 @@ class _Condition(View, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class _Taint(View, frozen=True, kw_only=True):
-    key: str = ""
-
-
 class _Address(View, frozen=True, kw_only=True):
     type: str = ""
     address: str = ""

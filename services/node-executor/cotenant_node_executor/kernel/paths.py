@@ -38,10 +38,6 @@ _SCOPE_PREFIX = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": 
 _PARSED_SCOPE_PREFIXES = ("docker-", "cri-containerd-", "crio-")  # pouch scopes are made but never parsed back
 
 
-def kubepods_root(layout: Layout) -> str:
-    return _ROOT[layout]
-
-
 def tier_dir(layout: Layout, qos: KubeQoS) -> str:
     """The QoS directory with the root before it; the root itself for Guaranteed."""
     tier = _TIER[qos]
