@@ -249,6 +249,7 @@ class SchedulerCore:
 
     def settle(self) -> None:
         """Finish folding: what many messages share is done once."""
+        self.pods.forget_selectors()
         for record in self._changed.values():
             self._pod_changed(record)
         self._changed.clear()

@@ -242,7 +242,7 @@ class Evaluation:
         for name, weight, score in zip(self.figure_names, self._policy.weights, scores, strict=True):
             figures.append(Figure(name=name, value=weight * score))
         for (relational, _), values in zip(self._relational, self._relational_scores, strict=True):
-            # Left out at 0: whether the shape is relational may hang on selectors of pods that are gone.
+            # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
             if values.item(row):
                 figures.append(Figure(name=f"score.{relational.name}", value=values.item(row)))
         return tuple(figures)

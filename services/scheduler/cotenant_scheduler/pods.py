@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -22,6 +23,8 @@ from cotenant_scheduler.load_estimate import AssignedPod, estimation_deadline, m
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.priorities import PriorityValues
 from cotenant_scheduler.shapes import PodFacts, PodReader, Shape
+
+F = TypeVar("F", bound=PodFacts | None)
 
 ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTED})
 """Runs after which a pod is never placed again, as in Kubernetes."""
@@ -136,12 +139,12 @@ class PodBook:
         record.document = document.copy()
         facts = self._known_facts(record, document)
         try:
-            record.facts = facts or self._reader.read(document, self.priorities)
+            record.facts = self._instead(record.facts, facts or self._reader.read(document, self.priorities))
             if (record.facts.namespace, record.facts.name) == record.key:
                 record.facts.namespace, record.facts.name = record.key
             record.unreadable = ""
         except msgspec.DecodeError as error:
-            record.facts = None
+            record.facts = self._instead(record.facts, None)
             record.unreadable = f"the pod's object at LOG:{sequence} cannot be read: {error}"
         self._changed(record)
         self._hold_against_new_selectors()
@@ -150,7 +153,8 @@ class PodBook:
         """The object has ended."""
         record = self.records.get(key)
         if record is not None:
-            record.facts, record.document, record.object_sequence, record.unreadable = None, None, 0, ""
+            record.facts = self._instead(record.facts, None)
+            record.document, record.object_sequence, record.unreadable = None, 0, ""
             self._finish(record)
 
     def store_placement(self, data: Placement, sequence: int, counted: Counted | None = None) -> Placed:
@@ -158,7 +162,7 @@ class PodBook:
         assumed; only for the first placement of a pod without runs."""
         record = self._record((data.namespace, data.name))
         before = record.placements.get(data.node)
-        facts = self._facts_of(record, data, before)
+        facts = self._instead(before.facts if before is not None else None, self._facts_of(record, data, before))
         if counted is not None:
             kept = Kept(data)
         else:
@@ -196,6 +200,7 @@ class PodBook:
             if not keys:
                 del self.on_node[node]
         self._give_back(record, node, placed)
+        self._instead(placed.facts, None)
         self._finish(record)
 
     def store_run(self, data: RunStatus, sequence: int) -> None:
@@ -255,12 +260,26 @@ class PodBook:
         for key in sorted(self.records):
             record = self.records[key]
             if record.facts is not None and record.document is not None and concerned(record.facts):
-                record.facts = self._reader.read(record.document, self.priorities)
+                record.facts = self._instead(record.facts, self._reader.read(record.document, self.priorities))
                 self._changed(record)
             for node, placed in record.placements.items():
                 if placed.facts is not None and concerned(placed.facts):
-                    placed.facts = self._reader.read(placed.data.pod, self.priorities)
+                    placed.facts = self._instead(placed.facts, self._reader.read(placed.data.pod, self.priorities))
                     self._account(record, node, placed)
+
+    def _instead(self, before: PodFacts | None, now: F) -> F:
+        """Return the facts that take the place of others: these held selectors until now, those do from now on."""
+        selectors = self._reader.selectors
+        for facts, sign in ((now, 1), (before, -1)):
+            if facts is not None and facts.shape is not None and facts.shape.held:
+                selectors.hold(facts.shape.held, sign)
+        return now
+
+    def forget_selectors(self) -> None:
+        """Where the last holders of selectors are gone, pods that they selected have another shape from now on."""
+        forgotten = self._reader.forget_unheld()
+        if forgotten:
+            self._read_again(lambda facts: facts.shape is not None and not forgotten.isdisjoint(facts.shape.selected_by))
 
     def assigned(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
         """Return a pod as the load estimates count it."""

@@ -77,14 +77,14 @@ class RelationCounts:
         """Count a pod on a row, or no longer."""
         self.version += 1
         for selector in shape.selected_by:
-            _of(self._selected, selector).add(row, sign)
+            _add(self._selected, selector, row, sign)
         for term in shape.relations.anti_affinity:
-            _of(self._anti, term).add(row, sign)
+            _add(self._anti, term, row, sign)
         for term in shape.relations.preferred:
-            _of(self._wished, term).add(row, sign)
+            _add(self._wished, term, row, sign)
         for term in shape.relations.each_affinity:
             # A pod that must be together with others draws them a little, with weight 1 (Kubernetes' default).
-            _of(self._wished, Term(term.selector, term.topology, 1)).add(row, sign)
+            _add(self._wished, Term(term.selector, term.topology, 1), row, sign)
 
     def selected(self, selector: int) -> Tally:
         """Pods that a selector selects."""
@@ -92,8 +92,7 @@ class RelationCounts:
 
     def holders(self, wished: bool) -> list[tuple[Term, Tally]]:
         """Terms that pods on rows have, with how many hold them: required anti-affinity, or wishes."""
-        terms = self._wished if wished else self._anti
-        return [(term, counts) for term, counts in terms.items() if counts]
+        return list((self._wished if wished else self._anti).items())
 
     def domains(
         self, topology: str, labels: list[dict[str, str]], stamp: tuple[int, int], declared: IntArray
@@ -113,8 +112,10 @@ class RelationCounts:
         return found, len(numbers)
 
 
-def _of(tallies: dict[K, Tally], key: K) -> Tally:
+def _add(tallies: dict[K, Tally], key: K, row: int, sign: int) -> None:
     found = tallies.get(key)
     if found is None:
         found = tallies[key] = Tally()
-    return found
+    found.add(row, sign)
+    if not found:
+        del tallies[key]

@@ -9,13 +9,16 @@ Namespaces of a term: those that it lists, and those whose labels its namespaceS
 no selector and lists none; all where the selector is empty. Every namespace has the label `kubernetes.io/metadata.name`,
 also one without an object. A missing label selector selects no pod. Source: Kubernetes' PodAffinityTerm.
 
-Bounds: selectors are numbered once and kept; MATCHES_KEPT label sets are remembered with their selectors; labels are kept of
-namespaces that have some besides their name.
+A selector has a number as long as somebody holds it: known pods, by their object or their placements. One that comes again gets
+another number.
+
+Bounds: the selectors of known pods; MATCHES_KEPT label sets are remembered with their selectors; labels are kept of namespaces
+that have some besides their name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
@@ -90,6 +93,12 @@ class Relations(msgspec.Struct, frozen=True):
         hard = (constraint.selector for constraint in self.spread if constraint.hard)
         return frozenset((*(term.selector for term in self.affinity), *hard))
 
+    @property
+    def held(self) -> frozenset[int]:
+        """All selectors."""
+        terms = (*self.affinity, *self.each_affinity, *self.anti_affinity, *self.preferred)
+        return frozenset((*(term.selector for term in terms), *(constraint.selector for constraint in self.spread)))
+
 
 NO_RELATIONS = Relations()
 
@@ -98,20 +107,49 @@ class SelectorBook:
     """Numbers selectors, and tells which of them select a pod."""
 
     def __init__(self) -> None:
-        self.selectors: list[Selector] = []
+        self.selectors: dict[int, Selector] = {}
+        """By number, ascending."""
         self._namespaces: dict[str, dict[str, str]] = {}
         self._numbers: dict[Selector, int] = {}
+        self._next = 0
+        self._new: list[Selector] = []
+        self._holders: dict[int, int] = {}
+        self._unheld: set[int] = set()
         self._matches: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, ...]] = {}
-        self._told = 0
 
     def number(self, selector: Selector) -> int:
         """Return the number of a selector."""
         known = self._numbers.get(selector)
         if known is None:
-            known = self._numbers[selector] = len(self.selectors)
-            self.selectors.append(selector)
+            known = self._numbers[selector] = self._next
+            self._next += 1
+            self.selectors[known] = selector
+            self._new.append(selector)
+            self._unheld.add(known)
             self._matches.clear()
         return known
+
+    def hold(self, numbers: Iterable[int], sign: int) -> None:
+        """Somebody holds these selectors (1), or no longer does (-1)."""
+        for number in numbers:
+            holders = self._holders.get(number, 0) + sign
+            if holders:
+                self._holders[number] = holders
+                self._unheld.discard(number)
+            else:
+                del self._holders[number]
+                self._unheld.add(number)
+
+    def forget_unheld(self) -> Set[int]:
+        """Forget the selectors that nobody holds; returns their numbers."""
+        if not self._unheld:
+            return frozenset()
+        forgotten, self._unheld = self._unheld, set()
+        for number in forgotten:
+            del self._numbers[self.selectors.pop(number)]
+        self._new = [selector for selector in self._new if selector in self._numbers]
+        self._matches.clear()
+        return forgotten
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
         """Return the numbers of the selectors that select a pod, ascending."""
@@ -121,7 +159,7 @@ class SelectorBook:
         known = self._matches.get(key)
         if known is None:
             known = tuple(
-                number for number, selector in enumerate(self.selectors) if self.selects(selector, namespace, labels)
+                number for number, selector in self.selectors.items() if self.selects(selector, namespace, labels)
             )
             if len(self._matches) >= MATCHES_KEPT:
                 self._matches.clear()
@@ -142,7 +180,9 @@ class SelectorBook:
             self._namespaces.pop(namespace, None)
         after = self._labels_of(namespace)
         if before == after or all(
-            part.has(namespace, before) == part.has(namespace, after) for selector in self.selectors for part in selector
+            part.has(namespace, before) == part.has(namespace, after)
+            for selector in self.selectors.values()
+            for part in selector
         ):
             return False
         self._matches.clear()
@@ -153,8 +193,7 @@ class SelectorBook:
 
     def take_new(self) -> list[Selector]:
         """Return the selectors numbered since the last call."""
-        new = self.selectors[self._told :]
-        self._told = len(self.selectors)
+        new, self._new = self._new, []
         return new
 
     def relations(self, pod: Pod) -> Relations:

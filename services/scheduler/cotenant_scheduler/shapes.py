@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from copy import deepcopy
 from weakref import WeakValueDictionary
 
@@ -50,6 +50,7 @@ class Shape:
         "dims",
         "estimate",
         "estimate_column",
+        "held",
         "host_ports",
         "images",
         "needs",
@@ -94,6 +95,8 @@ class Shape:
         self.relations = key.relations
         self.selected_by = key.selected_by
         """Numbers of the selectors of other pods' (and its own) terms that select the pod."""
+        self.held = key.relations.held
+        """Numbers of the selectors of its terms."""
         self.wanted = key.relations.wanted
         """Numbers of the selectors of pods whose presence can make a node feasible."""
         self.relational = bool(key.selected_by) or key.relations != NO_RELATIONS
@@ -310,6 +313,14 @@ class PodReader:
                 self._alike.clear()
             self._alike[alike] = (_DECODER.decode(document).spec, facts.shape, facts)
         return facts
+
+    def forget_unheld(self) -> Set[int]:
+        """Forget the selectors that nobody holds, and what is known by their numbers; returns these."""
+        forgotten = self.selectors.forget_unheld()
+        if forgotten:
+            self._wants.clear()
+            self._recognised.clear()
+        return forgotten
 
     def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
         pod = _DECODER.decode(document)

@@ -66,9 +66,6 @@ def test_deciding_ahead_equals_deciding_afterwards_and_withdrawing_leaves_nothin
     chance = random.Random(seed)
     story = Story()
     story.nodes(*(node(f"n{i}", cpu="4", labels={"host": f"n{i}"}) for i in range(3)))
-    for index, (namespace, scope) in enumerate((("red", {}), ("default", {}), ("default", OF_TEAM_X))):
-        # Some pod has each of the terms all the time: groups of pods are then the same for every core.
-        story.pod(pod(f"holder{index}", namespace=namespace, requests={}, **apart(scope)))
     decided = confirmed = withdrawn = 0
     for _ in range(60):
         for _ in range(chance.randrange(4)):

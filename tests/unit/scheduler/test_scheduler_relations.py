@@ -142,26 +142,64 @@ def test_pods_with_relations_go_where_the_reference_puts_them(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(nodes, pods, pods, st.integers(0, 1 << 30), relabelled, relabelled)
+@given(nodes, pods, pods, st.floats(0, 1), st.integers(0, 1 << 30), relabelled, relabelled)
 def test_a_fresh_core_decides_the_same_whatever_order_it_loads_in(
     zones: list[tuple[str | None, bool]],
     early: list[Asked],
     late: list[Asked],
+    gone: float,
     seed: int,
     labels: Relabelled,
     then: Relabelled,
 ) -> None:
+    chance = random.Random(seed)
     story = told(zones)
     relabel(story, labels)
     ask(story, early, "p")
     story.settle()
     relabel(story, then[:1])
     ask(story, late, "q")
+    for namespace, name in sorted(story.core.pods.records):
+        if chance.random() < gone:
+            story.pod_deleted(name, namespace)
     relabel(story, then[1:])
     subjects = sorted(story.last)
-    random.Random(seed).shuffle(subjects)
+    chance.shuffle(subjects)
     fresh = story.reloaded(subjects)
     assert list(fresh.decide(story.now)) == list(story.core.decide(story.now))
+    story.settle()
+    assert list(story.reloaded().decide(story.now)) == list(story.core.decide(story.now))
+
+
+def test_a_selector_is_forgotten_with_the_last_pod_that_holds_it() -> None:
+    story = told([("x", True)])
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector("a"), "topologyKey": "host"}]
+        }
+    }
+    story.pods(pod("holder", affinity=apart), pod("other-holder", affinity=apart))
+    story.settle()
+    story.pods(pod("alone", labels={"app": "a"}), pod("huge", cpu="99", labels={"app": "a"}), pod("vast", cpu="99"))
+    story.settle()
+    assert story.node_of("alone") is None
+    story.pod_deleted("holder")
+    story.settle()
+    assert story.node_of("alone") is None
+    story.pod_deleted("other-holder")
+    story.settle()
+    assert story.node_of("alone") == "n0"
+    huge, vast = story.waiting("huge"), story.waiting("vast")
+    assert huge is not None
+    assert vast is not None
+    assert (huge.message, huge.wakes_on) == (vast.message, vast.wakes_on)
+    assert not story.core.nodes.relations.holders(wished=False)
+    story.pod(pod("holder", affinity=apart))
+    story.settle()
+    assert story.node_of("holder") is None
+    story.pod_deleted("alone")
+    story.settle()
+    assert story.node_of("holder") == "n0"
 
 
 def test_one_pod_makes_room_for_another_in_the_same_decision() -> None:
