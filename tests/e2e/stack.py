@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tests import other_processes
 
 BIN = Path(sys.executable).parent
 WAIT_SECONDS = 240
@@ -22,20 +23,9 @@ WAIT_SECONDS = 240
 T = TypeVar("T")
 
 
-class NotInTimeError(AssertionError):
-    """A bounded wait is over."""
-
-
 def wait_for(what: str, look: Callable[[], T | None], seconds: float = WAIT_SECONDS) -> T:
-    """Return what `look` finds as soon as it is true. The stack is other processes: there is nothing to await but its state."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise NotInTimeError(f"not within {seconds} s: {what}")
-        time.sleep(0.1)
+    """Wait for what the stack does, as long as a crowded machine may take."""
+    return other_processes.wait_for(what, look, seconds)
 
 
 class Stack:
@@ -129,17 +119,7 @@ class Stack:
     def pid(self, service: str) -> int:
         """Return the process of a service (or `nats-server`) of this stack, 0 while there is none."""
         word = service if service == "nats-server" else f"cotenant_{service.replace('-', '_')}"
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, ValueError):
-                continue
-            if parent == self.process.pid and word in line and "--simulate" not in line:
-                return int(entry.name)
-        return 0
+        return other_processes.child_pid(self.process.pid, word, without="--simulate")
 
     def end(self) -> int:
         """Press Ctrl-C; returns the exit status."""

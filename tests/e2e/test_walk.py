@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.manifests import batch_pod, service_pod, simulated_pod
-from tests.e2e.stack import BIN, WAIT_SECONDS, NotInTimeError, Stack, wait_for
+from tests.e2e.stack import BIN, WAIT_SECONDS, Stack, wait_for
+from tests.other_processes import NotInTimeError
 
 SERVICES = (
     "gateway",

@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.other_processes import processes_naming, wait_for
 
 LIMIT_SECONDS = 120
 
@@ -24,19 +25,6 @@ def bench(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, errors = process.communicate(timeout=LIMIT_SECONDS)
     return process.returncode, out, errors
-
-
-def processes_of(folder: Path) -> list[str]:
-    """Command lines of processes that work in the folder."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(folder) in line:
-            found.append(line)
-    return found
 
 
 def test_a_mixed_workload_is_placed_and_verified(tmp_path: Path) -> None:
@@ -76,19 +64,20 @@ def test_a_killed_scheduler_places_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     process = bench(tmp_path, "schedule", "--nodes", "20", "--pods", "1000", "--rate", "10")
-    deadline = time.monotonic() + LIMIT_SECONDS
-    # The submitter's orders are the last file that is written before it starts.
-    while not any(tmp_path.glob("cotenant-bench-*/submitter.log")):
+
+    def started() -> bool:
+        """The submitter's orders are the last file that is written before it starts."""
         assert process.poll() is None, outcome(process)
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert processes_of(tmp_path)
+        return any(tmp_path.glob("cotenant-bench-*/submitter.log"))
+
+    wait_for("the submitter", started, LIMIT_SECONDS)
+    assert processes_naming(str(tmp_path))
     process.send_signal(number)
     status, _, errors = outcome(process)
     assert status == 1
     assert "Aborted" in errors
     assert list(tmp_path.iterdir()) == []
-    assert processes_of(tmp_path) == []
+    assert processes_naming(str(tmp_path)) == []
 
 
 @pytest.mark.parametrize(

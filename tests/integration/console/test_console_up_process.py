@@ -8,9 +8,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+
+from tests.other_processes import child_pid, processes_naming, wait_for
 
 COTENANT = Path(sys.executable).parent / "cotenant"
 WAIT_SECONDS = 180
@@ -24,43 +24,6 @@ def start(folder: Path, *flags: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def within(condition: Callable[[], bool]) -> None:
-    """Wait for another process' doing, within a bound."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.05)
-
-
-def processes_naming(text: str) -> list[str]:
-    """Command lines of living processes in which a text occurs."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
-            if text in line:
-                found.append(line)
-    return found
-
-
-def child_pid(parent: int, module: str) -> int:
-    """The process id of a child that runs a module; 0 while there is none."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            status = (entry / "status").read_text()
-            line = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if f"\nPPid:\t{parent}\n" in status and module.encode() in line:
-            return int(entry.name)
-    return 0
 
 
 def replayed(folder: Path) -> None:
@@ -89,14 +52,14 @@ def test_a_run_ends_by_itself_keeps_the_log_and_leaves_nothing(tmp_path: Path) -
 
 def test_a_killed_service_comes_back_and_is_counted_and_a_second_run_is_refused(tmp_path: Path) -> None:
     up = start(tmp_path)
-    within((tmp_path / "endpoint.json").exists)
+    wait_for("the stack's addresses", (tmp_path / "endpoint.json").exists, WAIT_SECONDS)
     second = subprocess.run([COTENANT, "up", "--data", str(tmp_path)], capture_output=True, text=True, check=False)
     assert second.returncode == 1
     assert f"in use by another `cotenant up` (process {up.pid})" in second.stderr
 
     first_pid = child_pid(up.pid, "cotenant_quota_tree")
     os.kill(first_pid, signal.SIGKILL)
-    within(lambda: child_pid(up.pid, "cotenant_quota_tree") not in (0, first_pid))
+    wait_for("another one", lambda: child_pid(up.pid, "cotenant_quota_tree") not in (0, first_pid), WAIT_SECONDS)
     up.send_signal(signal.SIGINT)
     output, _ = up.communicate(timeout=WAIT_SECONDS)
     assert up.returncode == 1, output
@@ -112,7 +75,7 @@ def cgroups_of(node: str) -> list[Path]:
 
 def test_ctrl_c_ends_the_demonstration_with_nothing_left(tmp_path: Path) -> None:
     up = start(tmp_path, "--demo")
-    within((tmp_path / "demo.json").exists)
+    wait_for("the demonstration", (tmp_path / "demo.json").exists, WAIT_SECONDS)
     listed = subprocess.run(
         [COTENANT, "get", "nodes", "-o", "json", "--data", str(tmp_path)], capture_output=True, text=True, check=True
     )
@@ -122,7 +85,7 @@ def test_ctrl_c_ends_the_demonstration_with_nothing_left(tmp_path: Path) -> None
         if not node["metadata"]["name"].startswith("simulated")
     ]
     service = json.loads((tmp_path / "demo.json").read_text())["service"].split(":")[1]
-    within(lambda: bool(processes_naming(f"service.py --port {service}")))
+    wait_for("its service", lambda: processes_naming(f"service.py --port {service}"), WAIT_SECONDS)
     up.send_signal(signal.SIGINT)
     output, _ = up.communicate(timeout=WAIT_SECONDS)
     assert up.returncode == 0, output
