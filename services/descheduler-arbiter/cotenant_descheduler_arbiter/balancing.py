@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import KeptPod, Migration, NodeLoadJudged
@@ -35,6 +34,7 @@ from cotenant_descheduler_arbiter.measuring import add_amounts, amounts, fresh, 
 from cotenant_descheduler_arbiter.node_views import is_ready, node_facts, node_labels, node_names
 from cotenant_descheduler_arbiter.policy import LOW_NODE_LOAD, Policy
 from cotenant_descheduler_arbiter.pools import MeasuredNode
+from cotenant_descheduler_arbiter.reconcile import job_name
 from cotenant_descheduler_arbiter.selection import selects
 
 MAX_KEPT = 10
@@ -235,8 +235,7 @@ class Balancing:
         )
 
     def _job_name(self, move: Move) -> str:
-        digest = blake2b(f"{move.facts.uid}/{move.facts.key}/{self.slot}".encode(), digest_size=5).hexdigest()
-        return f"{move.facts.name[:52]}-{digest}"
+        return job_name(move.facts, f"{move.facts.uid}/{move.facts.key}/{self.slot}")
 
     def _job(self, name: str, move: Move) -> Event:
         pod = move.facts

@@ -21,11 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from hashlib import blake2b
 
 from cotenant.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import Migration, NodeLoadJudged
+from cotenant.events.migrations import NodeLoadJudged
 from cotenant.subjects import migration_subject
 from cotenant_descheduler_arbiter.balancing import Balancing, forget_gone_nodes, judged_in_slot, slot_of
 from cotenant_descheduler_arbiter.facts import PodFacts
@@ -37,7 +36,7 @@ from cotenant_descheduler_arbiter.low_node_load import LowNodeLoad
 from cotenant_descheduler_arbiter.policy import Policy
 from cotenant_descheduler_arbiter.preemptions import decide_preemptions
 from cotenant_descheduler_arbiter.quick_look import may_be_hot
-from cotenant_descheduler_arbiter.reconcile import TAINT_EVICTION
+from cotenant_descheduler_arbiter.reconcile import TAINT_EVICTION, arbitrated_job
 from cotenant_descheduler_arbiter.taint_eviction import overdue_pods
 
 CORE_VERSION = "1"
@@ -130,29 +129,15 @@ class DeschedulerArbiterCore:
 
     def _taint_eviction(self, pod: PodFacts, tolerated: timedelta, now: datetime) -> Event:
         condition = self.fold.conditions[pod.node]
-        digest = blake2b(f"{TAINT_EVICTION}/{pod.uid}/{pod.key}".encode(), digest_size=5).hexdigest()
-        name = f"{pod.name[:52]}-{digest}"
         taints = ", ".join(key for key, _, effect in condition.value.taints if effect == "NoExecute")
-        job = Migration(
-            job=name,
-            namespace=pod.namespace,
-            pod=pod.name,
-            uid=pod.uid,
-            node=pod.node,
-            trigger=TAINT_EVICTION,
-            evict_reason=(
-                f"node {pod.node} has {taints} since {condition.value.since:%Y-%m-%dT%H:%M:%SZ}, "
-                f"the pod tolerates it for {int(tolerated.total_seconds())} s"
-            ),
-            ignore_budgets=True,
-            passed_arbitration=True,
-            workload=pod.workload,
-            created_at=now,
-            updated_at=now,
+        reason = (
+            f"node {pod.node} has {taints} since {condition.value.since:%Y-%m-%dT%H:%M:%SZ}, "
+            f"the pod tolerates it for {int(tolerated.total_seconds())} s"
         )
+        job = arbitrated_job(pod, TAINT_EVICTION, pod.key, reason, now, ignore_budgets=True)
         known = self.fold.pods.get(pod.key)
         causes = (condition.ref, *((known.ref,) if known is not None else ()))
-        return Event(subject=migration_subject(name), data=job, causes=causes)
+        return Event(subject=migration_subject(job.job), data=job, causes=causes)
 
 
 def _grouped(events: Iterable[Event]) -> Iterator[list[Event]]:

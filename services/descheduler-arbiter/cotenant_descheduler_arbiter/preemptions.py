@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from hashlib import blake2b
 
 import msgspec
 
@@ -24,6 +23,7 @@ from cotenant.subjects import migration_subject
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fold import ClusterFold, Known
 from cotenant_descheduler_arbiter.job_filters import JobFilters
+from cotenant_descheduler_arbiter.reconcile import arbitrated_job
 
 PREEMPTION = "Preemption"
 
@@ -75,21 +75,8 @@ def _evict(
 
 
 def _job(preemptor: Waiting, victim: Victim, pod: PodFacts, now: datetime) -> Migration:
-    digest = blake2b(f"{PREEMPTION}/{victim.uid}/{preemptor.uid}".encode(), digest_size=5).hexdigest()
-    return Migration(
-        job=f"{victim.name[:52]}-{digest}",
-        namespace=victim.namespace,
-        pod=victim.name,
-        uid=victim.uid,
-        node=pod.node,
-        trigger=PREEMPTION,
-        evict_reason=(
-            f"makes room on node {pod.node} for pod {preemptor.namespace}/{preemptor.name} of priority {preemptor.priority}, "
-            f"its own is {victim.priority}"
-        ),
-        ignore_budgets=victim.violates_budget,
-        passed_arbitration=True,
-        workload=pod.workload,
-        created_at=now,
-        updated_at=now,
+    reason = (
+        f"makes room on node {pod.node} for pod {preemptor.namespace}/{preemptor.name} of priority {preemptor.priority}, "
+        f"its own is {victim.priority}"
     )
+    return arbitrated_job(pod, PREEMPTION, preemptor.uid, reason, now, ignore_budgets=victim.violates_budget)
