@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import time
 from collections.abc import Callable
 
 from cotenant_node_executor.kernel.hierarchy import delegated_group, read_hierarchies
 
+LOOK_SECONDS = 0.02
 WAIT_SECONDS = 120
 """Long enough for a crowded machine or an emulated one; nobody waits for it where all is well."""
 
@@ -21,17 +22,10 @@ def own_base() -> str | None:
 
 
 def until(condition: Callable[[], bool]) -> bool:
-    """Asks again every 20 ms until the condition holds or WAIT_SECONDS are over."""
-    waiter = subprocess.Popen(["sleep", str(WAIT_SECONDS)])
-    try:
-        while not condition():
-            if waiter.poll() is not None:
-                return condition()
-            try:
-                waiter.wait(0.02)
-            except subprocess.TimeoutExpired:
-                continue
-        return True
-    finally:
-        waiter.kill()
-        waiter.wait()
+    """Ask again every LOOK_SECONDS until the condition holds or WAIT_SECONDS are over: the kernel announces nothing."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
