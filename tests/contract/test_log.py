@@ -303,9 +303,10 @@ async def test_writing_goes_on_after_each_of_several_deaths_of_the_server(nats_s
     for value in range(3):
         nats_server.kill()
         nats_server.start()
-        outcome: object = None
-        while not isinstance(outcome, Stored):
-            outcome = await store_batch(log, [Write(event=metric(f"n{value}", value))])
+        outcome: Stored | Refused | NoAnswer | None = None
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not isinstance(outcome, Stored):
+                outcome = await store_batch(log, [Write(event=metric(f"n{value}", value))])
         async with asyncio.timeout(WAIT_SECONDS):
             while reader.position < outcome.first:
                 await reader.pull(100, 1.0)

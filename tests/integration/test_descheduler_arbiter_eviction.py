@@ -168,9 +168,7 @@ def _pod(name: str, cpu: str = "100m", **spec: object) -> dict[str, object]:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    server = NatsServer()
-    server.start()
+async def world(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[World]:
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     port = free_port()
@@ -179,7 +177,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         "scheduler": [],
         "descheduler-arbiter": ["--config", str(policy)],
     }
-    log = await connect(server.url, "test")
+    log = await connect(nats_server.url, "test")
     await log.declare()
     reader = await log.follow(LOG, [">"], after=0)
     processes = []
@@ -187,7 +185,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         for name, arguments in commands.items():
             program = Path(sys.executable).parent / f"cotenant-{name}"
             with (tmp_path / f"{name}.log").open("wb") as output:
-                line = [str(program), "--nats", server.url, "--replica", "0", *arguments]
+                line = [str(program), "--nats", nats_server.url, "--replica", "0", *arguments]
                 processes.append(await asyncio.create_subprocess_exec(*line, stdout=output, stderr=output))
         async with aiohttp.ClientSession() as http:
             made = World(log, reader, f"http://127.0.0.1:{port}", http)
@@ -204,7 +202,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             for process in processes:
                 await process.wait()
         await log.close()
-        server.close()
 
 
 async def test_a_hot_node_is_relieved_as_soon_as_the_budget_allows(world: World) -> None:
