@@ -209,8 +209,8 @@ class Evaluation:
         feasible = self._keys[: self.nodes.size] >= 0
         return [
             (raw, highest, int(np.count_nonzero(feasible & (raw[: self.nodes.size] == highest))))
-            for *_, k in self._normalised
-            if (highest := self._highest[k]) and (raw := self._static.raw[k]) is not None
+            for raw, highest in ((self._static.raw[k], self._highest[k]) for *_, k in self._normalised)
+            if highest
         ]
 
     def beyond_preemption(self, rows: Rows) -> BoolArray:
