@@ -65,6 +65,11 @@ class Seat:
         """How many messages are under way."""
         return len(self._inbox) + len(self._late)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether its consumer has a gap that it has not read yet."""
+        return self._gap_until is not None
+
     # -- its consumer ----------------------------------------------------------------------------------------------
 
     def leave(self) -> None:

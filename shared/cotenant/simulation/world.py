@@ -105,6 +105,10 @@ class World:
         """How many messages are on their way to a participant."""
         return len(self._by_name[name])
 
+    def interrupted(self, name: str) -> bool:
+        """Whether a participant's reader has a gap that it has not read yet."""
+        return self._by_name[name].interrupted
+
     def leave(self) -> None:
         """The participant that acts loses its consumer: nothing is kept for it until it loads again."""
         self._actor().leave()

@@ -102,7 +102,8 @@ class Checker:
         check = self._fold_check
         if check is None or not participant.cycle.ready or self._chance.randrange(FOLD_EVERY):
             return
-        if world.waiting_for(participant.name) or len(self.sight.log) > FOLD_LOG_LIMIT:
+        behind = world.waiting_for(participant.name) or world.interrupted(participant.name)
+        if behind or len(self.sight.log) > FOLD_LOG_LIMIT:
             return
         self.counts[str(self._fold_number)] += 1
         for subject, text in check(participant, world, self.sight.log, self.counts[str(self._fold_number)]):
