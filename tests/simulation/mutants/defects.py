@@ -19,6 +19,7 @@ import cotenant_descheduler_arbiter.budgets as budgets
 import cotenant_descheduler_arbiter.cycle_limits as cycle_limits
 import cotenant_node_executor.kernel.levels as write_levels
 import cotenant_node_executor.strategies.suppress as suppression
+import cotenant_quota_tree.runtime as quota_runtime
 from cotenant.cycle import Batch, Cycle
 from cotenant.events.envelope import Event
 from cotenant.last_sequences import LastSequences
@@ -83,15 +84,22 @@ def never_ends(right: Function) -> Function:
 
 
 def rounded_up(right: Function) -> Function:
-    """A runtime is rounded up to whole cores."""
+    """A share is rounded up to whole thousands."""
 
-    def wrong(*args: Any, **kwargs: Any) -> Any:
-        solved = right(*args, **kwargs)
+    def wrong(*args: Any) -> Any:
+        shared = right(*args)
         return msgspec.structs.replace(
-            solved, runtime={name: -(-amount // 1000) * 1000 + 1000 for name, amount in solved.runtime.items()}
+            shared, runtime={name: -(-amount // 1000) * 1000 for name, amount in shared.runtime.items()}
         )
 
     return wrong
+
+
+def weights_ignored(right: Function) -> Function:
+    """What is left is shared equally."""
+    return lambda total, siblings: right(
+        total, [msgspec.structs.replace(sibling, weight=min(sibling.weight, 1)) for sibling in siblings]
+    )
 
 
 def without_causes(_: Function) -> Function:
@@ -111,11 +119,6 @@ def services_forgotten(right: Function) -> Function:
         return right(pods=[pod for pod in pods if pod.key not in metrics], metrics={}, **others)
 
     return wrong
-
-
-def never_stale(_: Function) -> Function:
-    """A sample counts however old it is."""
-    return lambda update_time, strategy, now: ("", "")
 
 
 def hidden_counter(right: Function) -> Function:
@@ -157,11 +160,6 @@ def jobs_forgotten(_: Function) -> Function:
 def no_cycle_limits(_: Function) -> Function:
     """The limits of a cycle are not looked at."""
     return lambda count, limit: False
-
-
-def no_budget(_: Function) -> Function:
-    """Any number of pods of one node may be on the move."""
-    return lambda *args, **kwargs: None
 
 
 def everything_kept(right: Function) -> Function:
@@ -291,12 +289,12 @@ def remembered_room(right: Function) -> Function:
     return wrong
 
 
-def waits_for_ever(_: Function) -> Function:
+def waits_for_ever(right: Function) -> Function:
     """A pod that waits is looked at once, and not again when its quota has room."""
     known: dict[int, Any] = {}
 
     def wrong(self: QuotaAdmission, shape: Any, membership: Any, preemptible: bool) -> Any:
-        refusal = _(self, shape, membership, preemptible)
+        refusal = right(self, shape, membership, preemptible)
         if refusal is not None:
             known[id(shape)] = refusal
         return known.get(id(shape))
@@ -322,6 +320,11 @@ def said_when_asked(right: Function) -> Function:
         return now
 
     return wrong
+
+
+def never_set(_: Function) -> Function:
+    """NodeManagers keep the totals that they announce."""
+    return lambda self, matches: []
 
 
 STALE = tuple(
@@ -356,10 +359,17 @@ MOVES = tuple(
 )
 """Users want many pods moved at once."""
 
-def never_set(_: Function) -> Function:
-    """NodeManagers keep the totals that they announce."""
-    return lambda self, matches: []
-
+HUNGRY = tuple(
+    Entry(
+        at_ms=20_000 + 100 * index,
+        kind="create-pod",
+        target=f"hungry-{quota}-{index}",
+        args={"class": "job", "cpu": 1000, "memory_mib": 64, "quota": quota},
+    )
+    for quota in ("web-a", "web-b", "ml", "lone")
+    for index in range(6)
+)
+"""Jobs that never end, in several quotas: at the end of a run these still want more than there is."""
 
 MUTANTS = (
     Mutant(
@@ -390,6 +400,8 @@ MUTANTS = (
         "the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)
     ),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "_reason_to_end", never_ends),), (2, 12)),
+    Mutant("shares_are_rounded_up", ((quota_runtime, "share", rounded_up),), (3,)),
+    Mutant("weights_are_ignored", ((quota_runtime, "share", weights_ignored),), (3,), faults=HUNGRY),
     Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "_causes", without_causes),), (11,)),
     Mutant("a_quota_is_published_with_every_decision", ((QuotaTreeCore, "_due", said_again),), (11, 12)),
     Mutant("the_batch_formula_forgets_services", ((batch_evaluation, "calculate_batch", services_forgotten),), (4,)),
