@@ -264,6 +264,3 @@ class Cycle:
         if self._assumed and self._assuming is not None:
             self._assumed = False
             self._assuming.withdraw()
-
-
-__all__ = ["AHEAD_FROM", "HOLD_BACK", "Batch", "Cycle", "DecisionError", "Identity", "config_digest"]

@@ -9,9 +9,9 @@ import gc
 import msgspec
 from nats.errors import NoRespondersError
 
-from cotenant.cycle import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
 from cotenant.host import VERSION, Host, RequestError, run_program, status_routes
+from cotenant.sealing import Identity
 from cotenant.settings import parser
 from cotenant_gateway.core import PODS
 from cotenant_gateway.gateway import Gateway

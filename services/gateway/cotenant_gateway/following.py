@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from cotenant.cycle import Identity
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event, traceparent_of
 from cotenant.log import LOG, Behind, Log, Stored, Write, store_batch
+from cotenant.sealing import Identity
 from cotenant_gateway.core import GatewayCore
 
 logger = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from cotenant.cycle import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.log import Log, NoAnswer, Refused
 from cotenant.objects.kinds import Kind
+from cotenant.sealing import Identity
 from cotenant_gateway.budgets import budget_updates
 from cotenant_gateway.built_in import missing_built_ins
 from cotenant_gateway.composing.overlay import NOTHING, composed_document

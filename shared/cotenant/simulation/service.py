@@ -16,10 +16,11 @@ from enum import StrEnum
 
 import msgspec
 
-from cotenant.cycle import Batch, Cycle, Identity
+from cotenant.cycle import Cycle
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event
 from cotenant.log import MAX_BEHIND, NoAnswer, Refused, Stored, Write
+from cotenant.sealing import Batch, Identity
 from cotenant.simulation.links import NEVER
 from cotenant.simulation.world import HOP, TICK, World
 

@@ -20,10 +20,11 @@ import cotenant_descheduler_arbiter.cycle_limits as cycle_limits
 import cotenant_node_executor.kernel.levels as write_levels
 import cotenant_node_executor.strategies.suppress as suppression
 import cotenant_quota_tree.runtime as quota_runtime
-from cotenant.cycle import Batch, Cycle
+from cotenant.cycle import Cycle
 from cotenant.events.envelope import Event
 from cotenant.last_sequences import LastSequences
 from cotenant.log import Write
+from cotenant.sealing import Batch
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_console.chaos.schedule import Entry

@@ -10,7 +10,6 @@ from random import Random
 
 import msgspec
 
-from cotenant.cycle import Identity
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
@@ -18,6 +17,7 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.log import Write
 from cotenant.quota.names import ROOT
 from cotenant.replay import verify
+from cotenant.sealing import Identity
 from cotenant.simulation import ServiceParticipant, World
 from cotenant.subjects import node_subject, object_subject, placement_subject, pod_subject
 from cotenant_quota_tree.core import QuotaTreeCore

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from cotenant.cycle import Identity
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.log import Write
 from cotenant.replay import verify
+from cotenant.sealing import Identity
 from cotenant.simulation import START, ServiceParticipant, World
 from cotenant.subjects import executor_subject, node_subject, pod_subject, run_subject
 from cotenant_scheduler.definition import DEFINITION

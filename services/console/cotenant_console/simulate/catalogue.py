@@ -14,10 +14,10 @@ from typing import cast
 import msgspec
 
 from cotenant.core import Requesting
-from cotenant.cycle import Identity
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
+from cotenant.sealing import Identity
 from cotenant.simulation import HOP, TICK, ServiceParticipant, World
 from cotenant_console.simulate.api import SimulatedGateway
 from cotenant_console.up.services import DECIDING, module_of
