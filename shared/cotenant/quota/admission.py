@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cotenant.quota.amounts import Amounts, exceeding, format_amounts, masked, plus
+from cotenant.quota.amounts import Amounts, exceeding, fits, format_amounts, masked, plus
 
 
 class QuotaLevel(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +64,30 @@ def admit(
         return None
     own = chain[0]
     request = masked(request, own.max)
+    if _admits(request, chain, preemptible, runtime_limits, check_ancestors):
+        return None
     return (
         _own_refusal(request, own, runtime_limits)
         or (None if preemptible else _non_preemptible_refusal(request, own))
         or (_ancestor_refusal(request, chain, runtime_limits) if check_ancestors else None)
     )
+
+
+def _admits(
+    request: Amounts, chain: Sequence[QuotaLevel], preemptible: bool, runtime_limits: bool, check_ancestors: bool
+) -> bool:
+    """Tell whether no rule refuses; most pods fit, and nothing has to be said of them."""
+    own = chain[0]
+    if not fits(own.used, request, _limit(own, runtime_limits)):
+        return False
+    if not (preemptible or fits(own.non_preemptible_used, request, own.min)):
+        return False
+    for ancestor in chain[1:] if check_ancestors else ():
+        limit = _limit(ancestor, runtime_limits)
+        for resource, amount in request.items():
+            if resource in limit and ancestor.used.get(resource, 0) + amount > limit[resource]:
+                return False
+    return True
 
 
 def _limit(level: QuotaLevel, runtime_limits: bool) -> Amounts:

@@ -5,7 +5,7 @@ up, as Kubernetes does. A missing dimension is zero in sums, and no limit at all
 is the stricter comparison (a dimension that the limit lacks is a limit of zero), which the sums of mins need.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from cotenant.quantities import Scalar, format_amount, resource_amount
 
@@ -69,10 +69,31 @@ def limited(amounts: Amounts, bound: Amounts) -> dict[str, int]:
     return {resource: min(amount, bound.get(resource, amount)) for resource, amount in amounts.items()}
 
 
-def masked(amounts: Amounts, keys: Iterable[str]) -> dict[str, int]:
+def masked(amounts: Amounts, keys: Container[str]) -> dict[str, int]:
     """Only the dimensions named by `keys`."""
-    kept = set(keys)
-    return {resource: amount for resource, amount in amounts.items() if resource in kept}
+    return {resource: amount for resource, amount in amounts.items() if resource in keys}
+
+
+def add_to(amounts: dict[str, int], more: Amounts, times: int) -> None:
+    """Add `more` so many times; amounts that become zero are dropped."""
+    for resource, amount in more.items():
+        if amount:
+            now = amounts.get(resource, 0) + amount * times
+            if now:
+                amounts[resource] = now
+            else:
+                del amounts[resource]
+
+
+def fits(held: Amounts, more: Amounts, limit: Amounts) -> bool:
+    """Tell whether the sum of both is within the limit in every dimension that it and the limit have."""
+    for resource, bound in limit.items():
+        if resource in held:
+            if held[resource] + more.get(resource, 0) > bound:
+                return False
+        elif resource in more and more[resource] > bound:
+            return False
+    return True
 
 
 def without_zeros(amounts: dict[str, int]) -> dict[str, int]:
