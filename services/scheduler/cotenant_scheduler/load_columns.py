@@ -51,35 +51,52 @@ def first_refused(capacity: int, threshold: int) -> int:
     return high
 
 
+_BY_RESOURCE = (
+    "capacity",
+    "divisor",
+    "node_view",
+    "prod_view",
+    "score_view",
+    "node_threshold",
+    "prod_threshold",
+    "limit",
+    "_limit",
+)
+_SINGLE = ("usable", "aggregated", "has_prod_threshold", "state", "expired", "expires_us")
+
+
 class LoadColumns:
-    """Columns of load-aware scheduling; the first axis is the tracked resource, the second the row."""
+    """Columns of load-aware scheduling; the first axis is the tracked resource, the second the row. All of them are views
+    of one block, so that rows are taken out at once."""
+
+    capacity: IntArray
+    divisor: IntArray
+    """The capacity, at least 1."""
+    node_view: IntArray
+    prod_view: IntArray
+    score_view: IntArray
+    node_threshold: IntArray
+    prod_threshold: IntArray
+    limit: IntArray
+    """The smallest usage that the node thresholds refuse; -1 where the report is not usable."""
+    _limit: IntArray
+    usable: IntArray
+    """1 where there is a report with usage that has not expired."""
+    aggregated: IntArray
+    """1 where the node thresholds are about a percentile."""
+    has_prod_threshold: IntArray
+    state: IntArray
+    expired: IntArray
+    expires_us: IntArray
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self.args = args
         self.resources = args.tracked_resources()
-        size = len(self.resources)
-        self.capacity = np.zeros((size, FIRST_CAPACITY), dtype=np.int64)
-        self.node_view = self.capacity.copy()
-        self.prod_view = self.capacity.copy()
-        self.score_view = self.capacity.copy()
-        self.node_threshold = self.capacity.copy()
-        self.prod_threshold = self.capacity.copy()
-        self._limit = np.full_like(self.capacity, NO_LIMIT)
-        self.limit = np.full_like(self.capacity, -1)
-        """The smallest usage that the node thresholds refuse; -1 where the report is not usable."""
-        self.divisor = np.ones_like(self.capacity)
-        """The capacity, at least 1."""
-        self.aggregated = np.zeros(FIRST_CAPACITY, dtype=np.int64)
-        """1 where the node thresholds are about a percentile."""
-        self.has_prod_threshold = self.aggregated.copy()
+        self._lay(np.zeros((len(_BY_RESOURCE) * len(self.resources) + len(_SINGLE), FIRST_CAPACITY), dtype=np.int64))
+        self._fill_from(0)
         self.percentiles = False
         self.prod_thresholds = False
         """Whether any node ever had thresholds about a percentile, or prod thresholds: else those columns are not read."""
-        self.state = self.aggregated.copy()
-        self.expires_us = self.aggregated.copy()
-        self.expired = self.aggregated.copy()
-        self.usable = self.aggregated.copy()
-        """1 where there is a report with usage that has not expired."""
         self._thresholds: dict[int, Thresholds] = {}
         self._reports: dict[int, NodeReport] = {}
         self._checked_us = 0
@@ -88,26 +105,31 @@ class LoadColumns:
         self._score_kind = aggregated.score_aggregation_type if aggregated else ""
         self._score_seconds = parse_duration_seconds(aggregated.score_aggregated_duration) if aggregated else 0
 
+    def _lay(self, block: IntArray) -> None:
+        """Take a block's lanes as the columns."""
+        self.block = block
+        size = len(self.resources)
+        for i, name in enumerate(_BY_RESOURCE):
+            setattr(self, name, block[i * size : (i + 1) * size])
+        for i, name in enumerate(_SINGLE, len(_BY_RESOURCE) * size):
+            setattr(self, name, block[i])
+
+    def _fill_from(self, row: int) -> None:
+        self.divisor[:, row:] = 1
+        self._limit[:, row:] = NO_LIMIT
+        self.limit[:, row:] = -1
+
     def grow(self, capacity: int) -> None:
         """Make room for rows below `capacity`."""
-        for name in (
-            "capacity",
-            "node_view",
-            "prod_view",
-            "score_view",
-            "node_threshold",
-            "prod_threshold",
-            "_limit",
-            "limit",
-            "divisor",
-            "aggregated",
-            "has_prod_threshold",
-            "state",
-            "expires_us",
-            "expired",
-            "usable",
-        ):
-            setattr(self, name, grown(getattr(self, name), capacity))
+        before = self.block.shape[1]
+        self._lay(grown(self.block, capacity))
+        self._fill_from(before)
+
+    def of(self, block: IntArray) -> LoadColumns:
+        """Return columns that are another block's lanes."""
+        columns = copy(self)
+        columns._lay(block)
+        return columns
 
     def set_node(self, row: int, thresholds: Thresholds, capacity: dict[str, int]) -> None:
         """Take over a node's thresholds and its raw allocatable."""
@@ -192,13 +214,7 @@ class LoadColumns:
 
     def with_more(self, rows: IntArray, estimate: Vector, prod: bool, more: IntArray) -> LoadColumns:
         """Return columns of the given rows, each with so many pods more that the reports do not know."""
-        load = copy(self)
-        for name in ("capacity", "divisor", "node_view", "prod_view", "score_view"):
-            setattr(load, name, getattr(self, name).take(rows, axis=1))
-        for name in ("node_threshold", "prod_threshold", "limit"):
-            setattr(load, name, getattr(self, name).take(rows, axis=1))
-        for name in ("aggregated", "has_prod_threshold", "state", "expired", "usable"):
-            setattr(load, name, getattr(self, name).take(rows))
+        load = self.of(self.block.take(rows, axis=1))
         for r, amount in enumerate(estimate):
             if amount:
                 load.node_view[r] += amount * more
