@@ -29,6 +29,11 @@ _FORBIDDEN: dict[QoSClass, frozenset[PriorityClass]] = {
 }
 
 
+def cannot_be_combined(qos: QoSClass, priority: PriorityClass) -> bool:
+    """Tell whether a pod may not have both."""
+    return priority in _FORBIDDEN.get(qos, ())
+
+
 def colocation_errors(pod: Pod, old: Pod | None = None, *, priority_label_may_change: bool = False) -> list[FieldError]:
     """Return every violation. The pod's quantities must be readable (QuantityError otherwise)."""
     found: list[FieldError] = []
@@ -38,7 +43,7 @@ def colocation_errors(pod: Pod, old: Pod | None = None, *, priority_label_may_ch
     qos, priority = qos_raw(pod), priority_raw(pod)
     if qos is not QoSClass.BE and (requests.get(BATCH_CPU) or requests.get(BATCH_MEMORY)):
         found.append(required(QOS_FIELD, "must specify koordinator QoS BE with koordinator colocation resources"))
-    if priority in _FORBIDDEN.get(qos, ()):
+    if cannot_be_combined(qos, priority):
         shown = priority.value or "none"
         detail = f"{LABEL_QOS_CLASS}={qos.value} and priorityClass={shown} cannot be used in combination"
         found.append(forbidden("Pod", detail))

@@ -21,7 +21,11 @@ LABEL_QUOTA_NAME = "quota.scheduling.koordinator.sh/name"
 # Pod annotations.
 ANNOTATION_EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"
 ANNOTATION_RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+ANNOTATION_COLOCATION_PROFILES = "cotenant.io/colocation-profiles"
 ANNOTATION_EVICTED_BY = "cotenant.io/evicted-by"
+
+# ClusterColocationProfile annotations.
+ANNOTATION_SKIP_UPDATE_RESOURCES = "config.koordinator.sh/skip-update-resources"
 
 # Node annotations and labels.
 ANNOTATION_NODE_RESERVATION = "node.koordinator.sh/reservation"

@@ -132,7 +132,8 @@ def plan_creation(
     if core.get(kind, namespace, name) is not None:
         raise already_exists(kind, name)
     stored = ObjectStored(object=review.document, admission=review.notes)
-    return Planned(address, review.document, Plan((object_write(address, stored, core.own_sequence(kind, namespace, name)),)))
+    write = object_write(address, stored, core.own_sequence(kind, namespace, name), causes=review.causes)
+    return Planned(address, review.document, Plan((write,)))
 
 
 def _admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: Snapshot | None) -> Review:
@@ -152,7 +153,8 @@ def _admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: S
     run_mutators(review)
     errors = run_validators(review)
     if errors:
-        raise invalid_object(kind, name, errors)
+        # Where a profile had a hand in it, the user must learn of it.
+        raise invalid_object(kind, name, errors, review.notes if review.causes else ())
     return review
 
 
@@ -285,7 +287,7 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
         if added:
             raise forbidden(kind, name, f"no new finalizers can be added if the object is being deleted: {sorted(added)}")
     payload = ObjectStored(object=document, admission=review.notes)
-    plan = Plan((object_write(address, payload, stored.sequence, causes=(f"LOG:{stored.sequence}",)),))
+    plan = Plan((object_write(address, payload, stored.sequence, causes=(f"LOG:{stored.sequence}", *review.causes)),))
     return Planned(address, document, plan, snapshot)
 
 

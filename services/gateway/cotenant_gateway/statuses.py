@@ -144,13 +144,14 @@ def unsupported_media(given: str, accepted: Sequence[str]) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message + ", ".join(accepted))
 
 
-def invalid_object(kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """422: the object was understood and breaks rules; every violation is a cause."""
+def invalid_object(kind: Kind, name: str, errors: Sequence[FieldError], changed: Sequence[str] = ()) -> ApiError:
+    """422: the object was understood and breaks rules; every violation is a cause. `changed`: what admission did before."""
     texts = [str(error) for error in errors]
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     details = StatusDetails(name=name, group=kind.group, kind=kind.kind, causes=_causes(errors))
-    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {listed}', details)
+    before = f" (after admission changed the object: {'; '.join(changed)})" if changed else ""
+    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {listed}{before}', details)
 
 
 def forbidden(kind: Kind, name: str, why: str, errors: Sequence[FieldError] = ()) -> ApiError:

@@ -83,7 +83,7 @@ def _mutated(document: Json, existing: list[Json]) -> object:
     review = open_review(ELASTIC_QUOTAS, msgspec.Raw(json.dumps(document).encode()), None, core)
     inherited = inherit_tree(review)
     if inherited is not None:
-        review.replace(*inherited)
+        review.take(inherited)
     view = decode_quota(review.document)
     others = [_view(other) for other in existing]
     if view.parent != ROOT and all(other.name != view.parent for other in others):

@@ -9,17 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cotenant.objects.validation import FieldError
+from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid, owners_are_named
 from cotenant_gateway.admission.namespaces import namespace_refusal
 from cotenant_gateway.admission.objects_rules import object_is_valid
 from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
 from cotenant_gateway.admission.priority import resolve_priority
+from cotenant_gateway.admission.profile_rules import colocation_profile_is_valid
+from cotenant_gateway.admission.profiles import apply_colocation_profiles
+from cotenant_gateway.admission.quota_affinity import keep_on_nodes_of_tree
 from cotenant_gateway.admission.quotas import inherit_tree, quota_is_valid, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.review import Mutator, Review, Validator
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.unresolved import unresolved_classes
 
-MUTATORS: tuple[Mutator, ...] = (resolve_priority, merge_runtime_class, inherit_tree)
+MUTATORS: tuple[Mutator, ...] = (
+    resolve_priority,
+    merge_runtime_class,
+    apply_colocation_profiles,
+    write_extended_resource_spec,
+    keep_on_nodes_of_tree,
+    inherit_tree,
+)
 
 VALIDATORS: tuple[Validator, ...] = (
     metadata_is_valid,
@@ -30,6 +41,7 @@ VALIDATORS: tuple[Validator, ...] = (
     quota_of_pod_is_a_leaf,
     object_is_valid,
     quota_is_valid,
+    colocation_profile_is_valid,
 )
 
 REFUSALS = (namespace_refusal,)
@@ -41,7 +53,7 @@ def run_mutators(review: Review) -> None:
     for mutate in MUTATORS:
         made = mutate(review)
         if made is not None:
-            review.replace(*made)
+            review.take(made)
 
 
 def run_validators(review: Review, validators: Sequence[Validator] = VALIDATORS) -> list[FieldError]:

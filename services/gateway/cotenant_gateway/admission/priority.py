@@ -6,12 +6,10 @@ class keeps it: the priority tiers are told by value, and manifests for tests an
 
 from __future__ import annotations
 
-import msgspec
-
 from cotenant.objects.kinds import BY_RESOURCE
 from cotenant.objects.pod import Pod
 from cotenant.objects.policies import PriorityClassObject
-from cotenant_gateway.admission.review import ObjectSource, Review, decode_view
+from cotenant_gateway.admission.review import Change, ObjectSource, Review, decode_view
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import member_object, members, raw
 
@@ -40,7 +38,7 @@ def _global_default(objects: ObjectSource) -> PriorityClassObject | None:
     return None
 
 
-def resolve_priority(review: Review) -> tuple[msgspec.Raw, str] | None:
+def resolve_priority(review: Review) -> Change | None:
     """Set what the pod's priority class says."""
     pod = review.view
     if not isinstance(pod, Pod):
@@ -67,4 +65,4 @@ def resolve_priority(review: Review) -> tuple[msgspec.Raw, str] | None:
     edited = member_object(top, "spec")
     edited.update((name, raw(value)) for name, value in wanted.items())
     top["spec"] = raw(edited)
-    return raw(top), f"priority {found.value} from PriorityClass {found.metadata.name}"
+    return Change(raw(top), (f"priority {found.value} from PriorityClass {found.metadata.name}",))

@@ -13,7 +13,7 @@ from cotenant.quantities import QuantityError
 from cotenant.quota.names import LABEL_IS_PARENT, LABEL_PARENT, LABEL_TREE, ROOT
 from cotenant.quota.validation import binds, validate_quota, validate_quota_deletion
 from cotenant.quota.view import ElasticQuotaView, decode_quota
-from cotenant_gateway.admission.review import ObjectSource, Review
+from cotenant_gateway.admission.review import Change, ObjectSource, Review
 from cotenant_gateway.metadata import with_metadata
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.statuses import ApiError, forbidden
@@ -35,7 +35,7 @@ def stored_quotas(objects: ObjectSource) -> list[ElasticQuotaView]:
     return found
 
 
-def inherit_tree(review: Review) -> tuple[msgspec.Raw, str] | None:
+def inherit_tree(review: Review) -> Change | None:
     """A new quota without a tree id takes that of its parent."""
     quota = review.view
     if not isinstance(quota, ElasticQuota) or not review.creating:
@@ -48,7 +48,7 @@ def inherit_tree(review: Review) -> tuple[msgspec.Raw, str] | None:
     if parent is None or not parent.tree:
         return None
     document = with_metadata(review.document, {"labels": {**labels, LABEL_TREE: parent.tree}})
-    return document, f"tree {parent.tree} from parent quota {parent_name}"
+    return Change(document, (f"tree {parent.tree} from parent quota {parent_name}",))
 
 
 def quota_is_valid(review: Review) -> list[FieldError]:

@@ -1,8 +1,8 @@
 """What an admission function sees and says.
 
-A mutator takes a `Review` and returns the document it wants instead and a sentence of what it did, None if it does
-nothing. A validator takes a `Review` and returns field errors. Both are pure: what they look up is in the read model
-that the review carries.
+A mutator takes a `Review` and returns a `Change`: the document it wants instead, what it did in words, and the facts it did it
+from; None if it does nothing. It raises ApiError where it would have to act and cannot. A validator takes a `Review` and
+returns field errors. Both are pure: what they look up is in the read model that the review carries.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from cotenant.objects.colocation_profile import ClusterColocationProfile
 from cotenant.objects.kinds import Kind
 from cotenant.objects.metadata import AnyObject
 from cotenant.objects.node import Node
@@ -40,6 +41,7 @@ View = (
     | PriorityClassObject
     | RuntimeClass
     | PodMigrationJob
+    | ClusterColocationProfile
 )
 V = TypeVar("V")
 T = TypeVar("T")
@@ -52,6 +54,7 @@ _VIEWS: dict[str, type[View]] = {
     "priorityclasses": PriorityClassObject,
     "runtimeclasses": RuntimeClass,
     "podmigrationjobs": PodMigrationJob,
+    "clustercolocationprofiles": ClusterColocationProfile,
 }
 _DECODERS: dict[str, msgspec.json.Decoder[View]] = {plural: msgspec.json.Decoder(view) for plural, view in _VIEWS.items()}
 _ANY = msgspec.json.Decoder(AnyObject)
@@ -86,6 +89,16 @@ def type_error(error: msgspec.ValidationError) -> FieldError:
     return wrong_type((path or "").replace("[...]", "[*]"), what.replace("`", "'"))
 
 
+class Change(msgspec.Struct, frozen=True):
+    """What a mutator made of the document."""
+
+    document: msgspec.Raw
+    notes: tuple[str, ...]
+    """What was done, in words."""
+    causes: tuple[str, ...] = ()
+    """Facts that it was done from, as `LOG:sequence`."""
+
+
 class Review(msgspec.Struct):
     """One object on its way to the log."""
 
@@ -97,6 +110,8 @@ class Review(msgspec.Struct):
     objects: ObjectSource
     notes: tuple[str, ...] = ()
     """What mutators did, in words."""
+    causes: tuple[str, ...] = ()
+    """What they did it from."""
 
     @property
     def creating(self) -> bool:
@@ -110,14 +125,16 @@ class Review(msgspec.Struct):
         assert isinstance(view, expected)
         return view
 
-    def replace(self, document: msgspec.Raw, note: str) -> None:
+    def take(self, change: Change) -> None:
         """Take over what a mutator made."""
-        self.document = document
-        self.view = decode_view(self.kind, document)
-        self.notes = (*self.notes, note)
+        if change.document is not self.document:
+            self.document = change.document
+            self.view = decode_view(self.kind, change.document)
+        self.notes = (*self.notes, *change.notes)
+        self.causes = (*self.causes, *change.causes)
 
 
-Mutator = Callable[[Review], "tuple[msgspec.Raw, str] | None"]
+Mutator = Callable[[Review], Change | None]
 Validator = Callable[[Review], list[FieldError]]
 
 

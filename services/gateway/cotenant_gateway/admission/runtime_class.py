@@ -7,7 +7,7 @@ import msgspec
 from cotenant.objects.kinds import BY_RESOURCE
 from cotenant.objects.pod import Pod
 from cotenant.objects.policies import RuntimeClass
-from cotenant_gateway.admission.review import ObjectSource, Review, decode_view
+from cotenant_gateway.admission.review import Change, ObjectSource, Review, decode_view
 from cotenant_gateway.splices import Members, elements, is_array, member_object, members, raw
 
 RUNTIME_CLASSES = BY_RESOURCE["node.k8s.io", "runtimeclasses"]
@@ -23,7 +23,7 @@ def find_runtime_class(objects: ObjectSource, name: str) -> RuntimeClass | None:
     return view
 
 
-def merge_runtime_class(review: Review) -> tuple[msgspec.Raw, str] | None:
+def merge_runtime_class(review: Review) -> Change | None:
     """Add what the class demands; conflicting selectors are left for the validator to tell."""
     pod = review.view
     if not isinstance(pod, Pod) or not pod.spec.runtime_class_name:
@@ -48,7 +48,7 @@ def merge_runtime_class(review: Review) -> tuple[msgspec.Raw, str] | None:
     if not changed:
         return None
     top["spec"] = raw(spec)
-    return raw(top), f"{', '.join(changed)} from RuntimeClass {runtime.metadata.name}"
+    return Change(raw(top), (f"{', '.join(changed)} from RuntimeClass {runtime.metadata.name}",))
 
 
 def _merge_selector(spec: Members, pod: Pod, wanted: dict[str, str]) -> bool:

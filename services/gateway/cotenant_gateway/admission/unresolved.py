@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cotenant.objects.pod import Pod
 from cotenant.objects.validation import FieldError, forbidden, invalid, not_found
-from cotenant.quantities import QuantityError, parse_nanos
+from cotenant.qos import priority_default
+from cotenant.quantities import QuantityError, Scalar, parse_nanos
 from cotenant_gateway.admission.priority import find_priority_class
 from cotenant_gateway.admission.review import Review
 from cotenant_gateway.admission.runtime_class import find_runtime_class
+from cotenant_gateway.admission.tier_resources import tier_amounts
 
 
 def unresolved_classes(review: Review) -> list[FieldError]:
@@ -50,11 +54,15 @@ def _runtime(review: Review, pod: Pod) -> list[FieldError]:
             errors.append(invalid(f"spec.nodeSelector[{key}]", pod.spec.node_selector[key], detail))
     fixed = runtime.overhead.pod_fixed if runtime.overhead is not None else {}
     try:
-        same = {item: parse_nanos(amount) for item, amount in pod.spec.overhead.items()} == {
-            item: parse_nanos(amount) for item, amount in fixed.items()
-        }
+        # A colocation profile translates the class' overhead with the rest of the pod.
+        allowed = (_nanos(fixed), _nanos(tier_amounts(fixed, priority_default(pod))))
+        given = _nanos(pod.spec.overhead)
     except QuantityError:
         return errors
-    if not same:
+    if given not in allowed:
         errors.append(forbidden("spec.overhead", f"must be the overhead of RuntimeClass {name}; leave it out"))
     return errors
+
+
+def _nanos(amounts: Mapping[str, Scalar]) -> dict[str, int]:
+    return {resource: parse_nanos(amount) for resource, amount in amounts.items()}

@@ -1,0 +1,118 @@
+"""Pods of a quota tree are kept on the tree's nodes: the node affinity that an ElasticQuotaProfile asks for.
+
+In: a new pod, the ElasticQuotas and the ElasticQuotaProfiles. Out: the pod with the profile's node selector in every required
+node selector term (in a term of its own where there is none). The pod's quota is the one that its label names, or that has
+its namespace's name, or that lists its namespace; the profile is the first, in order of namespace and name, with the label
+`quota.scheduling.koordinator.sh/tree-id` of that quota's tree. Where one of them is missing, nothing is done. Source:
+Koordinator's pod webhook (gate MultiQuotaTree; here the profile's existence is the switch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from cotenant.objects.kinds import BY_RESOURCE
+from cotenant.objects.metadata import LabelSelector, ObjectMeta, View
+from cotenant.objects.pod import Pod
+from cotenant.quota.names import LABEL_QUOTA, LABEL_TREE
+from cotenant_gateway.admission.quotas import ELASTIC_QUOTAS, stored_quotas
+from cotenant_gateway.admission.review import Change, ObjectSource, Review
+from cotenant_gateway.splices import elements, is_array, member_object, members, raw
+
+QUOTA_PROFILES = BY_RESOURCE["quota.koordinator.sh", "elasticquotaprofiles"]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class _ProfileSpec(View, frozen=True, kw_only=True):
+    node_selector: LabelSelector | None = None
+
+
+class _Profile(View, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _ProfileSpec = _ProfileSpec()
+
+
+class _TreeNodes(msgspec.Struct, frozen=True):
+    profile: str
+    cause: str
+    expressions: tuple[msgspec.Raw, ...]
+
+
+class _Trees(msgspec.Struct, frozen=True):
+    """The tree of each quota, by the quota's name and by the namespaces that it lists."""
+
+    by_name: Mapping[str, str]
+    by_namespace: Mapping[str, str]
+
+
+_PROFILE = msgspec.json.Decoder(_Profile)
+
+
+def keep_on_nodes_of_tree(review: Review) -> Change | None:
+    """Add the node affinity of the pod's quota tree."""
+    pod = review.view
+    if not isinstance(pod, Pod) or not review.creating:
+        return None
+    nodes_of_trees = review.objects.derived(QUOTA_PROFILES, _nodes_of_trees)
+    if not nodes_of_trees:
+        return None
+    trees = review.objects.derived(ELASTIC_QUOTAS, _trees)
+    meta = pod.metadata
+    tree = trees.by_name.get(meta.labels.get(LABEL_QUOTA) or meta.namespace)
+    if tree is None:
+        tree = trees.by_namespace.get(meta.namespace, "")
+    nodes = nodes_of_trees.get(tree) if tree else None
+    if nodes is None or not nodes.expressions:
+        return None
+    note = f"node affinity of quota tree {tree} from ElasticQuotaProfile {nodes.profile}"
+    return Change(_with_affinity(review.document, nodes.expressions), (note,), (nodes.cause,))
+
+
+def _nodes_of_trees(objects: ObjectSource) -> dict[str, _TreeNodes]:
+    found: dict[str, _TreeNodes] = {}
+    for snapshot in objects.objects(QUOTA_PROFILES):
+        tree = snapshot.labels.get(LABEL_TREE, "")
+        if not tree or tree in found or snapshot.stored is None:
+            continue
+        try:
+            selector = _PROFILE.decode(snapshot.stored.raw).spec.node_selector
+        except msgspec.ValidationError:
+            # Stored by somebody else than a gateway, and no profile.
+            continue
+        name = f"{snapshot.address.namespace}/{snapshot.address.name}"
+        found[tree] = _TreeNodes(name, f"LOG:{snapshot.stored.sequence}", _expressions(selector or LabelSelector()))
+    return found
+
+
+def _expressions(selector: LabelSelector) -> tuple[msgspec.Raw, ...]:
+    labels = [{"key": key, "operator": "In", "values": [value]} for key, value in sorted(selector.match_labels.items())]
+    return (*map(raw, labels), *map(raw, selector.match_expressions))
+
+
+def _trees(objects: ObjectSource) -> _Trees:
+    quotas = stored_quotas(objects)
+    by_namespace = {namespace: quota.tree for quota in reversed(quotas) for namespace in quota.namespaces}
+    return _Trees({quota.name: quota.tree for quota in reversed(quotas)}, by_namespace)
+
+
+def _with_affinity(document: msgspec.Raw, expressions: tuple[msgspec.Raw, ...]) -> msgspec.Raw:
+    top = members(document)
+    spec = member_object(top, "spec")
+    affinity = member_object(spec, "affinity")
+    node_affinity = member_object(affinity, "nodeAffinity")
+    required = member_object(node_affinity, _REQUIRED)
+    given = required.get("nodeSelectorTerms")
+    terms = [members(term) for term in elements(given)] if given is not None and is_array(given) else []
+    terms = terms or [{}]
+    for term in terms:
+        present = term.get("matchExpressions")
+        kept = elements(present) if present is not None and is_array(present) else []
+        term["matchExpressions"] = raw([*kept, *expressions])
+    required["nodeSelectorTerms"] = raw(terms)
+    node_affinity[_REQUIRED] = raw(required)
+    affinity["nodeAffinity"] = raw(node_affinity)
+    spec["affinity"] = raw(affinity)
+    top["spec"] = raw(spec)
+    return raw(top)

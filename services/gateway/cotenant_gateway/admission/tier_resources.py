@@ -1,0 +1,98 @@
+"""`cpu` and `memory` of a pod become the batch or mid resources of its tier.
+
+In: a pod's `spec` as JSON bytes and its tier. Out: the spec in which every container, init container and the overhead ask for
+the tier's resources: cpu in whole milli-cores (`500m` becomes `500`), memory as it is written. An amount of the tier that was
+there already is overwritten; afterwards a limit without a request is the request too, a missing limit stays missing. Specs that
+replicas share are translated once. Source: Koordinator's pod webhook; only batch and mid have resources of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
+from cotenant.qos import PriorityClass
+from cotenant.quantities import Scalar, format_decimal, parse_milli
+from cotenant_gateway.pod_views import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS
+from cotenant_gateway.splices import Members, elements, is_array, member_object, members, raw
+
+TIER_RESOURCES: Mapping[PriorityClass, tuple[str, str]] = {
+    PriorityClass.BATCH: (BATCH_CPU, BATCH_MEMORY),
+    PriorityClass.MID: (MID_CPU, MID_MEMORY),
+}
+_SCALAR = msgspec.json.Decoder(Scalar)
+
+
+def translated_spec(spec: bytes, tier: PriorityClass) -> bytes:
+    """Return the spec in the tier's resources; the same bytes where nothing is to be changed. Raises QuantityError."""
+    if tier not in TIER_RESOURCES:
+        return spec
+    return _remembered(spec, tier) if len(spec) <= REMEMBERED_SPEC_BYTES else _translated(spec, tier)
+
+
+@lru_cache(maxsize=REMEMBERED_SPECS)
+def _remembered(spec: bytes, tier: PriorityClass) -> bytes:
+    return _translated(spec, tier)
+
+
+def _translated(spec: bytes, tier: PriorityClass) -> bytes:
+    top = members(spec)
+    changed = False
+    for section in ("initContainers", "containers"):
+        if section in top and is_array(top[section]):
+            given = elements(top[section])
+            translated = [_container(container, tier) for container in given]
+            if any(container is not None for container in translated):
+                top[section] = raw([new or old for new, old in zip(translated, given, strict=True)])
+                changed = True
+    overhead = member_object(top, "overhead")
+    if _translate_amounts(overhead, tier):
+        top["overhead"] = raw(overhead)
+        changed = True
+    return bytes(raw(top)) if changed else spec
+
+
+def _container(container: msgspec.Raw, tier: PriorityClass) -> msgspec.Raw | None:
+    inner = members(container)
+    resources = member_object(inner, "resources")
+    requests, limits = member_object(resources, "requests"), member_object(resources, "limits")
+    asked = _translate_amounts(requests, tier)
+    limited = _translate_amounts(limits, tier)
+    for resource in TIER_RESOURCES[tier]:
+        if resource in limits and resource not in requests:
+            requests[resource] = limits[resource]
+            asked = True
+    if not asked and not limited:
+        return None
+    if asked:
+        resources["requests"] = raw(requests)
+    if limited:
+        resources["limits"] = raw(limits)
+    inner["resources"] = raw(resources)
+    return raw(inner)
+
+
+def _translate_amounts(amounts: Members, tier: PriorityClass) -> bool:
+    tier_cpu, tier_memory = TIER_RESOURCES[tier]
+    cpu, memory = amounts.pop(CPU, None), amounts.pop(MEMORY, None)
+    if cpu is not None:
+        amounts[tier_cpu] = raw(_milli_cores(_SCALAR.decode(cpu)))
+    if memory is not None:
+        amounts[tier_memory] = memory
+    return cpu is not None or memory is not None
+
+
+def _milli_cores(cpu: Scalar) -> str:
+    return format_decimal(parse_milli(cpu))
+
+
+def tier_amounts(amounts: Mapping[str, Scalar], tier: PriorityClass) -> dict[str, Scalar]:
+    """Return a resource list (a RuntimeClass' overhead) in the tier's resources. Raises QuantityError."""
+    if tier not in TIER_RESOURCES:
+        return dict(amounts)
+    tier_cpu, tier_memory = TIER_RESOURCES[tier]
+    names = {CPU: tier_cpu, MEMORY: tier_memory}
+    return {names.get(name, name): _milli_cores(amount) if name == CPU else amount for name, amount in amounts.items()}
