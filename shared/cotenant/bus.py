@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from secrets import token_urlsafe
 from typing import Any, TypeVar
 
 import msgspec
@@ -47,7 +48,7 @@ from cotenant.log import (
 )
 from cotenant.streams import MAX_MESSAGE_BYTES, stream_configs
 from cotenant.subjects import selecting
-from cotenant.wire import BusClient, batch_frame, inline_status, parse_headers
+from cotenant.wire import BusClient, frame, inline_status, parse_headers
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ PULL_EXPIRES_SECONDS = 5.0
 HEARTBEAT_SECONDS = 0.5
 SILENCE_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
+BATCH_ID_BYTES = 9
 RECONNECT_SECONDS = 2.0
 CONNECTION_LOOK_SECONDS = 0.05
 INACTIVE_SECONDS = 60
@@ -128,13 +130,14 @@ _ACK = msgspec.json.Decoder(_Ack)
 _ID = msgspec.json.Decoder(_IdOnly)
 
 
-def _event_headers(event: Event) -> Headers:
-    headers: Headers = {}
+def _header_lines(event: Event, expected: int | None = None) -> bytes:
+    """Return the lines that say what a message is, and what it expects of its subject."""
+    lines = b"" if expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
     if event.tombstone:
-        headers["Nats-Rollup"] = "sub"
+        lines += b"Nats-Rollup: sub\r\n"
     if event.ttl_seconds:
-        headers["Nats-TTL"] = f"{event.ttl_seconds}s"
-    return headers
+        lines += b"Nats-TTL: %ds\r\n" % event.ttl_seconds
+    return lines
 
 
 def _ttl_seconds(headers: Headers) -> int:
@@ -192,16 +195,13 @@ class NatsLog:
         """See `cotenant.log.Log`."""
         if not 0 < len(writes) <= MAX_BATCH:
             raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(writes)}")
-        messages: list[tuple[str, bytes, Headers]] = []
+        messages: list[tuple[str, bytes, bytes]] = []
         for write in writes:
             event = write.event
-            headers = _event_headers(event)
-            if write.expected is not None:
-                headers["Nats-Expected-Last-Subject-Sequence"] = str(write.expected)
             body = encode_event(event)
             if len(body) > MAX_MESSAGE_BYTES:
                 return Refused(f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}", wrong_sequence=False)
-            messages.append((event.subject, body, headers))
+            messages.append((event.subject, _header_lines(event, write.expected), body))
         try:
             ack = await self._send(messages)
         except _API_ERRORS as error:
@@ -218,34 +218,27 @@ class NatsLog:
                 raise TimeoutError("not connected to the server")
             await asyncio.sleep(CONNECTION_LOOK_SECONDS)
 
-    async def _send(self, messages: Sequence[tuple[str, bytes, Headers]]) -> _Ack:
-        await self._until_connected()
-        subject, body, headers = messages[-1]
+    async def _send(self, messages: Sequence[tuple[str, bytes, bytes]]) -> _Ack:
+        if not self.client.is_connected:
+            await self._until_connected()
+        frames: list[bytes] = []
+        subject, lines, body = messages[-1]
         if len(messages) > 1:
-            batch = os.urandom(9).hex()
-            name = batch.encode()
-            await self.client.send_frames(
-                [
-                    batch_frame(subject, body, name, index, "".join([f"{key}: {value}\r\n" for key, value in more.items()]))
-                    for index, (subject, body, more) in enumerate(messages[:-1], start=1)
-                ]
-            )
-            headers["Nats-Batch-Id"] = batch
-            headers["Nats-Batch-Sequence"] = str(len(messages))
-            headers["Nats-Batch-Commit"] = "1"
-        reply = await self.client.request(subject, body, timeout=ANSWER_SECONDS, headers=headers or None)
-        return _ACK.decode(reply.data)
+            batch = b"Nats-Batch-Id: %b\r\nNats-Batch-Sequence: " % token_urlsafe(BATCH_ID_BYTES).encode()
+            for index, (earlier, more, data) in enumerate(messages[:-1], start=1):
+                frames.append(frame(earlier, b"", b"%b%d\r\n%b" % (batch, index, more), data))
+            lines = b"%b%d\r\nNats-Batch-Commit: 1\r\n%b" % (batch, len(messages), lines)
+        return _ACK.decode(await self.client.ask(subject, lines, body, seconds=ANSWER_SECONDS, before=frames))
 
     async def publish(self, event: Event) -> int | None:
         """See `cotenant.log.Log`."""
         try:
-            reply = await self.client.request(
-                event.subject, encode_event(event), timeout=ANSWER_SECONDS, headers=_event_headers(event) or None
+            ack = _ACK.decode(
+                await self.client.ask(event.subject, _header_lines(event), encode_event(event), seconds=ANSWER_SECONDS)
             )
         except _API_ERRORS as error:
             logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error)
             return None
-        ack = _ACK.decode(reply.data)
         if ack.error is not None:
             logger.warning("refused on %s: %s", event.subject, ack.error.description)
             return None
@@ -606,7 +599,7 @@ async def connect(url: str, service: str) -> NatsLog:
                 name=service,
                 allow_reconnect=True,
                 max_reconnect_attempts=-1,
-                reconnect_time_wait=0.1,  # type: ignore[arg-type]  # seconds, of any kind of number
+                reconnect_time_wait=0.1,
                 connect_timeout=2,
                 ping_interval=10,
                 error_cb=note,

@@ -1,9 +1,10 @@
 """A NATS client that spends little on each message: batches leave as one buffer, deliveries reach their reader as bytes.
 
-nats-py builds every frame and parses every header line by itself, which is most of what a small message costs. `BusClient`
-keeps its connection handling (reconnects, pings, requests) and adds three short cuts:
+nats-py builds every frame and parses every header line by itself, which is most of what a small message costs, and a request
+goes through a queue and two tasks each way. `BusClient` keeps its connection handling (reconnects, pings) and adds three
+short cuts:
 
-- `send_frames`: frames made by `batch_frame` are handed over at once;
+- `ask`: frames leave in one write of the caller's own; the answer to the last of them goes straight to who waits for it;
 - whole messages in what was read are walked over without copying the rest of the buffer after each; anything else (a message
   that is not complete, other lines of the protocol) is left to nats-py's parser;
 - `deliver_raw`: the messages of one subscription go to a function (subject, reply, headers, data: bytes) without a queue, a
@@ -12,22 +13,26 @@ keeps its connection handling (reconnects, pings, requests) and adds three short
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
+from nats.errors import NoRespondersError
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 RawSink = Callable[[bytes, bytes, bytes, bytes], None]
 """subject, reply, headers, data"""
 
 
-def batch_frame(subject: str, data: bytes, batch: bytes, number: int, more: str) -> bytes:
-    """Return the HPUB frame of the n-th message of an atomic batch; `more` are further header lines, each with its end."""
-    block = b"NATS/1.0\r\nNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n%b\r\n" % (batch, number, more.encode())
-    size = len(block)
-    return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject.encode(), size, size + len(data), block, data)
+def frame(subject: str, reply: bytes, lines: bytes, data: bytes) -> bytes:
+    """Return the frame of a message; `lines` are its header lines, each with its end, `reply` may be empty."""
+    if not lines:
+        return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, len(data), data)
+    block = len(lines) + _BLOCK_SIZE
+    return b"HPUB %b %b %d %d\r\nNATS/1.0\r\n%b\r\n%b\r\n" % (subject.encode(), reply, block, block + len(data), lines, data)
 
 
 def parse_headers(block: bytes) -> dict[str, str]:
@@ -47,6 +52,7 @@ def inline_status(block: bytes) -> str:
 
 
 _LINE_END = 2
+_BLOCK_SIZE = len("NATS/1.0\r\n\r\n")
 
 
 class _WireParser(Parser):
@@ -105,6 +111,18 @@ class BusClient(Client):
         self._sinks: dict[bytes, RawSink] = {}
         """By the subscription's number as it stands in a delivery."""
         self._ps = _WireParser(self)
+        self._answers = b""
+        """What the subjects of answers begin with."""
+        self._asked: dict[bytes, asyncio.Future[bytes]] = {}
+        """By the last word of the subject of the answer."""
+        self._numbers = count(1)
+
+    async def connect(self, *servers: Any, **options: Any) -> None:
+        """Connect, and subscribe to answers."""
+        await super().connect(*servers, **options)
+        inbox = self.new_inbox()
+        self._answers = inbox.encode() + b"."
+        self.deliver_raw(await self.subscribe(f"{inbox}.*"), self._on_answer)
 
     def deliver_raw(self, subscription: Subscription, sink: RawSink) -> None:
         """Send the subscription's messages to the sink from now on."""
@@ -114,10 +132,41 @@ class BusClient(Client):
         """The subscription is over."""
         self._sinks.pop(_number(subscription), None)
 
-    async def send_frames(self, frames: Sequence[bytes]) -> None:
-        """Hand over frames; they leave with the next flush, in order."""
-        self.stats["out_msgs"] += len(frames)
-        await self._send_command(b"".join(frames))
+    async def ask(self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = ()) -> bytes:
+        """Send the frames `before` and then one message, in one write; return what it is answered.
+
+        Raises TimeoutError without an answer in time, NoRespondersError where nobody listens.
+        """
+        token = b"%x" % next(self._numbers)
+        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[token] = answered
+        try:
+            async with asyncio.timeout(seconds):
+                await self._write(b"".join((*before, frame(subject, self._answers + token, lines, data))))
+                return await answered
+        finally:
+            self._asked.pop(token, None)
+
+    async def _write(self, frames: bytes) -> None:
+        """Hand frames to the socket; behind what nats-py still holds back, and to nats-py where there is no connection."""
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += len(frames)
+        transport = self._transport
+        if self._pending or not self.is_connected or transport is None:
+            await self._send_command(frames)
+            await self._flush_pending()
+        else:
+            transport.write(frames)
+            await transport.drain()  # type: ignore[no-untyped-call]
+
+    def _on_answer(self, subject: bytes, _: bytes, headers: bytes, data: bytes) -> None:
+        answered = self._asked.pop(subject[len(self._answers) :], None)
+        if answered is None or answered.done():
+            return
+        if inline_status(headers) == "503":
+            answered.set_exception(NoRespondersError())
+        else:
+            answered.set_result(data)
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
         sink = self._sinks.get(b"%d" % sid)
