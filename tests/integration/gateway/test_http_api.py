@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import msgspec
@@ -18,45 +15,10 @@ import nats
 import pytest
 
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionOutcome, EvictionRequest
-from tests.nats_server import NatsServer, free_port
+from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod
+from tests.nats_server import NatsServer
 
-PROGRAM = Path(sys.executable).parent / "cotenant-gateway"
-PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-WAIT_SECONDS = 90
-MERGE = {"Content-Type": "application/merge-patch+json"}
-
-
-class GatewayProcess:
-    """A gateway of its own process."""
-
-    def __init__(self, nats_url: str, replica: str = "g1") -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        arguments = ["--nats", nats_url, "--http-port", str(self.port), "--replica", replica, "--log-level", "WARNING"]
-        self.process = subprocess.Popen([PROGRAM, *arguments])
-
-    async def ready(self) -> None:
-        """Wait until /readyz says so, within a bound."""
-        async with aiohttp.ClientSession() as session, asyncio.timeout(WAIT_SECONDS):
-            while True:
-                try:
-                    async with session.get(f"{self.url}/readyz") as answer:
-                        if answer.status == 200:
-                            return
-                except aiohttp.ClientError:
-                    pass
-                await asyncio.sleep(0.05)
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def close(self) -> None:
-        """End it."""
-        self.process.terminate()
-        self.process.wait(WAIT_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -74,19 +36,8 @@ async def http(gateway_process: GatewayProcess) -> AsyncIterator[aiohttp.ClientS
         yield session
 
 
-def pod(name: str, **labels: str) -> dict[str, object]:
-    containers = [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "100m"}}}]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": {"containers": containers}}
-
-
 def config_map(name: str, **data: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-
-
-async def body_of(response: aiohttp.ClientResponse, status: int) -> Any:
-    text = await response.text()
-    assert response.status == status, text
-    return json.loads(text)
 
 
 async def test_a_client_reads_what_it_wrote_and_versions_are_sequences(http: aiohttp.ClientSession) -> None:

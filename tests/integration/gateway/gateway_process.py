@@ -1,0 +1,65 @@
+"""A gateway of its own process, and what tests of its HTTP API say to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.nats_server import free_port
+
+PROGRAM = Path(sys.executable).parent / "cotenant-gateway"
+PODS = "/api/v1/namespaces/default/pods"
+WAIT_SECONDS = 90
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+class GatewayProcess:
+    """A gateway of its own process."""
+
+    def __init__(self, nats_url: str, replica: str = "g1") -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        arguments = ["--nats", nats_url, "--http-port", str(self.port), "--replica", replica, "--log-level", "WARNING"]
+        self.process = subprocess.Popen([PROGRAM, *arguments])
+
+    async def ready(self) -> None:
+        """Wait until /readyz says so, within a bound."""
+        async with aiohttp.ClientSession() as session, asyncio.timeout(WAIT_SECONDS):
+            while True:
+                try:
+                    async with session.get(f"{self.url}/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.05)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def close(self) -> None:
+        """End it."""
+        self.process.terminate()
+        self.process.wait(WAIT_SECONDS)
+
+
+def pod(name: str, **labels: str) -> dict[str, object]:
+    """A pod's manifest."""
+    containers = [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "100m"}}}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": {"containers": containers}}
+
+
+async def body_of(response: aiohttp.ClientResponse, status: int) -> Any:
+    """An answer's JSON; its status must be this one."""
+    text = await response.text()
+    assert response.status == status, text
+    return json.loads(text)
