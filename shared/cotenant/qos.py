@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from cotenant.by_identity import ByIdentity
 from cotenant.names import CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY
-from cotenant.objects.pod import Pod
+from cotenant.objects.pod import Pod, PodSpec
 from cotenant.quantities import parse_nanos
 
 
@@ -108,10 +109,15 @@ def kube_qos(pod: Pod) -> KubeQoS:
             return KubeQoS(pod.status.qos_class)
         except ValueError:
             pass
+    return _kube_qos(pod.spec)
+
+
+@ByIdentity
+def _kube_qos(spec: PodSpec) -> KubeQoS:
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     guaranteed = True
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
+    for container in (*spec.containers, *spec.init_containers):
         limited = set()
         for resource in (CPU, MEMORY):
             request = parse_nanos(container.resources.requests.get(resource, 0))

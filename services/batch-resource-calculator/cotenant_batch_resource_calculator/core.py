@@ -40,7 +40,7 @@ from cotenant.subjects import object_subject, resources_subject, slo_subject, to
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
 from cotenant_batch_resource_calculator.formulas.synchronise import NEVER
-from cotenant_batch_resource_calculator.node_state import NodeState, placed_pod
+from cotenant_batch_resource_calculator.node_state import NodeState, ended_uid, placed_pod
 from cotenant_batch_resource_calculator.rendering import render
 from cotenant_batch_resource_calculator.topology import zone_capacities
 
@@ -97,7 +97,7 @@ class BatchResourceCalculator:
         elif parts[0] == "yarn":
             known = self._apply_yarn(event)
         elif parts[0] == "node" and len(parts) >= 3:
-            known = self._apply_node(event, parts[1], parts[2:])
+            known = self._apply_pod(event, *parts) if len(parts) == 5 else self._apply_node(event, parts[1], parts[2:])
         else:
             known = False
         if known:
@@ -128,6 +128,12 @@ class BatchResourceCalculator:
         if state is None:
             state = self._nodes[name] = NodeState(name)
             self._names = None
+        return state
+
+    def _changing(self, name: str) -> NodeState:
+        """The state of a node of which something is news."""
+        state = self._state(name)
+        state.changed()
         self._open.add(name)
         return state
 
@@ -140,8 +146,7 @@ class BatchResourceCalculator:
                 state.rendered = None
             self._at_rest = None
             return True
-        state = self._state(name)
-        state.changed()
+        state = self._changing(name)
         if plural == "nodes":
             state.node, state.unreadable = _read_node(stored, name)
             state.node_ref = event.ref if stored is not None else ""
@@ -154,8 +159,7 @@ class BatchResourceCalculator:
         return False
 
     def _apply_metric(self, event: Event, name: str) -> bool:
-        state = self._state(name)
-        state.changed()
+        state = self._changing(name)
         metric = event.data if isinstance(event.data, NodeMetricComputed) and not event.tombstone else None
         state.metric = metric
         state.metric_ref = event.ref if metric is not None else ""
@@ -166,32 +170,19 @@ class BatchResourceCalculator:
         data = event.data if isinstance(event.data, YarnNode) and not event.tombstone else None
         if data is not None and data.node != node:
             return False  # a YARN node that is none of ours
-        state = self._state(node)
-        state.changed()
+        state = self._changing(node)
         state.yarn = data
         state.yarn_ref = event.ref if data is not None else ""
         return True
 
     def _apply_node(self, event: Event, name: str, rest: tuple[str, ...]) -> bool:
-        state = self._state(name)
+        state = self._changing(name)
         data = None if event.tombstone else event.data
         match rest:
             case ("executor",):
                 state.executor = data if isinstance(data, ExecutorStatus) else None
                 state.executor_ref = event.ref if state.executor is not None else ""
                 state.rendered = None
-            case ("placement", namespace, pod):
-                key = f"{namespace}/{pod}"
-                if isinstance(data, Placement) and data.phase is not PlacementPhase.GONE:
-                    state.placed[key] = placed_pod(data, event.ref)
-                else:
-                    state.placed.pop(key, None)
-            case ("run", namespace, pod):
-                key = f"{namespace}/{pod}"
-                if isinstance(data, RunStatus):
-                    state.runs[key] = data
-                else:
-                    state.runs.pop(key, None)
             case ("resources",):
                 state.resources = event if isinstance(data, NodeResources) else None
             case ("slo",):
@@ -199,7 +190,29 @@ class BatchResourceCalculator:
                 state.rendered = None
             case _:
                 return False
-        state.changed()
+        return True
+
+    def _apply_pod(self, event: Event, _: str, name: str, fact: str, namespace: str, pod: str) -> bool:
+        """A placement or a run. The pods matter to a node that lends, and of a run only that it has ended."""
+        state, key = self._state(name), f"{namespace}/{pod}"
+        data = None if event.tombstone else event.data
+        if fact == "placement":
+            if isinstance(data, Placement) and data.phase is not PlacementPhase.GONE:
+                state.placed[key] = placed_pod(data, event.ref)
+            else:
+                state.placed.pop(key, None)
+        elif fact == "run":
+            before = ended_uid(state.runs.get(key))
+            if isinstance(data, RunStatus):
+                state.runs[key] = data
+            else:
+                state.runs.pop(key, None)
+            if ended_uid(state.runs.get(key)) == before:
+                return True
+        else:
+            return False
+        if state.pods_changed():
+            self._open.add(name)
         return True
 
     # -- deciding ------------------------------------------------------------------------------------------------

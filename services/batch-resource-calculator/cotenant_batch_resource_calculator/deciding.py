@@ -109,6 +109,7 @@ def _standing(state: NodeState, configuration: Configuration, now: datetime) -> 
         news=last is None or _moved(last, payload, strategy.resource_diff_threshold or DEFAULT_DIFF_THRESHOLD),
         differs=last != payload,
         refresh_seconds=strategy.update_time_threshold_seconds or DEFAULT_UPDATE_SECONDS,
+        calculated=state.evaluation is not None,
     )
 
 

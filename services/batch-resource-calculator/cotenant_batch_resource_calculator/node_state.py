@@ -51,7 +51,7 @@ class Standing(msgspec.Struct, frozen=True):
     """What the node's resources event should say, as long as nothing is folded for it. A cache: it changes no result.
 
     `news`: worth an event at once. `differs`: worth one when the last is older than `refresh_seconds`. `withdrawal` is
-    the one part that the passing of time alone changes.
+    the one part that the passing of time alone changes. `calculated`: by the formula, which reads the pods.
     """
 
     payload: NodeResources
@@ -60,6 +60,7 @@ class Standing(msgspec.Struct, frozen=True):
     news: bool
     differs: bool
     refresh_seconds: int
+    calculated: bool
 
 
 class NodeState:
@@ -93,6 +94,14 @@ class NodeState:
         """Forget what was computed from the state."""
         self.evaluation = None
         self.standing = None
+
+    def pods_changed(self) -> bool:
+        """Forget what was computed from the pods; tell whether what the node's event should say may be another now."""
+        self.evaluation = None
+        if self.standing is not None and not self.standing.calculated:
+            return False
+        self.standing = None
+        return True
 
     @property
     def empty(self) -> bool:
@@ -159,10 +168,14 @@ class NodeState:
         alive = []
         for key in sorted(self.placed):
             placed = self.placed[key]
-            run = self.runs.get(key)
-            if run is None or run.uid != placed.uid or not run.phase.terminal:
+            if ended_uid(self.runs.get(key)) != placed.uid:
                 alive.append(placed.need)
         return alive
+
+
+def ended_uid(run: RunStatus | None) -> str | None:
+    """Return the uid of the pod that a run says has ended for good, None where it says nothing of that kind."""
+    return run.uid if run is not None and run.phase.terminal else None
 
 
 def amounts(usage: Usage) -> Amounts:

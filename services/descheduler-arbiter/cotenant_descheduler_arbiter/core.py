@@ -19,6 +19,7 @@ slot begins, or a metric expires, or there are jobs or lost nodes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
@@ -52,6 +53,7 @@ class DeschedulerArbiterCore:
         self._quiet_slot = -1
         self._calm = (-1, -1)
         self._conditions_stand = -1
+        self._times: tuple[int, bool, list[datetime]] = (-1, False, [])
 
     def apply(self, event: Event) -> None:
         """Fold one fact."""
@@ -118,14 +120,17 @@ class DeschedulerArbiterCore:
 
     def _time_matters(self, now: datetime) -> bool:
         """Tell whether the passing of time alone may lead to a decision before the next slot."""
-        if self.fold.jobs or any(not known.value.ready for known in self.fold.conditions.values()):
+        if self.fold.jobs:
             return True
-        expiration = self.policy.metric_expiration
-        return any(
-            known.value.update_time is not None
-            and timedelta(0) <= expiration - (now - known.value.update_time) <= self.policy.interval
-            for known in self.fold.metrics.values()
-        )
+        version, lost, expiring = self._times
+        if version != self.fold.load_version:
+            version, expiration = self.fold.load_version, self.policy.metric_expiration
+            lost = any(not known.value.ready for known in self.fold.conditions.values())
+            updates = (known.value.update_time for known in self.fold.metrics.values())
+            expiring = sorted(updated + expiration for updated in updates if updated is not None)
+            self._times = (version, lost, expiring)
+        following = bisect_left(expiring, now)
+        return lost or (following < len(expiring) and expiring[following] - now <= self.policy.interval)
 
     def _taint_eviction(self, pod: PodFacts, tolerated: timedelta, now: datetime) -> Event:
         condition = self.fold.conditions[pod.node]

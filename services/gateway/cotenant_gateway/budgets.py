@@ -57,14 +57,29 @@ class _Budget(View, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(_Budget)
 
 
-def _view(budget: Snapshot) -> tuple[_Budget, Callable[..., bool]]:
-    """Return the budget and its selector's test. One that cannot be read (stored by another writer) covers no pod."""
-    assert budget.stored is not None
+class _Read(msgspec.Struct, frozen=True):
+    """A budget and its selector's test. One that cannot be read (stored by another writer) covers no pod."""
+
+    budget: _Budget
+    matches: Callable[[Mapping[str, str]], bool]
+    readable: bool = True
+
+
+def _read(raw: msgspec.Raw) -> _Read:
     try:
-        view = _DECODER.decode(budget.stored.raw)
-        return view, from_label_selector(view.spec.selector)
-    except (msgspec.MsgspecError, SelectorError):
-        return _Budget(), from_label_selector(None)
+        budget = _DECODER.decode(raw)
+    except msgspec.MsgspecError:
+        return _Read(_Budget(), from_label_selector(None), readable=False)
+    try:
+        return _Read(budget, from_label_selector(budget.spec.selector))
+    except SelectorError:
+        return _Read(_Budget(), from_label_selector(None))
+
+
+def _view(budget: Snapshot) -> _Read:
+    read = budget.view(_read)
+    assert isinstance(read, _Read)
+    return read
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -91,20 +106,11 @@ def _share(bound: int | str, expected: int) -> int:
     return -(-int(match.group(1)) * expected // 100) if match else 0
 
 
-def _readable(budget: Snapshot) -> bool:
-    assert budget.stored is not None
-    try:
-        _DECODER.decode(budget.stored.raw)
-    except msgspec.MsgspecError:
-        return False
-    return True
-
-
 def selects(budget: Snapshot, pod: Snapshot) -> bool:
     """Tell whether the budget covers the pod."""
     if budget.address.namespace != pod.address.namespace:
         return False
-    return _view(budget)[1](pod.labels)
+    return _view(budget).matches(pod.labels)
 
 
 def is_healthy(pod: Snapshot) -> bool:
@@ -121,7 +127,22 @@ def has_finished(pod: Snapshot) -> bool:
 
 def figures(core: GatewayCore, budget: Snapshot, now: datetime) -> Figures:
     """Return the budget's figures over the pods that it selects."""
-    view, matches = _view(budget)
+    known = core.derived(PODS, _none_yet)
+    found = known.get(budget)
+    if found is None:
+        found = _counted(core, budget, now)
+        if not _view(budget).budget.status.disrupted_pods:  # else they change as time passes
+            known[budget] = found
+    return found
+
+
+def _none_yet(_: GatewayCore) -> dict[Snapshot, Figures]:
+    """Budgets' figures that hold until a pod changes."""
+    return {}
+
+
+def _counted(core: GatewayCore, budget: Snapshot, now: datetime) -> Figures:
+    view, matches = _view(budget).budget, _view(budget).matches
     pods = [pod for pod in core.objects(PODS, budget.address.namespace) if matches(pod.labels) and not has_finished(pod)]
     by_name = {pod.address.name: pod for pod in pods}
     disrupted = {
@@ -158,7 +179,7 @@ def judge(core: GatewayCore, pod: Snapshot, now: datetime) -> Verdict:
         if budget.stored is None or not selects(budget, pod):
             continue
         now_figures = figures(core, budget, now)
-        policy = _view(budget)[0].spec.unhealthy_pod_eviction_policy
+        policy = _view(budget).budget.spec.unhealthy_pod_eviction_policy
         if not is_healthy(pod):
             enough = now_figures.healthy >= now_figures.desired > 0
             if policy == "AlwaysAllow" or enough:
@@ -201,10 +222,10 @@ def _with_figures(budget: Snapshot, now_figures: Figures) -> ObjectStored:
 def budget_updates(core: GatewayCore, now: datetime) -> Iterator[Plan]:
     """Yield the statuses that no longer say what is: level-triggered, one plan a budget."""
     for budget in core.objects(BUDGETS):
-        if budget.stored is None or not _readable(budget):
+        if budget.stored is None or not _view(budget).readable:
             continue
         now_figures = figures(core, budget, now)
-        status = _view(budget)[0].status
+        status = _view(budget).budget.status
         shown = (
             status.disruptions_allowed,
             status.current_healthy,

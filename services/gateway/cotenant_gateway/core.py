@@ -143,8 +143,8 @@ class GatewayCore:
                 self._apply_object(event)
             else:
                 self._apply_part(event)
-            for told in self._narrator.tell(event):
-                self._change_event_object(event.sequence, told)
+                for told in self._narrator.tell(event):
+                    self._change_event_object(event.sequence, told)
         self.folded = max(self.folded, event.sequence)
 
     def loaded(self) -> None:
@@ -213,12 +213,13 @@ class GatewayCore:
         return None
 
     def _refresh(self, collection: Collection, slot: _Slot, sequence: int) -> None:
+        kind = collection.kind
         before = slot.snapshot
-        after = slot.snapshot = self._snapshot(collection.kind, slot)
+        after = slot.snapshot = self._snapshot(kind, slot)
         collection.derived.clear()
         if after is None:
             self._tidy(slot)
-        self._index(collection.kind, slot, after)
+        self._index(kind, slot, after)
         if (before is None) != (after is None):
             collection.forget_order()
         if not self._live or (before is None and after is None):
@@ -226,17 +227,16 @@ class GatewayCore:
         if before is not None and after is not None:
             if after.version == before.version:
                 return
-            if before.uid != after.uid:
+            if kind is not NODE_METRICS and before.uid != after.uid:  # a NodeMetric's follows from its name
                 self.ring.append(Change(sequence, slot.address, before, None))
                 before = None
         self.ring.append(Change(sequence, slot.address, before, after))
 
     def _index(self, kind: Kind, slot: _Slot, after: Snapshot | None) -> None:
-        key = (kind.resource, slot.address.namespace, slot.address.name)
-        if after is not None and after.meta.deletion_timestamp is not None:
-            self.ending[key] = after
-        else:
-            self.ending.pop(key, None)
+        if after is not None and after.stored is not None and after.stored.meta.deletion_timestamp is not None:
+            self.ending[kind.resource, slot.address.namespace, slot.address.name] = after
+        elif self.ending:
+            self.ending.pop((kind.resource, slot.address.namespace, slot.address.name), None)
         if kind is NODES:
             if slot.registrable:
                 self.unregistered.add(slot.address.name)
@@ -247,17 +247,19 @@ class GatewayCore:
         stored = slot.stored
         if stored is None and kind.resource not in _MADE_OF_FACTS:
             return None
-        parts: Mapping[str, Event] = slot.parts
         if stored is not None and kind is PODS:
             uid = stored.meta.uid
-            parts = {subject: event for subject, event in parts.items() if _uid_of(event) == uid}
-        version = max((event.sequence for event in parts.values()), default=0 if stored is None else stored.sequence)
-        if stored is not None:
-            version = max(version, stored.sequence)
-        elif not any(not event.tombstone for event in parts.values()):
+            parts = {subject: event for subject, event in slot.parts.items() if _uid_of(event) == uid}
+        else:
+            parts = slot.parts.copy()
+        version = stored.sequence if stored is not None else 0
+        for event in parts.values():
+            if event.sequence > version:
+                version = event.sequence
+        if stored is None and all(event.tombstone for event in parts.values()):
             return None
         composer = _COMPOSERS.get(kind.resource) if parts or kind is PODS else None
-        return Snapshot(slot.address, stored, dict(parts), version, composer)
+        return Snapshot(slot.address, stored, parts, version, composer)
 
     def _tidy(self, slot: _Slot) -> None:
         """After an object's end its ended parts carry no more information."""

@@ -42,6 +42,15 @@ class Told(msgspec.Struct, frozen=True):
     component: str
 
 
+_OF_RUNS = {
+    RunPhase.RUNNING: (True, "Started", "Started on"),
+    RunPhase.SUCCEEDED: (True, "Completed", "Completed on"),
+    RunPhase.FAILED: (False, "Failed", "Failed on"),
+    RunPhase.EVICTED: (False, "Evicted", "Evicted by"),
+    RunPhase.STOPPED: (True, "Killed", "Stopped on"),
+}
+
+
 def tell(event: Event) -> Told | None:
     """Return the story of one fact, None where there is nothing to tell."""
     data = event.data
@@ -69,17 +78,12 @@ def tell(event: Event) -> Told | None:
 
 
 def _tell_run(run: RunStatus) -> Told | None:
-    normal, reason, message = {
-        RunPhase.RUNNING: (True, "Started", f"Started on {run.node}"),
-        RunPhase.SUCCEEDED: (True, "Completed", f"Completed on {run.node}"),
-        RunPhase.FAILED: (False, "Failed", f"Failed on {run.node}"),
-        RunPhase.EVICTED: (False, "Evicted", f"Evicted by {run.node}"),
-        RunPhase.STOPPED: (True, "Killed", f"Stopped on {run.node}"),
-    }.get(run.phase, (True, "", ""))
-    if not reason:
+    told = _OF_RUNS.get(run.phase)
+    if told is None:
         return None
+    normal, reason, begin = told
     detail = run.message or run.reason
-    message = f"{message}: {detail}" if detail else message
+    message = f"{begin} {run.node}: {detail}" if detail else f"{begin} {run.node}"
     return Told("Pod", run.namespace, run.name, run.uid, normal, reason, message, "node-executor")
 
 
@@ -122,8 +126,13 @@ class Narrator:
 
 
 def _object(key: tuple[str, str], kept: _Kept) -> Snapshot:
-    namespace, name = key
-    told = kept.told
+    """The Event object as it is now; few are ever read, so it is composed when it is."""
+    address, told, count, first, last = Address(_KIND, *key), kept.told, kept.count, kept.first, kept.last
+    return Snapshot(address, None, {}, kept.sequence, lambda _: _composed(address, told, count, first, last))
+
+
+def _composed(address: Address, told: Told, count: int, first: datetime | None, last: datetime | None) -> Overlay:
+    namespace, name = address.namespace, address.name
     involved = {"kind": told.kind, "apiVersion": "v1", "name": told.name}
     if told.namespace:
         involved["namespace"] = told.namespace
@@ -134,16 +143,16 @@ def _object(key: tuple[str, str], kept: _Kept) -> Snapshot:
         "reason": raw(told.reason),
         "message": raw(told.message),
         "source": raw({"component": told.component}),
-        "count": raw(kept.count),
+        "count": raw(count),
         "type": raw("Normal" if told.normal else "Warning"),
     }
-    first = rfc3339(kept.first) if kept.first is not None else ""
-    if kept.first is not None and kept.last is not None:
-        head |= {"firstTimestamp": raw(first), "lastTimestamp": raw(rfc3339(kept.last))}
+    began = rfc3339(first) if first is not None else ""
+    if first is not None and last is not None:
+        head |= {"firstTimestamp": raw(began), "lastTimestamp": raw(rfc3339(last))}
     uid = derived_uid("Event", namespace, name)
-    overlay = Overlay(
+    return Overlay(
         head=head,
-        metadata={"name": name, "namespace": namespace, "uid": uid} | ({"creationTimestamp": first} if first else {}),
+        metadata={"name": name, "namespace": namespace, "uid": uid} | ({"creationTimestamp": began} if began else {}),
         uid=uid,
         fields={
             "involvedObject.kind": told.kind,
@@ -154,4 +163,3 @@ def _object(key: tuple[str, str], kept: _Kept) -> Snapshot:
             "type": "Normal" if told.normal else "Warning",
         },
     )
-    return Snapshot(Address(_KIND, namespace, name), None, {}, kept.sequence, lambda _: overlay)

@@ -24,8 +24,8 @@ class Change(msgspec.Struct, frozen=True):
     @property
     def weight(self) -> int:
         """Bytes that keeping this change costs at most."""
-        held = self.after or self.before
-        return 512 + (len(bytes(held.stored.raw)) if held is not None and held.stored is not None else 0)
+        held = self.after if self.after is not None else self.before
+        return 512 + (memoryview(held.stored.raw).nbytes if held is not None and held.stored is not None else 0)
 
 
 class TooOld(Exception):  # noqa: N818 - a state of the reader, not a fault

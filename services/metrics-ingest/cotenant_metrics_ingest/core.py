@@ -11,6 +11,8 @@ Time: windows are cut by the node's clock, which is checked against the log's; s
 last decision. It measures and is not recomputed, so the first decision may end the load: until then samples only
 queue, as a node's digest and its newer samples come in any order.
 
+Between, a node is looked at again only when something was folded of it, or when time makes a difference to it.
+
 Bounds: one NodeWindows a declared node (see `slots` and `means`: about 100 KiB with 30 pods); MAX_EARLY queued
 messages during the load; samples of nodes without an object are counted and nothing of them is kept.
 """
@@ -18,6 +20,7 @@ messages during the load; samples of nodes without an object are counted and not
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -39,7 +42,7 @@ USAGE_FILTERS = ("usage.*",)
 MAX_EARLY = 100_000
 MAX_CAUSES = 4
 LOOK_EVERY = timedelta(milliseconds=500)
-"""How often all nodes are looked at; between, only those with news that cannot wait."""
+"""How often nodes are looked at; between, only those with news that cannot wait."""
 SHORTEST_SILENCE = timedelta(seconds=10)
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
@@ -73,6 +76,8 @@ class _Node(msgspec.Struct):
     causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
     published: NodeMetricComputed | None = None
     published_at: datetime | None = None
+    look_at: datetime | None = None
+    """When something may follow by the passing of time alone."""
 
 
 class MetricsIngestCore:
@@ -81,6 +86,7 @@ class MetricsIngestCore:
     def __init__(self, config: MetricsConfig | None = None) -> None:
         self.config = config or MetricsConfig()
         self.sizes = WindowSizes.of(self.config.aggregate_duration_seconds, self.config.durations_seconds)
+        self._report_interval = timedelta(seconds=self.config.report_interval_seconds)
         self.refusals: dict[str, int] = {}
         """Messages refused, by reason, in this life."""
         self._sequences = LastSequences()
@@ -89,6 +95,11 @@ class MetricsIngestCore:
         self._log_time: datetime | None = None
         self._listening_since: datetime | None = None
         self._urgent: set[str] = set()
+        self._changed: set[str] = set()
+        """Nodes of which something was folded, or stored, since nothing followed from what is known of them."""
+        self._later: list[tuple[datetime, str]] = []
+        """When something may follow from the others by the passing of time: a heap; entries that are not their node's
+        `look_at` are void."""
         self._next_look: datetime | None = None
 
     # -- folding -------------------------------------------------------------------------------------------------
@@ -114,6 +125,7 @@ class MetricsIngestCore:
 
     def _own(self, event: Event, name: str) -> None:
         node = self._nodes.setdefault(name, _Node())
+        self._changed.add(name)
         if event.time is not None and (self._log_time is None or event.time > self._log_time):
             self._log_time = event.time
         if event.tombstone or not isinstance(event.data, NodeMetricComputed):
@@ -136,6 +148,7 @@ class MetricsIngestCore:
 
     def _node_object(self, event: Event, name: str) -> None:
         node = self._nodes.setdefault(name, _Node())
+        self._changed.add(name)
         if event.tombstone or not isinstance(event.data, ObjectStored):
             node.declared, node.declared_at, node.windows, node.heard = 0, None, None, None
             self._urgent.add(name)
@@ -149,12 +162,14 @@ class MetricsIngestCore:
         if not node.declared and node.published is None:
             del self._nodes[name]
             self._urgent.discard(name)
+            self._changed.discard(name)
 
     def _take(self, event: Event, sample: UsageSample) -> None:
         node = self._nodes.get(sample.node)
         if node is None or not node.declared:
             self._count(NO_NODE)
             return
+        self._changed.add(sample.node)
         if event.time is None or tokens(event.subject)[-1] != sample.node:
             self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
             return
@@ -188,15 +203,44 @@ class MetricsIngestCore:
         self._end_load(now)
         looks = self._next_look is None or now >= self._next_look
         found: list[Event | Wanted] = []
-        for name in sorted(self._nodes if looks else self._urgent):
-            one = self._decide_node(name, self._nodes[name], now)
+        if looks:
+            self._wake_due(now)
+        for name in sorted(self._changed if looks else self._urgent):
+            node = self._nodes[name]
+            one = self._decide_node(name, node, now)
             if one is not None:
                 found.append(one)
                 if len(found) == MAX_EVENTS_PER_DECISION:
                     return self._reported(found)
+            elif looks:
+                self._changed.discard(name)
+                self._look_later(name, node)
         if looks:
             self._next_look = now + LOOK_EVERY
         return self._reported(found)
+
+    def _wake_due(self, now: datetime) -> None:
+        while self._later and self._later[0][0] <= now:
+            when, name = heappop(self._later)
+            node = self._nodes.get(name)
+            if node is not None and node.look_at == when:
+                node.look_at = None
+                self._changed.add(name)
+
+    def _look_later(self, name: str, node: _Node) -> None:
+        """Nothing follows from what is known of the node now: note when something may. Looking too early does no harm."""
+        if not node.declared:
+            return
+        times = []
+        if node.news and node.published_at is not None:
+            times.append(node.published_at + self._report_interval)
+        since = self._heard(node)
+        if since is not None and (node.published is None or node.published.unknown_since is None):
+            times.append(max(since, self._listening_since or since) + self.silent_after(node.windows))
+        when = min(times, default=None)
+        if when is not None and (node.look_at is None or when < node.look_at):
+            node.look_at = when
+            heappush(self._later, (when, name))
 
     def _reported(self, found: Sequence[Event | Wanted]) -> Sequence[Event]:
         """The events, with those that are only wanted made all together."""
@@ -230,7 +274,7 @@ class MetricsIngestCore:
                     refused_samples=node.refused,
                     refused_reason=node.refused_reason,
                 )
-        since = node.heard or (published.update_time if published is not None else None) or node.declared_at
+        since = self._heard(node)
         if unknown or since is None:
             return None
         # Silence is what this service has heard itself: while it was down it heard nobody.
@@ -242,21 +286,23 @@ class MetricsIngestCore:
         )
         return self._event(name, node, metric)
 
+    @staticmethod
+    def _heard(node: _Node) -> datetime | None:
+        return node.heard or (node.published.update_time if node.published is not None else None) or node.declared_at
+
     @property
     def _interval(self) -> int:
         return max(1, round(self.config.report_interval_seconds))
 
     def _interval_passed(self, node: _Node, now: datetime) -> bool:
-        interval = timedelta(seconds=self.config.report_interval_seconds)
-        return node.published_at is None or now - node.published_at >= interval
+        return node.published_at is None or now - node.published_at >= self._report_interval
 
     def silent_after(self, windows: NodeWindows | None) -> timedelta:
         """How long a node may be silent before its state is unknown."""
         if self.config.silent_after_seconds:
             return timedelta(seconds=self.config.silent_after_seconds)
         span = timedelta(milliseconds=windows.period_ms if windows is not None else 0)
-        interval = timedelta(seconds=self.config.report_interval_seconds)
-        return max(3 * interval, 3 * span, SHORTEST_SILENCE)
+        return max(3 * self._report_interval, 3 * span, SHORTEST_SILENCE)
 
     def _ended(self, name: str, node: _Node) -> Event | None:
         if node.published is None:

@@ -12,7 +12,7 @@ cannot be read (a malformed quantity) counts as absent and is kept in `refused` 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -54,6 +54,8 @@ FILTERS = (
 
 DUPLICATE_NAME = "DuplicateName"
 SETTLE = timedelta(seconds=1)
+_AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class _Published(msgspec.Struct, frozen=True):
@@ -82,6 +84,8 @@ class QuotaTreeCore:
         self._quotas_changed = True
         self._desired: dict[str, QuotaRuntime] | None = None
         self._solved_at = 0
+        self._quiet: tuple[dict[str, QuotaRuntime], datetime] | None = None
+        """For this solution, and what is published, nothing follows before this time."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -120,6 +124,7 @@ class QuotaTreeCore:
         return None
 
     def _own(self, event: Event, _: tuple[str, ...]) -> None:
+        self._quiet = None
         if event.tombstone or not isinstance(event.data, QuotaRuntime):
             self._published.pop(event.subject, None)
         else:
@@ -184,7 +189,10 @@ class QuotaTreeCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """The quota events that are missing on the log, by subject; ends of quotas that are no longer declared."""
         desired = self._solve()
+        if self._quiet is not None and self._quiet[0] is desired and now < self._quiet[1]:
+            return ()
         events: list[Event] = []
+        settling = _NEVER
         for subject in sorted({*desired, *self._published}):
             published = self._published.get(subject)
             quota = desired.get(subject)
@@ -198,16 +206,26 @@ class QuotaTreeCore:
                         ttl_seconds=TOMBSTONE_TTL_SECONDS,
                     )
                 )
-            elif quota is not None and (published is None or self._due(quota, published, now)):
-                events.append(Event(subject=subject, data=quota, causes=self._causes(quota, published)))
+            elif quota is not None:
+                due = self._due(quota, published)
+                if due <= now:
+                    events.append(Event(subject=subject, data=quota, causes=self._causes(quota, published)))
+                else:
+                    settling = min(settling, due)
             if len(events) == MAX_EVENTS_PER_DECISION:
                 break
+        self._quiet = (desired, settling) if not events else None
         return events
 
-    def _due(self, quota: QuotaRuntime, published: _Published, now: datetime) -> bool:
+    def _due(self, quota: QuotaRuntime, published: _Published | None) -> datetime:
+        """From when on the quota is worth an event."""
+        if published is None:
+            return _AT_ONCE
         if quota == published.quota:
-            return False
-        return _limits(quota) != _limits(published.quota) or published.time is None or now - published.time >= self.settle
+            return _NEVER
+        if published.time is None or _limits(quota) != _limits(published.quota):
+            return _AT_ONCE
+        return published.time + self.settle
 
     def _causes(self, quota: QuotaRuntime, published: _Published | None) -> tuple[str, ...]:
         own = self._declared.get(quota.quota, {}).get(quota.namespace)

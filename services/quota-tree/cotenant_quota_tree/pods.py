@@ -108,9 +108,13 @@ class PodDemands:
         self._recount(key)
 
     def _store(self, facts: dict[PodKey, dict[str, _OnNode]], subject: str, fact: _OnNode) -> None:
-        facts.setdefault(fact.pod, {})[subject] = fact
+        on_nodes = facts.setdefault(fact.pod, {})
+        before = on_nodes.get(subject)
+        on_nodes[subject] = fact
         self._by_subject[subject] = (facts, fact.pod)
-        self._recount(fact.pod)
+        counted = before.uid if before is not None and before.counts else None
+        if counted != (fact.uid if fact.counts else None):
+            self._recount(fact.pod)
 
     # -- sums ----------------------------------------------------------------------------------------------------
 

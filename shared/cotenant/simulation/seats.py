@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from cotenant.events.envelope import Event
@@ -125,16 +125,17 @@ class Seat:
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 
-    def deliver(self, event: Event, now: datetime, hop: timedelta) -> datetime | None:
-        """Take a message that was stored now; returns when it is seen, None where it is lost."""
+    def deliver(self, event: Event, now: datetime, soon: datetime) -> datetime | None:
+        """Take a message that was stored now and can be seen `soon`; returns when it is seen, None where it is lost."""
         if self.away or (self._gap_until is not None and event.stream == LOG):
             return None
-        if len(self) >= MAX_INBOX:
+        inbox = self._inbox
+        if len(inbox) + len(self._late) >= MAX_INBOX:
             raise SimulationError(f"{self.participant.name} has {MAX_INBOX} undelivered messages")
         if not self.link.troubled:
-            self._inbox.append(event)
-            return now + hop
-        when = now + hop + self.link.lateness(event, now)
+            inbox.append(event)
+            return soon
+        when = soon + self.link.lateness(event, now)
         if event.stream == LOG:
             when = self._log_through = max(when, self._log_through)
         self._order += 1

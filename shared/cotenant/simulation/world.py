@@ -50,6 +50,9 @@ class World:
             MemoryStream(EXECUTION, self._clock, keep_per_subject=256),
         )
         self.events = 0
+        """Messages stored on all streams."""
+        self.deliveries = 0
+        """Messages that participants were given: an event counts once for each that reads it."""
         self.steps = 0
         self.stalled_until = NEVER
         """Until then the log has no leader: nobody's write arrives."""
@@ -208,9 +211,12 @@ class World:
     def _deliver(self, stream: MemoryStream, event: Event) -> None:
         self._record(stream.name, event)
         routes = self._routes.get(stream.name)
-        for seat in routes.readers(event.subject) if routes is not None else ():
-            when = seat.deliver(event, self.now, self._hop)
-            if when is not None:
+        if routes is None:
+            return
+        now, soon = self.now, self.now + self._hop
+        for seat in routes.readers(event.subject):
+            when = seat.deliver(event, now, soon)
+            if when is not None and (seat.planned is None or when < seat.planned):
                 self._wake(seat, when)
 
     def run_until(self, end: datetime) -> None:
@@ -227,6 +233,7 @@ class World:
             seat.planned = None
             self.steps += 1
             inbox, more = seat.take(self.now, self.streams.log)
+            self.deliveries += len(inbox)
             if more is not None:
                 self._wake(seat, more)
             self._acting = seat
