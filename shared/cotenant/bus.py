@@ -244,6 +244,13 @@ class NatsLog:
             return None
         return ack.seq
 
+    async def drained(self, subject: str) -> None:
+        """See `cotenant.log.Draining`: a message that the stream must refuse is answered when its turn comes."""
+        try:
+            await self.client.ask(subject, b"Nats-Expected-Stream: none\r\n", b"", seconds=ANSWER_SECONDS)
+        except _API_ERRORS as error:
+            logger.debug("%s cannot be told to be drained: %s: %s", LOG, type(error).__name__, error)
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     async def head(self, subject: str) -> Head | None:

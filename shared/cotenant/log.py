@@ -74,6 +74,15 @@ class Behind(Exception):  # noqa: N818 - not an error: the reader asks its owner
     """The reader is too far behind to catch up message by message: start a fresh core and a new load."""
 
 
+@runtime_checkable
+class Draining(Protocol):
+    """A log that many write to and that stores one thing after the other."""
+
+    async def drained(self, subject: str) -> None:
+        """Return when what reached LOG before this call is stored or refused (or when that cannot be told); `subject` is one
+        that the caller may write to."""
+
+
 class Reader(Protocol):
     """A consumer of one stream: first the last message of each subject (or from a sequence), then everything that follows."""
 

@@ -339,3 +339,18 @@ async def test_many_filters_select_what_few_filters_do(nats_server: NatsServer) 
     await many.close()
     await few.close()
     await log.close()
+
+
+async def test_a_drained_log_holds_what_others_had_sent_before(nats_server: NatsServer) -> None:
+    writer, asker = await connect(nats_server.url, "writer"), await connect(nats_server.url, "asker")
+    await writer.declare()
+    before = await writer.last_sequence(LOG)
+    writing = [asyncio.ensure_future(store(writer, metric(f"n{index}", index))) for index in range(50)]
+    await writing[0]
+    # The other 49 have left by the same connection, ahead of this flush's answer.
+    await writer.client.flush()
+    await asker.drained("metrics.asker")
+    assert await asker.last_sequence(LOG) == before + 50, "and what was asked with is not stored"
+    await asyncio.gather(*writing)
+    await writer.close()
+    await asker.close()
