@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ from cotenant_gateway.requests import Planned, plan_creation, plan_patch
 from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 APPLIED = "cotenant.io/colocation-profiles"
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
 Json = dict[str, Any]
@@ -165,6 +168,17 @@ def test_the_overhead_of_a_runtime_class_is_translated_with_the_pod() -> None:
     world.create("runtimeclasses", {**sandbox, "overhead": {"podFixed": {"cpu": "100m", "memory": "64Mi"}}})
     pod = created(world, pod_document(runtimeClassName="sandbox"))
     assert pod["spec"]["overhead"] == {"kubernetes.io/batch-cpu": "100", "kubernetes.io/batch-memory": "64Mi"}
+
+
+def test_the_example_makes_a_batch_pod_of_a_report() -> None:
+    world = World()
+    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "process"}, "handler": "process"}
+    world.create("runtimeclasses", runtime)
+    for document in yaml.safe_load_all((EXAMPLES / "colocation-profile.yaml").read_text()):
+        world.create(f"{document['kind'].lower()}s", document)
+    report = world.show("pods", "report")
+    assert report["metadata"]["annotations"][APPLIED] == "reports-are-batch"  # type: ignore[index]
+    assert report["spec"]["terminationGracePeriodSeconds"] == 2  # type: ignore[index]
 
 
 # -- which profiles ---------------------------------------------------------------------------------------------------

@@ -40,8 +40,10 @@ def apply_colocation_profiles(review: Review) -> Change | None:
     pod = review.view
     if not isinstance(pod, Pod) or not review.creating:
         return None
-    change, applied = changed_by_profiles(review, draw)
     said = pod.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES)
+    if said is None and not review.objects.derived(PROFILES, ready_profiles).profiles:
+        return None
+    change, applied = changed_by_profiles(review, draw)
     names = ",".join(applied) or None
     if said == names:
         return change
