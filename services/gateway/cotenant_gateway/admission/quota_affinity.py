@@ -2,8 +2,8 @@
 
 In: a new pod, the ElasticQuotas and the ElasticQuotaProfiles. Out: the pod with the profile's node selector in every required
 node selector term (in a term of its own where there is none). The pod's quota is the one that its label names, or that has
-its namespace's name, or that lists its namespace; the profile is the first, in order of namespace and name, with the label
-`quota.scheduling.koordinator.sh/tree-id` of that quota's tree. Where one of them is missing, nothing is done. Source:
+its namespace's name, or that lists its namespace; the profile is the first, in order of namespace and name, with a node selector
+and the label `quota.scheduling.koordinator.sh/tree-id` of that quota's tree. Where one of them is missing, nothing is done. Source:
 Koordinator's pod webhook (gate MultiQuotaTree; here the profile's existence is the switch).
 """
 
@@ -64,7 +64,7 @@ def keep_on_nodes_of_tree(review: Review) -> Change | None:
     if tree is None:
         tree = trees.by_namespace.get(meta.namespace, "")
     nodes = nodes_of_trees.get(tree) if tree else None
-    if nodes is None or not nodes.expressions:
+    if nodes is None:
         return None
     note = f"node affinity of quota tree {tree} from ElasticQuotaProfile {nodes.profile}"
     return Change(_with_affinity(review.document, nodes.expressions), (note,), (nodes.cause,))
@@ -81,8 +81,10 @@ def _nodes_of_trees(objects: ObjectSource) -> dict[str, _TreeNodes]:
         except msgspec.ValidationError:
             # Stored by somebody else than a gateway, and no profile.
             continue
-        name = f"{snapshot.address.namespace}/{snapshot.address.name}"
-        found[tree] = _TreeNodes(name, f"LOG:{snapshot.stored.sequence}", _expressions(selector or LabelSelector()))
+        expressions = _expressions(selector or LabelSelector())
+        if expressions:
+            name = f"{snapshot.address.namespace}/{snapshot.address.name}"
+            found[tree] = _TreeNodes(name, f"LOG:{snapshot.stored.sequence}", expressions)
     return found
 
 

@@ -1,0 +1,38 @@
+"""quota-tree vectors of pod admission, answered by the rules that the gateway runs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectStored
+from cotenant.subjects import object_subject
+from cotenant_gateway.admission.quota_affinity import QUOTA_PROFILES, keep_on_nodes_of_tree
+from cotenant_gateway.admission.review import open_review
+from cotenant_gateway.core import ELASTIC_QUOTAS, PODS, GatewayCore
+
+Json = dict[str, Any]
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def quota_affinity(given: Json, *, name: str) -> object:
+    if not (given.get("features") or {}).get("MultiQuotaTree"):
+        # The switch is whether there is a profile.
+        given = {**given, "profiles": []}
+    core = GatewayCore()
+    for kind, documents in ((ELASTIC_QUOTAS, given["quotas"]), (QUOTA_PROFILES, given["profiles"])):
+        for document in documents:
+            meta = document["metadata"]
+            subject = object_subject(kind.group, kind.plural, meta["namespace"], meta["name"])
+            stored = ObjectStored(object=msgspec.Raw(json.dumps(document).encode()))
+            core.apply(Event(subject=subject, data=stored, time=NOW, sequence=core.folded + 1))
+    change = keep_on_nodes_of_tree(open_review(PODS, msgspec.Raw(json.dumps(given["pod"]).encode()), None, core))
+    if change is None:
+        return {"nodeSelectorTerms": None}
+    affinity = json.loads(bytes(change.document))["spec"]["affinity"]["nodeAffinity"]
+    return {"nodeSelectorTerms": affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]}
