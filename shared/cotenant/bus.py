@@ -30,7 +30,16 @@ import nats
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
 from cotenant.events.deadletters import make_dead_letter
-from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event, encode_event
+from cotenant.events.envelope import (
+    WHOLE,
+    Event,
+    EventError,
+    MessageDecoders,
+    UnknownEventTypeError,
+    View,
+    decode_event,
+    encode_event,
+)
 from cotenant.log import (
     EXECUTION,
     HISTORY,
@@ -151,7 +160,9 @@ def _origin_sequence(headers: Headers, own: int) -> int:
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else own
 
 
-def _decode(stream: str, subject: str, sequence: int, data: bytes, headers: Headers) -> Event:
+def _decode(
+    stream: str, subject: str, sequence: int, data: bytes, headers: Headers, decoders: MessageDecoders = WHOLE
+) -> Event:
     """Return the event of a message. What HISTORY holds is told as what it is: a message of LOG, with its sequence there."""
     return decode_event(
         data,
@@ -160,6 +171,7 @@ def _decode(stream: str, subject: str, sequence: int, data: bytes, headers: Head
         sequence=_origin_sequence(headers, sequence) if stream == HISTORY else sequence,
         tombstone=headers.get("Nats-Rollup") == "sub",
         ttl_seconds=_ttl_seconds(headers),
+        decoders=decoders,
     )
 
 
@@ -355,6 +367,7 @@ class NatsReader:
         self._queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
         self._arrived = asyncio.Event()
         self._known: Callable[[int], bool] | None = None
+        self._decoders = WHOLE
         self._consumer_sequence = 0
         self._asked = False
         self._wanted = 0
@@ -539,7 +552,9 @@ class NatsReader:
         # Most messages carry headers of their batch only: nothing that says what they are.
         telling = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
         try:
-            return _decode(self._stream, subject, sequence, data, parse_headers(block) if telling else {})
+            if not telling:
+                return decode_event(data, subject=subject, stream=self._stream, sequence=sequence, decoders=self._decoders)
+            return _decode(self._stream, subject, sequence, data, parse_headers(block), self._decoders)
         except UnknownEventTypeError as error:
             self._log.unknown_types += 1
             logger.debug("%s:%d skipped: %s", self._stream, sequence, error)
@@ -555,6 +570,10 @@ class NatsReader:
     def skip(self, known: Callable[[int], bool]) -> None:
         """See `cotenant.log.Skipping`."""
         self._known = known
+
+    def view(self, views: Sequence[type[View]]) -> None:
+        """See `cotenant.log.Viewing`."""
+        self._decoders = MessageDecoders(views)
 
     def loaded(self) -> None:
         """The owner has seen what ends its load: from here on a broken consumer is resumed instead of started over."""

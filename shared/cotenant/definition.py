@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 
 from cotenant.core import Core
+from cotenant.events.envelope import View
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """A deciding service. `filters` select on LOG what it folds, its own subjects included; `usage_filters` on USAGE.
 
+    `views` are what its core takes in the place of payloads, decoded with less effort; it takes the payloads too.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
     """
 
@@ -25,6 +27,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     config_type: type[msgspec.Struct]
     make_core: Callable[[Any], Core]
     usage_filters: tuple[str, ...] = ()
+    views: tuple[type[View], ...] = ()
     recomputed: bool = True
     summary: str = ""
 

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from cotenant.events.envelope import Event
+from cotenant.events.envelope import Event, View
 
 LOG = "LOG"
 HISTORY = "HISTORY"
@@ -109,6 +109,14 @@ class Skipping(Protocol):
 
     def skip(self, known: Callable[[int], bool]) -> None:
         """Leave out messages whose sequence `known` accepts; it is asked once for each, in order."""
+
+
+@runtime_checkable
+class Viewing(Protocol):
+    """A reader that can decode of a payload what its owner reads of it: only parts of it, or some as raw JSON."""
+
+    def view(self, views: Sequence[type[View]]) -> None:
+        """Decode these in the place of their payloads. What is not written as we write it still comes as the payload."""
 
 
 class Log(Protocol):

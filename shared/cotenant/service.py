@@ -30,7 +30,21 @@ from cotenant.definition import Definition
 from cotenant.events.commits import CommitRefused
 from cotenant.events.envelope import Event
 from cotenant.host import VERSION, Host, run_program
-from cotenant.log import EXECUTION, LOG, USAGE, Behind, Draining, Log, Reader, Refused, Skipping, Stored, Write, store_batch
+from cotenant.log import (
+    EXECUTION,
+    LOG,
+    USAGE,
+    Behind,
+    Draining,
+    Log,
+    Reader,
+    Refused,
+    Skipping,
+    Stored,
+    Viewing,
+    Write,
+    store_batch,
+)
 from cotenant.sealing import Batch, Identity
 from cotenant.settings import parser
 from cotenant.subjects import execution_subject
@@ -95,6 +109,8 @@ class DecidingService:
         readers: list[Reader] = [await self.log.follow(LOG, self.filters)]
         if isinstance(readers[0], Skipping):
             readers[0].skip(cycle.was_stored)
+        if self.definition.views and isinstance(readers[0], Viewing):
+            readers[0].view(self.definition.views)
         if self.definition.usage_filters:
             usage = await self.log.follow(USAGE, self.definition.usage_filters)
             usage.loaded()

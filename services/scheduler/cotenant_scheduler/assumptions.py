@@ -15,6 +15,7 @@ import msgspec
 from cotenant.events.placements import Placement
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership
+from cotenant_scheduler.kept_placements import PlacementView
 from cotenant_scheduler.load_estimate import AssignedPod
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.pods import Counted
@@ -55,7 +56,7 @@ class Assumptions:
         """Tell whether a pod is assumed somewhere."""
         return key in self._held
 
-    def confirm(self, key: PodKey, data: Placement, first: bool) -> Counted | None:
+    def confirm(self, key: PodKey, data: Placement | PlacementView, first: bool) -> Counted | None:
         """Take an assumption out whose placement is folded; returns what it is charged with. One that was not decided
         so, or is not the `first` that is known of its pod, undoes it."""
         held = self._held.pop(key, None)

@@ -41,6 +41,7 @@ from cotenant_scheduler.being_stored import BeingStored
 from cotenant_scheduler.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.evaluation import Evaluation
+from cotenant_scheduler.kept_placements import PlacementView
 from cotenant_scheduler.load_estimate import microseconds
 from cotenant_scheduler.node_book import NodeBook
 from cotenant_scheduler.nodes import NodeTable, PodKey
@@ -72,6 +73,9 @@ FILTERS = (
     "waiting.>",
 )
 """What the service reads from LOG."""
+
+VIEWS = (PlacementView,)
+"""What it decodes in the place of payloads."""
 
 ENDINGS_SHARE = 250
 
@@ -135,7 +139,7 @@ class SchedulerCore:
                 else:
                     self.pods.drop_object((namespace, name))
             case ("node", node, "placement", namespace, name):
-                if not event.tombstone and isinstance(event.data, Placement):
+                if not event.tombstone and isinstance(event.data, PlacementView | Placement):
                     self._fold_placement(event.data, event.sequence)
                 else:
                     self.pods.drop_placement(node, (namespace, name))
@@ -167,7 +171,7 @@ class SchedulerCore:
                 else:
                     self._budgets.drop(namespace, name)
 
-    def _fold_placement(self, data: Placement, sequence: int) -> Placed:
+    def _fold_placement(self, data: Placement | PlacementView, sequence: int) -> Placed:
         key = (data.namespace, data.name)
         record = self.pods.records.get(key)
         first = record is not None and not record.placements and not record.runs

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from cotenant.definition import Definition
-from cotenant_scheduler.core import FILTERS, SchedulerCore
+from cotenant_scheduler.core import FILTERS, VIEWS, SchedulerCore
 from cotenant_scheduler.policy import SchedulerConfig
 
 DEFINITION = Definition(
     name="scheduler",
     core_version="1",
     filters=FILTERS,
+    views=VIEWS,
     config_type=SchedulerConfig,
     make_core=SchedulerCore,
     summary="Places pods on nodes, in batches over arrays.",

@@ -18,7 +18,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership, is_preemptible
-from cotenant_scheduler.kept_placements import Kept, PlacementKeeper
+from cotenant_scheduler.kept_placements import Kept, PlacementKeeper, PlacementView
 from cotenant_scheduler.load_estimate import AssignedPod, estimation_deadline, microseconds
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.priorities import PriorityValues
@@ -157,33 +157,40 @@ class PodBook:
             record.document, record.object_sequence, record.unreadable = None, 0, ""
             self._finish(record)
 
-    def store_placement(self, data: Placement, sequence: int, counted: Counted | None = None) -> Placed:
+    def store_placement(
+        self, data: Placement | PlacementView, sequence: int, counted: Counted | None = None
+    ) -> Placed:
         """Take over a placement, and return what became of it. `counted`: what it is charged with already, as it was
         assumed; only for the first placement of a pod without runs."""
         record = self._record((data.namespace, data.name))
         before = record.placements.get(data.node)
-        facts = self._instead(before.facts if before is not None else None, self._facts_of(record, data, before))
-        if counted is not None:
+        # One copy of the manifest is enough: the message that carried the other can go.
+        document = record.document if record.document == data.pod else None
+        facts = record.facts
+        if document is not None and facts is not None:
+            if before is not None or (facts.shape is not None and facts.shape.held):
+                self._instead(before.facts if before is not None else None, facts)
+        else:
+            facts = self._instead(before.facts if before is not None else None, self._facts_of(data, before))
+        row = self._nodes.rows.get(data.node)
+        node = self._nodes.names[row] if row is not None else data.node
+        if counted is not None and isinstance(data, Placement):
             kept = Kept(data)
         else:
-            row = self._nodes.rows.get(data.node)
-            node = self._nodes.names[row] if row is not None else data.node
-            # One copy of the manifest is enough: the message that carried the other can go.
-            shared = record.document is not None and record.document == data.pod
-            kept = self._keeper.keep(data, node, record.document if shared and record.document else data.pod, facts)
+            kept = self._keeper.keep(data, node, document or data.pod.copy(), facts)
         placed = Placed(kept, sequence, facts)
         if before is not None:
             placed.counted = before.counted
-        record.placements[kept.data.node] = placed
-        keys = self.on_node.get(kept.data.node)
+        record.placements[node] = placed
+        keys = self.on_node.get(node)
         if keys is None:
-            keys = self.on_node[kept.data.node] = set()
+            keys = self.on_node[node] = set()
         keys.add(record.key)
         if counted is not None:
             placed.counted = counted
         if counted is None or facts is None or facts.shape is not counted.shape:
             # Charged for the first time, or what selects the pod has changed since it was assumed.
-            self._account(record, data.node, placed)
+            self._account(record, node, placed)
         self._changed(record)
         self._hold_against_new_selectors()
         return placed
@@ -307,10 +314,7 @@ class PodBook:
         )
         return AssignedPod(shape.estimate, shape.prod, assigned_us, deadline)
 
-    def _facts_of(self, record: PodRecord, data: Placement, before: Placed | None) -> PodFacts | None:
-        document = record.document
-        if document is not None and record.facts is not None and (document is data.pod or document == data.pod):
-            return record.facts
+    def _facts_of(self, data: Placement | PlacementView, before: Placed | None) -> PodFacts | None:
         if before is not None and before.facts is not None and before.data.pod == data.pod:
             return before.facts
         try:

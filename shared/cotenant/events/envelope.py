@@ -8,9 +8,10 @@ decode is an EventError, which the reader turns into a dead letter.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -105,10 +106,8 @@ class _WireOut(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 _WIRE_FIELDS: tuple[tuple[str, Any, Any], ...] = (
-    ("specversion", str, ""),
     ("id", str, ""),
     ("source", str, ""),
-    ("type", str, ""),
     ("time", datetime | None, None),
     ("traceparent", str, ""),
     ("causes", tuple[str, ...], ()),
@@ -116,9 +115,47 @@ _WIRE_FIELDS: tuple[tuple[str, Any, Any], ...] = (
 )
 _WIRE_DECODER = msgspec.json.Decoder(_Wire)
 _TYPE_MARK = b'"type":"'
-_TYPED: dict[bytes, msgspec.json.Decoder[Any]] = {}
-"""Decoders of whole messages by the type's bytes: one pass where the type can be seen before decoding."""
+_MARK_LENGTH = len(_TYPE_MARK)
 _ENCODER = msgspec.json.Encoder()
+
+
+class View(Payload, frozen=True, kw_only=True):
+    """Base of what one reader decodes in the place of a payload: the parts that it reads, the others left out or as raw JSON.
+    A subclass names the payload: `OF = Placement`. It is never encoded."""
+
+    OF: ClassVar[type[Payload] | None] = None
+
+
+class MessageDecoders:
+    """Decoders of whole messages, found by the type's bytes: one pass where the type can be seen before decoding."""
+
+    def __init__(self, views: Iterable[type[View]] = ()) -> None:
+        self._views = {view.OF.TYPE: view for view in views if view.OF is not None}
+        self._known: dict[bytes, msgspec.json.Decoder[Any]] = {}
+
+    def of(self, word: bytes) -> msgspec.json.Decoder[Any] | None:
+        """Return the decoder of a type; None for an unknown one."""
+        known = self._known.get(word)
+        if known is not None:
+            return known
+        name = word.decode(errors="replace")
+        cls = _REGISTRY.get(name)
+        if cls is None:
+            return None
+        cls = self._views.get(name, cls)
+        # A message whose type or version is another one than its text seemed to say is refused by the decoder.
+        fields: list[str | tuple[str, Any] | tuple[str, Any, Any]] = [
+            ("specversion", Literal["1.0"]),
+            ("data", cls),
+            *_WIRE_FIELDS,
+        ]
+        wire_of = msgspec.defstruct(f"Wire{cls.__name__}", fields, kw_only=True, tag_field="type", tag=name)
+        decoder = self._known[word] = msgspec.json.Decoder(wire_of)
+        return decoder
+
+
+WHOLE = MessageDecoders()
+"""Every payload as it was written."""
 
 
 def payload_types() -> dict[str, type[Payload]]:
@@ -164,27 +201,19 @@ def encode_payload(payload: Payload) -> bytes:
     return _ENCODER.encode(payload)
 
 
-def _decode_in_one(data: bytes) -> tuple[_Wire, Payload] | None:
-    """Decode with the type seen in the text; None where it is not where we write it, or anything is wrong with the message."""
-    start = data.find(_TYPE_MARK, 0, 512) + len(_TYPE_MARK)
-    if start < len(_TYPE_MARK):
+def _decode_in_one(data: bytes, decoders: MessageDecoders) -> Any:
+    """Return the message with its payload, decoded with the type seen in the text; None where that is not where we write it, or
+    anything is wrong with the message."""
+    start = data.find(_TYPE_MARK, 0, 512) + _MARK_LENGTH
+    if start < _MARK_LENGTH:
         return None
-    word = data[start : data.find(b'"', start, start + 128)]
-    decoder = _TYPED.get(word)
+    decoder = decoders.of(data[start : data.find(b'"', start, start + 128)])
     if decoder is None:
-        cls = _REGISTRY.get(word.decode(errors="replace"))
-        if cls is None:
-            return None
-        fields = [(name, kind, default) for name, kind, default in _WIRE_FIELDS if name != "data"]
-        wire_of = msgspec.defstruct(f"Wire{cls.__name__}", [("data", cls), *fields], kw_only=True)
-        decoder = _TYPED[word] = msgspec.json.Decoder(wire_of)
+        return None
     try:
-        wire = decoder.decode(data)
+        return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if wire.specversion != "1.0" or wire.type.encode() != word:
-        return None
-    return wire, wire.data
 
 
 def _decode_in_two(data: bytes) -> tuple[_Wire, Payload]:
@@ -208,14 +237,22 @@ def _decode_in_two(data: bytes) -> tuple[_Wire, Payload]:
 
 
 def decode_event(
-    data: bytes, *, subject: str, stream: str, sequence: int, tombstone: bool = False, ttl_seconds: int = 0
+    data: bytes,
+    *,
+    subject: str,
+    stream: str,
+    sequence: int,
+    tombstone: bool = False,
+    ttl_seconds: int = 0,
+    decoders: MessageDecoders = WHOLE,
 ) -> Event:
     """Return the event of a stored message.
 
     Raises UnknownEventTypeError for a type that is not registered and EventError for everything else that is wrong: not
     JSON, not a CloudEvent, a payload whose fields have wrong types.
     """
-    wire, payload = _decode_in_one(data) or _decode_in_two(data)
+    wire = _decode_in_one(data, decoders)
+    wire, payload = (wire, wire.data) if wire is not None else _decode_in_two(data)
     time = wire.time
     if time is not None and time.tzinfo is None:
         time = time.replace(tzinfo=UTC)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cotenant.events.conditions import NodeCondition
-from cotenant.events.envelope import Event, Payload, decode_event, encode_event
+from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
@@ -29,7 +29,7 @@ from cotenant.subjects import (
     run_subject,
     waiting_subject,
 )
-from cotenant_scheduler.core import SchedulerCore
+from cotenant_scheduler.core import VIEWS, SchedulerCore
 from cotenant_scheduler.policy import SchedulerConfig
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -285,8 +285,11 @@ class Story:
         return core
 
 
+VIEWED = MessageDecoders(VIEWS)
+
+
 def over_the_wire(event: Event) -> Event:
-    """The event as another process reads it."""
+    """The event as the scheduler's process reads it."""
     sealed = msgspec.structs.replace(event, id="test", source="/test")
     return decode_event(
         encode_event(sealed),
@@ -295,4 +298,5 @@ def over_the_wire(event: Event) -> Event:
         sequence=event.sequence,
         tombstone=event.tombstone,
         ttl_seconds=event.ttl_seconds,
+        decoders=VIEWED,
     )

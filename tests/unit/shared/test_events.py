@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from cotenant.events import Event, ObjectStored, Placement, decode_event, encode_event, payload_types
-from cotenant.events.envelope import EventError, UnknownEventTypeError, traceparent_of
+from cotenant.events.envelope import EventError, MessageDecoders, UnknownEventTypeError, View, traceparent_of
+from cotenant.events.placements import Figure
 from cotenant.reference import CHANNELS, asyncapi, events_page
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
@@ -41,6 +42,37 @@ def test_objects_are_kept_byte_for_byte() -> None:
     back = decode_event(wire, subject="objects.core.pods.d.x", stream="LOG", sequence=1)
     assert isinstance(back.data, ObjectStored)
     assert bytes(back.data.object) == raw
+
+
+class NameAndFigures(View, frozen=True, kw_only=True):
+    OF = Placement
+    name: str
+    figures: msgspec.Raw = msgspec.Raw(b"")
+
+
+@pytest.mark.parametrize("type_field", [b'"type":"%s"', b'"type" : "%s"'])
+def test_a_view_is_decoded_in_the_place_of_its_payload_where_the_type_is_seen(type_field: bytes) -> None:
+    wire = (
+        b'{"specversion":"1.0","id":"i","source":"/s",' + type_field % b"cotenant.placement.v1" + b',"causes":["LOG:1"],"data":'
+        b'{"node":"n","namespace":"d","name":"a","uid":"u","figures":[{"name":"score","value":7}]}}'
+    )
+    event = decode_event(wire, subject="x", stream="LOG", sequence=1, decoders=MessageDecoders([NameAndFigures]))
+    assert (event.id, event.source, event.causes) == ("i", "/s", ("LOG:1",))
+    if isinstance(event.data, NameAndFigures):
+        assert (event.data.name, bytes(event.data.figures)) == ("a", b'[{"name":"score","value":7}]')
+        assert b" " not in type_field
+    else:
+        assert isinstance(event.data, Placement)
+        assert event.data.figures == (Figure(name="score", value=7),)
+
+
+def test_the_first_type_seen_in_the_text_is_not_believed() -> None:
+    wire = (
+        b'{"data":{"type":"cotenant.placement.v1","node":"a"},'
+        b'"specversion":"1.0","id":"i","source":"/s","type":"cotenant.noderesources.v1"}'
+    )
+    event = decode_event(wire, subject="x", stream="LOG", sequence=1)
+    assert event.data.TYPE == "cotenant.noderesources.v1"
 
 
 def test_unknown_fields_are_ignored_and_unknown_types_told_apart() -> None:
