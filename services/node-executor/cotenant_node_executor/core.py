@@ -21,13 +21,15 @@ from cotenant.events.resources import NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.subjects import run_subject
+from cotenant_node_executor.composer import Composed
 from cotenant_node_executor.file_values import FileValues
-from cotenant_node_executor.kernel.interface import Capabilities, Knob
+from cotenant_node_executor.kernel.interface import Capabilities
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.placed import Key, Placed, read_placement, refused_report
+from cotenant_node_executor.placed_pods import PlacedPods
 from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, is_steady, pod_step
-from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Start, Stop
-from cotenant_node_executor.strategies.situation import NodeFacts, PodView, Wish
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
+from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.suppress import Suppression
 
 MAX_PODS = 110
@@ -42,17 +44,16 @@ class _Report(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What one cycle asks of the machine. `texts` is what `values` say; the same object while that has not changed."""
+    """What one cycle asks of the machine."""
 
     orders: tuple[Order, ...]
     groups: tuple[str, ...]
     """Groups that must exist before values are written and processes started."""
-    values: Mapping[tuple[str, Knob], Wish]
-    texts: Mapping[tuple[str, Knob], str]
+    files: Composed
     suppression: Suppression | None
 
 
-_NOTHING = Plan(orders=(), groups=(), values={}, texts={}, suppression=None)
+_NOTHING = Plan(orders=(), groups=(), files=Composed({}, {}), suppression=None)
 
 
 class ExecutorCore:
@@ -63,8 +64,7 @@ class ExecutorCore:
         self.capabilities = capabilities
         self.boot = boot
         self._plain_processes = plain_processes
-        self._placed: dict[Key, Placed] = {}
-        self._refused: dict[Key, Placed] = {}
+        self._pods = PlacedPods()
         self._runs: dict[Key, _Report] = {}
         self._backoffs: dict[Key, list[datetime]] = {}
         """When each container that waits may start, of reports that name such."""
@@ -79,8 +79,9 @@ class ExecutorCore:
         self._open: set[Key] = set()
         """Pods that may have an order or a report; the others are steady, and what is reported of them is true."""
         self._orphans: tuple[str, ...] | None = None
-        self._views: tuple[PodView, ...] | None = None
-        self._to_run: dict[str, PodToRun] | None = None
+        self._steps: dict[Key, PodStep | None] = {}
+        """Of the newest observation at `_stepped_at`, until a fact of the pod comes."""
+        self._stepped_at: datetime | None = None
 
     def fresh(self) -> ExecutorCore:
         """A core of the same node that has folded nothing, under a boot of its own."""
@@ -100,7 +101,7 @@ class ExecutorCore:
             self._apply_placement(data, event)
         elif isinstance(data, RunStatus):
             key = (data.namespace, data.name)
-            self._open.add(key)
+            self._touch(key)
             self._backoffs.pop(key, None)
             if event.tombstone:
                 self._runs.pop(key, None)
@@ -116,17 +117,16 @@ class ExecutorCore:
 
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
-        self._open.add(key)
-        self._orphans = self._views = self._to_run = None
+        self._touch(key)
+        self._orphans = None
         if event.tombstone or data.phase is PlacementPhase.GONE:
-            self._placed.pop(key, None)
-            self._refused.pop(key, None)
-            return
-        placed = self._placed[key] = read_placement(event, data, self.facts.name, self._plain_processes)
-        if placed.refusal:
-            self._refused[key] = placed
+            self._pods.drop(key)
         else:
-            self._refused.pop(key, None)
+            self._pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes))
+
+    def _touch(self, key: Key) -> None:
+        self._open.add(key)
+        self._steps.pop(key, None)
 
     def last_sequence(self, subject: str) -> int:
         """What a write to this subject expects; 0: none."""
@@ -142,14 +142,16 @@ class ExecutorCore:
     def observe(self, observation: Observation) -> None:
         """Take the newest observation of the machine."""
         before = self._seen.states if self._seen is not None else {}
+        states = observation.states
         self._seen = observation
-        if observation.states is before:
+        self._steps.clear()
+        if states is before:
             return
         self._orphans = None
-        for key, placed in self._placed.items():
-            uid = placed.placement.uid
-            now, then = observation.states.get(uid), before.get(uid)
-            if now is not then and now != then:
+        changed = [uid for uid, now in states.items() if before.get(uid) is not now and before.get(uid) != now]
+        for uid in (*changed, *(uid for uid in before if uid not in states)):
+            key = self._pods.name_of(uid)
+            if key is not None:
                 self._open.add(key)
 
     # -- what is known -------------------------------------------------------------------------------------------------
@@ -165,28 +167,18 @@ class ExecutorCore:
         return self._slo_ref
 
     @property
-    def placed(self) -> Mapping[Key, Placed]:
-        """Placed pods by namespace and name."""
-        return self._placed
+    def pods(self) -> PlacedPods:
+        """The pods that are placed here."""
+        return self._pods
 
     @property
-    def refused(self) -> Mapping[Key, Placed]:
-        """Placed pods that cannot run here."""
-        return self._refused
-
-    def pods_to_run(self) -> Mapping[str, PodToRun]:
-        """What an adopting runtime needs to know, by uid."""
-        if self._to_run is None:
-            self._to_run = {p.placement.uid: p.to_run for _, p in sorted(self._placed.items()) if p.to_run is not None}
-        return self._to_run
+    def placed(self) -> Mapping[Key, Placed]:
+        """The same by namespace and name."""
+        return self._pods.by_name
 
     def runs(self) -> dict[str, RunStatus]:
         """The last reports by uid."""
         return {report.status.uid: report.status for _, report in sorted(self._runs.items())}
-
-    def placed_by_uid(self, uid: str) -> Placed | None:
-        """The placement of a uid."""
-        return next((p for p in self._placed.values() if p.placement.uid == uid), None)
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
@@ -197,35 +189,31 @@ class ExecutorCore:
             return _NOTHING
         orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)]
         needed = self._groups(orders)
-        if self._views is None:
-            self._views = tuple(placed.view for _, placed in sorted(self._placed.items()) if placed.view is not None)
-        composed, suppression = self._values.of_cycle(seen, self._views, needed, self._slo)
+        files, suppression = self._values.of_cycle(seen, self._pods.views(), needed, self._slo)
         return Plan(
             orders=tuple(orders),
             groups=tuple(group for group in needed if group not in seen.groups),
-            values=composed.wishes,
-            texts=composed.texts,
+            files=files,
             suppression=suppression,
         )
 
     def _pod_orders(self, seen: Observation, now: datetime) -> list[Order]:
         orders: list[Order] = []
         for key in sorted(self._open):
-            step = self._step(key, seen, now) if key in self._placed else None
+            step = self._step(key, seen, now) if key in self.placed else None
             if step is None:
                 continue
             orders += [order for order in step.orders if not isinstance(order, Collect) or self._has_groups(key, seen)]
         return orders
 
     def _has_groups(self, key: Key, seen: Observation) -> bool:
-        view = self._placed[key].view
+        view = self.placed[key].view
         return view is not None and view.group in seen.groups
 
     def _orphan_orders(self, seen: Observation) -> list[Order]:
         """End what nobody wants any more: pods whose placement went while the executor was away, or was replaced."""
         if self._orphans is None:
-            wanted = {placed.placement.uid for placed in self._placed.values()}
-            self._orphans = tuple(sorted(uid for uid in seen.states if uid not in wanted))
+            self._orphans = tuple(sorted(uid for uid in seen.states if self._pods.name_of(uid) is None))
         orders: list[Order] = []
         for uid in self._orphans:
             live = any(not state.exited for state in seen.states[uid].values())
@@ -234,13 +222,23 @@ class ExecutorCore:
 
     def _groups(self, orders: Sequence[Order]) -> tuple[str, ...]:
         """The pod's group and its containers' for every start, parents first."""
+        if not orders:
+            return ()
         starts = [order for order in orders if isinstance(order, Start)]
         pods = {order.pod.group for order in starts}
         return tuple(sorted(pods | {order.pod.container_group(order.container) for order in starts}))
 
     def _step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
-        """One pod's orders and report; None where its manifest cannot be read."""
-        placed = self._placed[key]
+        """One pod's orders and report, worked out once a cycle; None where its manifest cannot be read."""
+        if self._stepped_at != now:
+            self._steps.clear()
+            self._stepped_at = now
+        if key not in self._steps:
+            self._steps[key] = self._new_step(key, seen, now)
+        return self._steps[key]
+
+    def _new_step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
+        placed = self.placed[key]
         if placed.to_run is None or placed.refusal:
             return None
         report = self._runs.get(key)
@@ -255,7 +253,7 @@ class ExecutorCore:
         events: list[Event] = []
         ends: list[Event] = []
         for key in sorted(self._open):
-            placed, known = self._placed.get(key), self._runs.get(key)
+            placed, known = self.placed.get(key), self._runs.get(key)
             if placed is None:
                 if known is None:
                     self._open.discard(key)

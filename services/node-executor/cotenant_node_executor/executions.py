@@ -27,6 +27,7 @@ from cotenant_node_executor.kernel.interface import Knob, Refused, WriteReport, 
 from cotenant_node_executor.placed import Placed
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
+from cotenant_node_executor.strategies.situation import Wish
 from cotenant_node_executor.strategies.suppress import Suppression
 
 MAX_CHANGES = 50
@@ -63,17 +64,18 @@ class Executions:
         return events
 
     def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
-        by_topic: dict[str, list[Written]] = {}
+        by_topic: dict[str, list[tuple[Written, Wish]]] = {}
         for written in report.written:
-            wish = plan.values.get((written.group, written.knob))
+            wish = plan.files.wish(written.group, written.knob)
             if wish is not None:
-                by_topic.setdefault(TOPICS[wish.strategy], []).append(written)
+                by_topic.setdefault(TOPICS[wish.strategy], []).append((written, wish))
         events: list[Event] = []
         for topic in sorted(by_topic):
-            changes = by_topic[topic]
             # A best-effort tree is one decision: its root's file speaks for all of it.
-            first = next((w for w in changes if w.knob in (Knob.CPU_QUOTA, Knob.CPUSET_CPUS)), changes[0])
-            wish = plan.values[(first.group, first.knob)]
+            first, wish = next(
+                (each for each in by_topic[topic] if each[0].knob in (Knob.CPU_QUOTA, Knob.CPUSET_CPUS)), by_topic[topic][0]
+            )
+            changes = [written for written, _ in by_topic[topic]]
             causes = tuple(ref for ref in (NEWEST_USAGE if topic == "suppress" else "", core.slo_ref) if ref)
             if topic == "batch-values":
                 causes = self._placements(core, changes) or causes
@@ -102,12 +104,7 @@ class Executions:
         """The placements of the pods whose files changed, at most ten."""
         groups = {written.group for written in changes}
         groups |= {group[:end] for group in groups for end, character in enumerate(group) if character == "/"}
-        refs = [
-            placed.ref
-            for _, placed in sorted(core.placed.items())
-            if placed.view is not None and placed.view.group in groups
-        ]
-        return tuple(refs[:10])
+        return tuple(placed.ref for placed in core.pods.in_groups(groups)[:10])
 
     def _orders(self, core: ExecutorCore, orders: Sequence[Order], now: datetime) -> list[Event]:
         events: list[Event] = []
@@ -125,7 +122,7 @@ class Executions:
         return events
 
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
-        placed = core.placed_by_uid(uid)
+        placed = core.pods.of_uid(uid)
         name = f"{placed.placement.namespace}/{placed.placement.name}" if placed is not None else f"uid {uid}, unplaced"
         return self._event(
             "runtime",
@@ -144,7 +141,7 @@ class Executions:
         if not report.refused:
             return []
         first = report.refused[0]
-        wish = plan.values.get((first.group, first.knob))
+        wish = plan.files.wish(first.group, first.knob)
         more = len(report.refused) - 1
         summary = f"{first.group or '/'} {first.file} = {first.value}: {first.message}" + (f" and {more} more" if more else "")
         causes = self._placements(core, [_as_written(refused) for refused in report.refused]) or (
@@ -170,7 +167,7 @@ class Executions:
     def _refused_pods_of(self, core: ExecutorCore, now: datetime) -> list[Event]:
         events: list[Event] = []
         there: set[str] = set()
-        for _, placed in sorted(core.refused.items()):
+        for _, placed in sorted(core.pods.refused.items()):
             uid = placed.placement.uid
             there.add(uid)
             if uid not in self._refused_pods:

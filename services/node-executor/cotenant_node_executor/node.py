@@ -43,8 +43,8 @@ class Machine(Protocol):
         """Make groups, parents first."""
         ...
 
-    def write(self, values: Mapping[tuple[str, Knob], str]) -> WriteReport:
-        """Make the files say so."""
+    def write(self, values: Mapping[str, Mapping[Knob, str]]) -> WriteReport:
+        """Make the files of each group say so. What is the same object as the last time says the same."""
         ...
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
@@ -119,7 +119,7 @@ class ExecutorNode:
         if not self.core.loaded:
             return []
         if not self._adopted:
-            self.machine.runtime.adopt(self.core.pods_to_run(), self.core.runs(), now)
+            self.machine.runtime.adopt(self.core.pods.to_run(), self.core.runs(), now)
             self._adopted = True
         seen = self.machine.observe(now, sample=sample)
         self.core.observe(seen)
@@ -127,7 +127,7 @@ class ExecutorNode:
             self._window.add(seen.snapshot, now)
         plan = self.core.plan(now)
         self.machine.create(plan.groups)
-        report = self.machine.write(plan.texts)
+        report = self.machine.write(plan.files.texts)
         self.machine.carry_out(plan.orders, now)
         done = self._executions.of_cycle(self.core, plan, report, plan.orders, now)
         suppressed = any(event.subject.endswith(".suppress") for event in done)
@@ -138,6 +138,5 @@ class ExecutorNode:
         if not early and not self._window.due(now):
             return []
         self._said = now
-        pods = {uid: to_run.pod for uid, to_run in self.core.pods_to_run().items()}
-        message = self._window.message(pods, now)
+        message = self._window.message(self.core.pods.to_run(), now)
         return [Event(subject=usage_subject(self.name), data=message, time=now, stream=USAGE)]

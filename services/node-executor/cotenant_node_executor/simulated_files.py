@@ -9,7 +9,7 @@ are those of the sandbox (`kernel.sandbox_rules`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from cotenant_node_executor.kernel.cpulist import format_cpu_list
 from cotenant_node_executor.kernel.interface import (
@@ -33,6 +33,8 @@ SIMULATED_KNOBS = (
     Knob.CPU_IDLE,
     Knob.MEMORY_LIMIT,
 )
+_BY_NAME = sorted(SIMULATED_KNOBS, key=lambda knob: knob.value)
+_UNCHANGED = WriteReport()
 _START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
 _START_OF = {knob: _START.get(knob, "") for knob in Knob}
 
@@ -56,21 +58,21 @@ class SimulatedFiles:
             return _START_OF[knob]
         return self.read(_parent(group), knob) if group else self._all_cpus
 
-    def differing(self, values: Mapping[Key, str]) -> list[Key]:
-        """The files that say something else, by group and name."""
-        texts = self._texts
-        differ = [key for key, value in values.items() if texts.get(key, _START_OF[key[1]]) != value]
-        found = (key for key in differ if key[1] in SIMULATED_KNOBS and self.read(*key) != values[key])
-        return sorted(found, key=lambda key: (key[0], key[1].value))
-
-    def write(self, keys: Iterable[Key], values: Mapping[Key, str], groups: Iterable[str]) -> WriteReport:
-        """Write these files; `groups` are all there are."""
+    def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
+        """Let the files of some groups say these texts, by group and name; `groups` are all there are."""
+        changes = [
+            Change(group, knob, present, texts[knob])
+            for group, texts in sorted(values.items())
+            for knob in _BY_NAME
+            if knob in texts and (present := self.read(group, knob)) != texts[knob]
+        ]
+        if not changes:
+            return _UNCHANGED
         if self._version is CgroupVersion.V2:
-            return WriteReport(written=tuple(self._put(key, values[key]) for key in keys))
-        changes = [Change(*key, self.read(*key), values[key]) for key in keys]
+            return WriteReport(written=tuple(self._put(change) for change in changes))
         return self._in_steps(changes, _Hierarchy(groups))
 
-    def keep(self, groups: set[str]) -> None:
+    def keep(self, groups: Container[str]) -> None:
         """Forget files of other groups."""
         for key in [key for key in self._texts if key[0] and key[0] not in groups]:
             del self._texts[key]
@@ -80,10 +82,9 @@ class SimulatedFiles:
         if self._version is CgroupVersion.V1:
             self._texts.setdefault((group, Knob.CPUSET_CPUS), self.read(_parent(group), Knob.CPUSET_CPUS))
 
-    def _put(self, key: Key, value: str) -> Written:
-        old = self.read(*key)
-        self._texts[key] = value
-        return Written(*key, key[1].value, old, value)
+    def _put(self, change: Change) -> Written:
+        self._texts[(change.group, change.knob)] = change.new
+        return Written(change.group, change.knob, change.knob.value, change.old or "", change.new)
 
     def _in_steps(self, changes: list[Change], hierarchy: _Hierarchy) -> WriteReport:
         """Take the steps of a real machine's writer; a file that was refused is left as it is by then."""

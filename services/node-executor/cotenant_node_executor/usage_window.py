@@ -16,7 +16,9 @@ from msgspec import Struct
 from cotenant.events.usage import PodUsage, Pressure, Series, UsageSample
 from cotenant.objects.pod import Pod
 from cotenant.qos import priority_default, qos_default
+from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet, Snapshot
+from cotenant_node_executor.sampling.snapshot import PodUsage as Reading
 
 MAX_SAMPLES = 120
 
@@ -27,11 +29,12 @@ class _Taken(Struct, frozen=True):
 
 
 class _Said(Struct, frozen=True):
-    """What one sample of a pod gave."""
+    """What so many samples that read the same of these pods gave."""
 
-    pod: Pod
-    usage: GroupUsage
-    message: PodUsage
+    pods: Mapping[str, PodToRun]
+    readings: Mapping[str, Reading]
+    samples: int
+    messages: tuple[PodUsage, ...]
 
 
 class UsageWindow:
@@ -46,7 +49,7 @@ class UsageWindow:
         self._counter = 0
         self._classes: dict[str, tuple[Pod, str, str]] = {}
         """uid to its manifest and what QoS and priority that gives."""
-        self._said: dict[str, _Said] = {}
+        self._said: _Said | None = None
         self._due: datetime | None = None
 
     def add(self, snapshot: Snapshot, now: datetime) -> None:
@@ -72,15 +75,16 @@ class UsageWindow:
         early = timedelta(milliseconds=self._sample_ms // 2)
         return bool(self._taken) and self._due is not None and now + early >= self._due
 
-    def _class_of(self, uid: str, pods: Mapping[str, Pod]) -> tuple[str, str]:
+    def _class_of(self, pod: Pod, most: int) -> tuple[str, str]:
+        uid = pod.metadata.uid
         known = self._classes.get(uid)
-        if known is None or known[0] is not pods[uid]:
-            if len(self._classes) > 4 * len(pods):
+        if known is None or known[0] is not pod:
+            if len(self._classes) > 4 * most:
                 self._classes.clear()
-            known = self._classes[uid] = (pods[uid], qos_default(pods[uid]).value, priority_default(pods[uid]).value)
+            known = self._classes[uid] = (pod, qos_default(pod).value, priority_default(pod).value)
         return known[1:]
 
-    def message(self, pods: Mapping[str, Pod], now: datetime) -> UsageSample:
+    def message(self, pods: Mapping[str, PodToRun], now: datetime) -> UsageSample:
         """The message of the period that ends now; the next period begins."""
         taken = list(self._taken)
         newest = taken[-1]
@@ -108,31 +112,20 @@ class UsageWindow:
             pods=self._pods(pods, taken),
         )
 
-    def _pods(self, pods: Mapping[str, Pod], taken: list[_Taken]) -> tuple[PodUsage, ...]:
-        """The usage of each pod of the newest sample; the last message's where one sample says the same again."""
+    def _pods(self, pods: Mapping[str, PodToRun], taken: list[_Taken]) -> tuple[PodUsage, ...]:
+        """The usage of each pod of the newest sample; the last message's where as many samples read the same of the same."""
         newest = taken[-1].snapshot.pods
-        said: dict[str, _Said] = {}
-        usages: list[PodUsage] = []
-        for uid in sorted(newest):
-            pod, usage = pods.get(uid), newest[uid].usage
-            if pod is None or usage.cpu_milli is None:
-                continue
-            before = self._said.get(uid)
-            if (
-                len(taken) > 1
-                or before is None
-                or before.pod is not pod
-                or before.usage.cpu_milli != usage.cpu_milli
-                or before.usage.memory_bytes != usage.memory_bytes
-                or before.usage.throttled_ratio != usage.throttled_ratio
-                or before.usage.pressure is not usage.pressure
-            ):
-                before = _Said(pod, usage, _pod_usage(uid, pod, self._class_of(uid, pods), taken))
-            if len(taken) == 1:
-                said[uid] = before
-            usages.append(before.message)
-        self._said = said
-        return tuple(usages)
+        alike = all(sample.snapshot.pods is newest for sample in taken)
+        said = self._said
+        if alike and said is not None and said.readings is newest and said.pods is pods and said.samples == len(taken):
+            return said.messages
+        messages = tuple(
+            _pod_usage(uid, pods[uid].pod, self._class_of(pods[uid].pod, len(pods)), taken)
+            for uid in sorted(newest)
+            if uid in pods and newest[uid].usage.cpu_milli is not None
+        )
+        self._said = _Said(pods, newest, len(taken), messages) if alike else None
+        return messages
 
 
 def _pod_usage(uid: str, pod: Pod, of_class: tuple[str, str], taken: list[_Taken]) -> PodUsage:

@@ -19,7 +19,7 @@ from cotenant_node_executor.kernel.interface import Capabilities, CgroupVersion,
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts, Situation, pod_view
+from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts, Situation, best_effort_tree, pod_view
 from cotenant_node_executor.strategies.suppress_cpuset import Processor
 
 NODE = "node-1"
@@ -93,11 +93,9 @@ def usage(group: str, milli: int | None) -> GroupUsage:
     return GroupUsage(
         group=group,
         cpu_milli=milli,
-        cpu_usage_ns=0,
         memory_bytes=GIB,
         memory_with_page_cache_bytes=GIB,
         throttled_ratio=None,
-        throttled_ns=None,
         pressure=PressureSet(),
     )
 
@@ -141,6 +139,7 @@ def situation(
         capabilities=kernel or capabilities(),
         pods=views,
         groups=tuple(sorted(groups)),
+        tree=best_effort_tree(views, sorted(groups)),
         slo=node_slo,
         snapshot=reading,
         current=current or {},

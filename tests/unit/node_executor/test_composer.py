@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cotenant.events.resources import CpuIdentity
+from cotenant.events.resources import CpuIdentity, NodeSLORendered
 from cotenant_node_executor.composer import PRECEDENCE, Composer, CompositionError, compose
 from cotenant_node_executor.executions import TOPICS
+from cotenant_node_executor.file_values import FileValues
 from cotenant_node_executor.kernel.interface import Knob
+from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.strategies.situation import Situation, Wish
 from cotenant_node_executor.strategies.suppress import suppress
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
@@ -19,7 +24,13 @@ IDENTITY = {
 
 
 def composed(seen: Situation) -> dict[tuple[str, str], str]:
-    return {(group, knob.value): wish.value for (group, knob), wish in Composer().compose(seen, suppress(seen)).wishes.items()}
+    """What every file shall say."""
+    looked = Observation(
+        snapshot=seen.snapshot, states={}, groups=seen.groups, current=seen.current, identity_sysctl=seen.identity_sysctl
+    )
+    files, suppression = FileValues(seen.node, seen.capabilities).of_cycle(looked, seen.pods, (), seen.slo)
+    assert suppression == suppress(seen)
+    return {(group, knob.value): text for group, texts in files.texts.items() for knob, text in texts.items()}
 
 
 def test_plain_pods_get_kubelets_values() -> None:
@@ -98,3 +109,48 @@ def test_a_pods_unreadable_annotation_counts_as_absent_and_is_named() -> None:
     seen = situation([broken])
     assert seen.pods[0].bound_cpus == frozenset()
     assert "resource-status" in seen.pods[0].problem
+
+
+WISHES = st.builds(
+    lambda group, knob, value, at: Wish(group, knob, value, PRECEDENCE[knob][at % len(PRECEDENCE[knob])]),
+    st.sampled_from(["", "besteffort", "burstable/pod1"]),
+    st.sampled_from([Knob.CPU_SHARES, Knob.CPU_QUOTA, Knob.CPU_IDLE, Knob.CPUSET_CPUS]),
+    st.just("1"),
+    st.integers(0, 2),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.lists(WISHES, max_size=6)), max_size=12))
+def test_whatever_sources_wished_before_the_files_follow_from_the_wishes_that_stand(
+    puts: list[tuple[str, list[Wish]]],
+) -> None:
+    composer = Composer()
+    standing: dict[str, list[Wish]] = {}
+    for source, wishes in puts:
+        before = composer.composed()
+        composer.put(source, wishes)
+        standing[source] = wishes
+        fresh = Composer()
+        for each in sorted(standing, reverse=True):
+            fresh.put(each, standing[each])
+        found = composer.composed()
+        assert found.texts == fresh.composed().texts
+        assert all(found.texts[group] is texts for group, texts in before.texts.items() if found.texts.get(group) == texts)
+        assert composer.composed() is found
+
+
+def test_a_pods_values_go_with_its_group_and_change_with_the_policy() -> None:
+    both = situation([service("web"), batch("job")], node_slo=slo())
+    values = FileValues(both.node, both.capabilities)
+
+    def texts(groups: tuple[str, ...], node_slo: NodeSLORendered | None) -> dict[tuple[str, str], str]:
+        looked = Observation(snapshot=None, states={}, groups=groups, current={})
+        files, _ = values.of_cycle(looked, both.pods, (), node_slo)
+        return {(group, knob.value): text for group, said in files.texts.items() for knob, text in said.items()}
+
+    assert texts(both.groups, both.slo) == composed(both)
+    assert texts(both.groups, slo(**IDENTITY)) == composed(msgspec.structs.replace(both, slo=slo(**IDENTITY)))
+    assert texts(both.groups, both.slo) == composed(both)
+    without = tuple(group for group in both.groups if "uid-job" not in group)
+    assert not [group for group, _ in texts(without, both.slo) if "uid-job" in group]
+    assert texts(both.groups, None) == composed(msgspec.structs.replace(both, slo=None))

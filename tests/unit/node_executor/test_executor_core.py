@@ -65,7 +65,7 @@ def test_a_placed_pod_is_started_with_its_groups_and_values_and_reported_with_it
     bench.look()
     plan = bench.core.plan(bench.now)
     assert plan.groups == ("besteffort/poduid-job", "besteffort/poduid-job/main")
-    assert {group for group, _ in plan.values} >= set(plan.groups)
+    assert set(plan.files.texts) >= set(plan.groups)
     assert bench.core.decide(bench.now)[0].causes == (placed.ref,)
     assert last(bench).phase is RunPhase.PENDING
     assert bench.core.decide(bench.now) == []

@@ -9,17 +9,22 @@ from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
 from cotenant.events.usage import UsageSample
 from cotenant.log import EXECUTION, LOG, USAGE
+from cotenant.objects.pod import Pod
 from cotenant_node_executor.executions import MAX_CHANGES, NEWEST_USAGE, Executions
 from cotenant_node_executor.kernel.interface import Knob, Refused, WriteReport, Written
 from cotenant_node_executor.node import Periods
-from cotenant_node_executor.runtime.interface import Stop
+from cotenant_node_executor.runtime.interface import PodToRun, Stop
 from cotenant_node_executor.simulated import NodeSize, simulated_node
 from cotenant_node_executor.usage_window import MAX_SAMPLES, UsageWindow
-from tests.unit.node_executor.builders_node_executor import START, Bench, batch, pod, service, snapshot
+from tests.unit.node_executor.builders_node_executor import NODE, START, Bench, batch, pod, service, snapshot
 
 
 def window(report: float = 3.0) -> UsageWindow:
     return UsageWindow("node-1", "boot", sample_seconds=1.0, report_seconds=report)
+
+
+def to_run(entry: Pod) -> PodToRun:
+    return PodToRun(entry, f"pod{entry.metadata.uid}", NODE)
 
 
 def second(number: float) -> timedelta:
@@ -35,7 +40,7 @@ def test_a_message_holds_the_samples_of_its_period_oldest_first() -> None:
         assert not made.due(START + second(number) - second(0.6))
         made.add(snapshot(1000 + number, {"uid-web": 100 + number}), START + second(number))
     assert made.due(START + second(2))
-    said = made.message({"uid-web": service("web")}, START + second(2))
+    said = made.message({"uid-web": to_run(service("web"))}, START + second(2))
     assert said.offsets_ms == (-2000, -1000, 0)
     assert said.node_usage.cpu_milli == (1000, 1001, 1002)
     assert said.pods[0].series.cpu_milli == (100, 101, 102)
@@ -60,7 +65,7 @@ def test_a_pod_that_came_later_has_a_shorter_series_and_one_that_went_has_none()
     made.add(snapshot(1000, {"uid-old": 5}), START)
     made.add(snapshot(1000, {"uid-new": None}), START + second(1))
     made.add(snapshot(1000, {"uid-new": 7}), START + second(2))
-    said = made.message({"uid-old": batch("old"), "uid-new": batch("new")}, START + second(2))
+    said = made.message({"uid-old": to_run(batch("old")), "uid-new": to_run(batch("new"))}, START + second(2))
     assert [(entry.name, entry.series.cpu_milli) for entry in said.pods] == [("new", (7,))]
 
 
@@ -124,9 +129,9 @@ def test_many_changes_are_counted_in_one_bounded_event() -> None:
         bench.place(batch(f"job-{number}"))
     plan = bench.look().core.plan(bench.now)
     written = tuple(
-        Written(group, knob, knob.value, "1024", wish.value)
-        for (group, knob), wish in plan.values.items()
-        if knob is Knob.CPU_SHARES
+        Written(group, Knob.CPU_SHARES, Knob.CPU_SHARES.value, "1024", texts[Knob.CPU_SHARES])
+        for group, texts in plan.files.texts.items()
+        if Knob.CPU_SHARES in texts
     )
     event = Executions("node-1").of_cycle(bench.core, plan, WriteReport(written=written), (), bench.now)[0]
     assert isinstance(event.data, Execution)

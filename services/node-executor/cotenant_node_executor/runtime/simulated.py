@@ -27,6 +27,7 @@ from cotenant_node_executor.runtime.interface import (
     Start,
     Stop,
 )
+from cotenant_node_executor.simulated_groups import SimulatedGroups
 
 ANNOTATION_DURATION = "cotenant.io/simulated-duration"
 ANNOTATION_EXIT_CODE = "cotenant.io/simulated-exit-code"
@@ -65,15 +66,18 @@ def simulated_exit_code(pod: Pod) -> int:
 class SimulatedRuntime:
     """Runs nothing, remembers everything that matters of it. `groups` are the groups that the machine imitates."""
 
-    def __init__(self, groups: set[str]) -> None:
+    def __init__(self, groups: SimulatedGroups) -> None:
         self._groups = groups
         self._pods: dict[str, PodToRun] = {}
         self._states: dict[str, dict[str, ContainerState]] = {}
         # What is shown: the same objects as long as nothing has changed.
         self._shown: dict[str, dict[str, ContainerState]] = {}
-        self._touched: set[str] = set()
-        self._running: list[PodToRun] = []
+        self._running: dict[str, PodToRun] = {}
+        self._ends: dict[str, datetime] = {}
+        """When the next container of a pod ends by itself."""
         self._next_exit: datetime | None = None
+        self._touched: dict[str, None] = {}
+        """Pods of which something has changed since."""
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
         """Go on with what the last reports say."""
@@ -85,9 +89,10 @@ class SimulatedRuntime:
             for entry in run.containers:
                 if entry.started_at is not None:
                     self._pods[uid] = pods[uid]
-                    self._groups.update((pods[uid].group, pods[uid].container_group(entry.name)))
+                    self._groups.add(pods[uid].group)
+                    self._groups.add(pods[uid].container_group(entry.name))
                     self._states.setdefault(uid, {})[entry.name] = _adopted(entry)
-                    self._touched.add(uid)
+                    self._touched[uid] = None
 
     def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
         """Let end what is over by now."""
@@ -98,47 +103,49 @@ class SimulatedRuntime:
         return self._shown
 
     def _end_what_is_over(self, now: datetime) -> None:
-        for uid, states in self._states.items():
-            duration = simulated_duration(self._pods[uid].pod)
-            if duration is None:
-                continue
-            for name, state in states.items():
-                if not state.exited and state.started_at is not None and now >= state.started_at + duration:
-                    states[name] = _ended(state, state.started_at + duration, simulated_exit_code(self._pods[uid].pod))
-                    self._touched.add(uid)
+        for uid in [uid for uid, ends in self._ends.items() if now >= ends]:
+            pod, states = self._pods[uid].pod, self._states[uid]
+            self._touched[uid] = None
+            for name, ends in _ends(pod, states):
+                if now >= ends:
+                    states[name] = _ended(states[name], ends, simulated_exit_code(pod))
 
     def _show(self) -> None:
         if not self._touched:
             return
         # Whoever was shown the former tables may still hold them.
-        self._shown = {
-            uid: dict(sorted(self._states[uid].items())) if uid in self._touched else self._shown[uid]
-            for uid in sorted(self._states)
-        }
+        shown, running = dict(self._shown), dict(self._running)
+        for uid in self._touched:
+            shown.pop(uid, None)
+            running.pop(uid, None)
+            self._ends.pop(uid, None)
+            states = self._states.get(uid)
+            if states is None:
+                continue
+            shown[uid] = dict(sorted(states.items()))
+            if any(not state.exited for state in states.values()):
+                running[uid] = self._pods[uid]
+            ends = min((end for _, end in _ends(self._pods[uid].pod, states)), default=None)
+            if ends is not None:
+                self._ends[uid] = ends
         self._touched.clear()
-        self._running = [
-            self._pods[uid] for uid, states in self._shown.items() if any(not state.exited for state in states.values())
-        ]
-        ends: list[datetime] = []
-        for uid, states in self._states.items():
-            duration = simulated_duration(self._pods[uid].pod)
-            if duration is not None:
-                ends += [s.started_at + duration for s in states.values() if not s.exited and s.started_at is not None]
-        self._next_exit = min(ends, default=None)
+        self._shown = dict(sorted(shown.items()))
+        self._running = running
+        self._next_exit = min(self._ends.values(), default=None)
 
     def next_exit(self) -> datetime | None:
         """When the next container ends by itself; None: never."""
         self._show()
         return self._next_exit
 
-    def running(self) -> list[PodToRun]:
-        """Pods with a container that runs, by uid."""
+    def running(self) -> Mapping[str, PodToRun]:
+        """Pods with a container that runs, by uid; the same object as long as they are the same."""
         self._show()
         return self._running
 
     def carry_out(self, order: Order, now: datetime) -> None:
         """Carry out one order; everything happens at once."""
-        self._touched.add(order.pod.uid if isinstance(order, Start) else order.uid)
+        self._touched[order.pod.uid if isinstance(order, Start) else order.uid] = None
         match order:
             case Start():
                 states = self._states.setdefault(order.pod.uid, {})
@@ -162,12 +169,20 @@ class SimulatedRuntime:
 
     def _drop_groups(self, uid: str) -> None:
         if uid in self._pods:
-            own = self._pods[uid].group
-            self._groups.difference_update({group for group in self._groups if f"{group}/".startswith(f"{own}/")})
+            self._groups.remove(self._pods[uid].group)
 
     def read_log(self, request: LogRequest) -> str:
         """There is no log."""
         raise LogUnavailableError(f"container {request.container} is simulated and writes no log")
+
+
+def _ends(pod: Pod, states: Mapping[str, ContainerState]) -> list[tuple[str, datetime]]:
+    """When containers that run end by themselves."""
+    duration = simulated_duration(pod)
+    if duration is None:
+        return []
+    live = ((name, state.started_at) for name, state in states.items() if not state.exited)
+    return [(name, started_at + duration) for name, started_at in live if started_at is not None]
 
 
 def _ended(state: ContainerState, at: datetime, exit_code: int) -> ContainerState:

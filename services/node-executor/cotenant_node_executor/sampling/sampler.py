@@ -171,11 +171,9 @@ class Sampler:
         return GroupUsage(
             group=group,
             cpu_milli=group_milli(last.cpu if last else None, used),
-            cpu_usage_ns=used.value,
             memory_bytes=memory.without_page_cache if memory else None,
             memory_with_page_cache_bytes=memory.with_page_cache if memory else None,
             throttled_ratio=throttled_ratio(last.periods if last else None, periods) if periods else None,
-            throttled_ns=stat.throttled_ns if stat else None,
             pressure=stalls,
         )
 

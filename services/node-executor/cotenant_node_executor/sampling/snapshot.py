@@ -31,11 +31,9 @@ class NodeUsage(msgspec.Struct, frozen=True):
 class GroupUsage(msgspec.Struct, frozen=True):
     group: str  # below the own root; for a host application its directory below the mount
     cpu_milli: int | None
-    cpu_usage_ns: int  # the kernel's cumulative counter
     memory_bytes: int | None
     memory_with_page_cache_bytes: int | None
     throttled_ratio: float | None  # periods throttled of periods passed since the last snapshot
-    throttled_ns: int | None  # cumulative
     pressure: PressureSet
 
 

@@ -29,20 +29,15 @@ from cotenant_node_executor.strategies.situation import (
 STRATEGY = "pod-values"
 
 
-def requested_milli(containers: Sequence[ContainerView]) -> int:
-    """The sum of CPU requests."""
-    return sum(container.request_cpu_milli or 0 for container in containers)
-
-
 def group_shares(situation: Situation) -> dict[str, int]:
     """cpu.shares by group of the QoS groups and of every pod, before any strategy raises or lowers them."""
-    pods = {pod.group: milli_to_shares(requested_milli(pod.containers)) for pod in situation.pods}
+    pods = {pod.group: milli_to_shares(pod.requested_milli) for pod in situation.pods}
     return {BESTEFFORT: MIN_SHARES, BURSTABLE: burstable_shares(situation), **pods}
 
 
 def burstable_shares(situation: Situation) -> int:
     """cpu.shares of the burstable QoS group."""
-    return milli_to_shares(sum(requested_milli(pod.containers) for pod in situation.pods if pod.kube_qos is KubeQoS.BURSTABLE))
+    return milli_to_shares(sum(pod.requested_milli for pod in situation.pods if pod.kube_qos is KubeQoS.BURSTABLE))
 
 
 def node_wishes(situation: Situation) -> list[Wish]:
@@ -56,14 +51,14 @@ def node_wishes(situation: Situation) -> list[Wish]:
 
 def pod_wishes(pod: PodView) -> list[Wish]:
     """Wishes for a pod and its containers."""
-    wishes = _values(pod, pod.group, pod.containers)
+    wishes = _values(pod, pod.group, pod.requested_milli, pod.containers)
     for container in pod.containers:
-        wishes += _values(pod, container.group, (container,))
+        wishes += _values(pod, container.group, container.request_cpu_milli or 0, (container,))
     return wishes
 
 
-def _values(pod: PodView, group: str, containers: Sequence[ContainerView]) -> list[Wish]:
-    shares = milli_to_shares(requested_milli(containers))
+def _values(pod: PodView, group: str, requested_milli: int, containers: Sequence[ContainerView]) -> list[Wish]:
+    shares = milli_to_shares(requested_milli)
     return [Wish(group, Knob.CPU_SHARES, str(shares), STRATEGY, "requests"), *_limits(pod, group, containers)]
 
 

@@ -7,7 +7,7 @@ terms; groups are paths below the executor's own root.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -29,10 +29,11 @@ from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.batch_values import BatchAmounts
 from cotenant_node_executor.strategies.group_identity import IdentityRule
-from cotenant_node_executor.strategies.suppress_cpuset import Processor
+from cotenant_node_executor.strategies.suppress_cpuset import Processor, cpu_owners
 
 BESTEFFORT = "besteffort"
 BURSTABLE = "burstable"
+_BELOW_BESTEFFORT = f"{BESTEFFORT}/"
 
 
 class NodeFacts(Struct, frozen=True):
@@ -66,10 +67,21 @@ class PodView(Struct, frozen=True):
     kube_qos: KubeQoS
     group: str
     containers: tuple[ContainerView, ...]
+    requested_milli: int
+    """The sum of its containers' CPU requests."""
     bound_cpus: frozenset[int]
     annotations: Mapping[str, str]
     problem: str = ""
     """An annotation that cannot be read, in words; it then counts as absent."""
+
+
+class BestEffortTree(Struct, frozen=True):
+    """What suppression by CPU set works on."""
+
+    groups: tuple[str, ...]
+    """The best-effort group and those below it, but for pods that hold CPUs of their own."""
+    owners: Mapping[int, str]
+    """QoS class by CPU, of the pods that hold some."""
 
 
 class Situation(Struct, frozen=True):
@@ -80,6 +92,7 @@ class Situation(Struct, frozen=True):
     pods: tuple[PodView, ...]
     groups: tuple[str, ...]
     """Every group below the root, parents first: also those that no manifest explains, such as YARN's containers."""
+    tree: BestEffortTree
     slo: NodeSLORendered | None
     snapshot: Snapshot | None
     current: Mapping[tuple[str, Knob], str]
@@ -127,6 +140,7 @@ def pod_view(pod: Pod) -> PodView:
     group = pod_group(pod.metadata.uid, kubernetes)
     problems: list[str] = []
     extended = _extended(pod, problems)
+    containers = tuple(_container(group, entry, extended.get(entry.name)) for entry in pod.spec.containers)
     return PodView(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
@@ -134,10 +148,22 @@ def pod_view(pod: Pod) -> PodView:
         qos=qos,
         kube_qos=kubernetes,
         group=group,
-        containers=tuple(_container(group, entry, extended.get(entry.name)) for entry in pod.spec.containers),
+        containers=containers,
+        requested_milli=sum(container.request_cpu_milli or 0 for container in containers),
         bound_cpus=_bound(pod, problems),
         annotations=pod.metadata.annotations,
         problem="; ".join(problems),
+    )
+
+
+def best_effort_tree(pods: Sequence[PodView], groups: Sequence[str]) -> BestEffortTree:
+    """The tree of these groups, with the CPUs that these pods hold; of two that name a CPU the last one wins."""
+    holding = [pod for pod in pods if pod.bound_cpus]
+    alone = tuple(f"{pod.group}/" for pod in holding if pod.qos in (QoSClass.LSE, QoSClass.LSR))
+    tree = [group for group in groups if group == BESTEFFORT or group.startswith(_BELOW_BESTEFFORT)]
+    return BestEffortTree(
+        groups=tuple(group for group in tree if not f"{group}/".startswith(alone)),
+        owners=cpu_owners((pod.qos.value, pod.bound_cpus) for pod in holding),
     )
 
 

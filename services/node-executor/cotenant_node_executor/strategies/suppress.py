@@ -26,7 +26,6 @@ from cotenant_node_executor.strategies.batch_values import CFS_QUOTA
 from cotenant_node_executor.strategies.situation import BESTEFFORT, Situation, Wish
 from cotenant_node_executor.strategies.suppress_cfs import next_quota
 from cotenant_node_executor.strategies.suppress_cpuset import (
-    cpu_owners,
     cpuset_targets,
     next_cpuset,
     recover_cpuset,
@@ -130,15 +129,11 @@ def _by_cpuset(situation: Situation, decided: Suppression) -> list[Wish]:
     processors = situation.node.processors
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
-    chosen = next_cpuset(decided.quantity_milli, processors, current, _owners(situation), _excluded(situation))
+    chosen = next_cpuset(decided.quantity_milli, processors, current, situation.tree.owners, _excluded(situation))
     wishes = [_quota(UNLIMITED, decided.why)]
     if chosen is not None:
         wishes += _sets(situation, chosen, decided.why)
     return wishes
-
-
-def _owners(situation: Situation) -> dict[int, str]:
-    return cpu_owners((pod.qos.value, pod.bound_cpus) for pod in situation.pods)
 
 
 def _excluded(situation: Situation) -> frozenset[int]:
@@ -157,20 +152,12 @@ def _quota(value: str, why: str) -> Wish:
 def _widest(situation: Situation) -> list[Wish]:
     if not situation.capabilities.supports(Knob.CPUSET_CPUS):
         return []
-    widest = recover_cpuset(situation.node.processors, _owners(situation), _excluded(situation))
+    widest = recover_cpuset(situation.node.processors, situation.tree.owners, _excluded(situation))
     return _sets(situation, widest, "not suppressed by CPU set") if widest else []
 
 
 def _sets(situation: Situation, cpus: str, why: str) -> list[Wish]:
     """The same CPU list for the whole best-effort tree, but for pods that hold CPUs of their own."""
-    bound = tuple(
-        f"{pod.group}/" for pod in situation.pods if pod.bound_cpus and pod.qos in (QoSClass.LSE, QoSClass.LSR)
-    )
-    tree = [
-        group
-        for group in situation.groups
-        if (group == BESTEFFORT or group.startswith(f"{BESTEFFORT}/")) and not f"{group}/".startswith(bound)
-    ]
-    levels = [[group for group in tree if group.count("/") == depth] for depth in range(3)]
+    levels = [[group for group in situation.tree.groups if group.count("/") == depth] for depth in range(3)]
     targets = cpuset_targets(cpus, cpus, False, levels)
     return [Wish(group, Knob.CPUSET_CPUS, targets[group], STRATEGY, why) for group in sorted(targets)]
