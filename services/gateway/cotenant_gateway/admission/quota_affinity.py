@@ -2,9 +2,9 @@
 
 In: a new pod, the ElasticQuotas and the ElasticQuotaProfiles. Out: the pod with the profile's node selector in every required
 node selector term (in a term of its own where there is none). The pod's quota is the one that its label names, or that has
-its namespace's name, or that lists its namespace; the profile is the first, in order of namespace and name, with a node selector
-and the label `quota.scheduling.koordinator.sh/tree-id` of that quota's tree. Where one of them is missing, nothing is done. Source:
-Koordinator's pod webhook (gate MultiQuotaTree; here the profile's existence is the switch).
+its namespace's name, or that lists its namespace; the profile is the first, in order of namespace and name, that has a node
+selector and the label `quota.scheduling.koordinator.sh/tree-id` of that quota's tree. Where one of them is missing, nothing
+is done. Source: Koordinator's pod webhook (gate MultiQuotaTree; here the profile's existence is the switch).
 """
 
 from __future__ import annotations
