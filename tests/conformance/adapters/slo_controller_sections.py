@@ -13,6 +13,8 @@ from cotenant_batch_resource_calculator.config.colocation import ColocationConfi
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, canonical, fit
 from cotenant_batch_resource_calculator.rendering import render_spec
+from cotenant_gateway.admission.node_configuration import overlap
+from cotenant_gateway.admission.node_configuration_ranges import SECTIONS, section_errors
 
 Json = dict[str, Any]
 
@@ -22,7 +24,7 @@ _KINDS = {kind.key: kind for kind in sections.STRATEGIES}
 def nodeslo_merge(given: Json, *, name: str) -> object:
     operation = _OPERATIONS.get(given["op"])
     if operation is None:
-        raise NotImplementedError(f"{given['op']}: the ConfigMap's admission and the collect policy by node are not there yet")
+        raise NotImplementedError(f"{given['op']}: the collect policy by node is not there yet")
     return operation(given)
 
 
@@ -96,7 +98,18 @@ def _strategy_valid(given: Json) -> object:
     return {"valid": not colocation.out_of_range(fit(given["strategy"], ColocationStrategy, "strategy"))}
 
 
+def _config_check(given: Json) -> object:
+    return {"valid": not section_errors("data", SECTIONS[given["section"]], given["config"])}
+
+
+def _selector_overlap(given: Json) -> object:
+    selectors = [msgspec.convert(profile["nodeSelector"], LabelSelector) for profile in given["profiles"]]
+    return {"overlap": overlap(selectors) is not None}
+
+
 _OPERATIONS = {
+    "config_check": _config_check,
+    "selector_overlap": _selector_overlap,
     "section_config": _section_config,
     "section_select": _section_select,
     "render": _render,

@@ -11,6 +11,7 @@ from cotenant.objects.validation import FieldError
 from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid, owners_are_named
 from cotenant_gateway.admission.namespaces import namespace_refusal
+from cotenant_gateway.admission.node_configuration import node_configuration_is_valid
 from cotenant_gateway.admission.objects_rules import object_is_valid
 from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
 from cotenant_gateway.admission.priority import resolve_priority
@@ -39,7 +40,13 @@ POD_VALIDATORS: tuple[Validator, ...] = (
     pod_update_is_allowed,
     quota_of_pod_is_a_leaf,
 )
-OTHER_VALIDATORS: tuple[Validator, ...] = (*EVERY_VALIDATOR, object_is_valid, quota_is_valid, colocation_profile_is_valid)
+OTHER_VALIDATORS: tuple[Validator, ...] = (
+    *EVERY_VALIDATOR,
+    object_is_valid,
+    quota_is_valid,
+    colocation_profile_is_valid,
+    node_configuration_is_valid,
+)
 
 REFUSALS = (namespace_refusal,)
 """Functions that forbid (403, 404) rather than find fault with a field; they run first."""
