@@ -9,17 +9,22 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+import numpy as np
 
 import cotenant.quota.admission as quota_admission
 import cotenant_batch_resource_calculator.deciding as batch_deciding
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
 import cotenant_console.chaos.gateways as chaos_gateways
 import cotenant_console.chaos.stage as stage
+import cotenant_console.simulate.api as simulated_api
 import cotenant_descheduler_arbiter.budgets as budgets
 import cotenant_descheduler_arbiter.cycle_limits as cycle_limits
+import cotenant_gateway.admission.profiles as profiles
 import cotenant_node_executor.kernel.levels as write_levels
 import cotenant_node_executor.strategies.suppress as suppression
 import cotenant_quota_tree.runtime as quota_runtime
+import cotenant_scheduler.plugins.taints as taints
+import cotenant_scheduler.shapes as shapes
 from cotenant.cycle import Cycle
 from cotenant.events.envelope import Event
 from cotenant.last_sequences import LastSequences
@@ -34,8 +39,15 @@ from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.being_stored import BeingStored
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.nodes import NodeTable
+from cotenant_scheduler.plugins import row_count
+from cotenant_scheduler.plugins.host_ports import NodePorts
+from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
+from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
 from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.pods import PodBook
+from cotenant_scheduler.relation_counts import RelationCounts
+from cotenant_scheduler.relations import SelectorBook
 from cotenant_scheduler.waiting import WaitingPods
 from cotenant_yarn_copilot.core import YarnCopilot
 from tests.simulation.mutants.patches import Mutant
@@ -328,6 +340,76 @@ def never_set(_: Function) -> Function:
     return lambda self, matches: []
 
 
+def unconcerned(_: Function) -> Function:
+    """A filter is not asked."""
+    return lambda self, shape: False
+
+
+def all_tolerated(_: Function) -> Function:
+    """Every pod tolerates every taint."""
+    return lambda taints, tolerations: None
+
+
+def any_node(_: Function) -> Function:
+    """Every node has the labels that a pod wants."""
+    return lambda self, nodes, shape, rows: np.zeros(row_count(rows), dtype=np.int32)
+
+
+def gates_ignored(_: Function) -> Function:
+    """A gated pod is given a node as any other."""
+
+    def wrong(self: Endings, record: Any) -> bool:
+        facts = record.facts
+        return facts is not None and not (record.placements or facts.deleting or facts.node_name or record.finished)
+
+    return wrong
+
+
+def labels_at_birth(right: Function) -> Function:
+    """A namespace keeps the labels that it was first seen with."""
+
+    def wrong(self: SelectorBook, namespace: str, labels: Mapping[str, str]) -> bool:
+        return False if namespace in self._namespaces else bool(right(self, namespace, labels))
+
+    return wrong
+
+
+def never_given_back(right: Function) -> Function:
+    """Pods that have left still keep others away, and draw them."""
+
+    def wrong(self: RelationCounts, row: int, shape: Any, sign: int) -> None:
+        if sign > 0 or not shape.relations.anti_affinity:
+            right(self, row, shape, sign)
+
+    return wrong
+
+
+def no_profiles(_: Function) -> Function:
+    """Admission does not look at profiles."""
+    return lambda review, drawn: (None, ())
+
+
+def first_version(right: Function) -> Function:
+    """A gateway goes on with the profiles that it first saw."""
+    known: dict[int, Any] = {}
+
+    def wrong(objects: Any) -> Any:
+        found = right(objects)
+        return known.setdefault(id(objects), found) if found.profiles else found
+
+    return wrong
+
+
+def ended_late(right: Function) -> Function:
+    """Objects end at a round a quarter of an hour apart."""
+    return lambda core, now: right(core, now) if now.minute % 16 == 14 else ()
+
+
+def no_policy(_: Function) -> str:
+    """What `preemptionPolicy: Never` is taken for."""
+    return "no such policy"
+
+
 STALE = tuple(
     Entry(at_ms=at, kind="delay", target="scheduler/b", fault=True, args={"by_ms": 8_000, "for_ms": 30_000})
     for at in range(10_000, 240_000, 40_000)
@@ -372,6 +454,115 @@ HUNGRY = tuple(
 )
 """Jobs that never end, in several quotas: at the end of a run these still want more than there is."""
 
+APART = tuple(
+    Entry(
+        at_ms=15_000 + 100 * index,
+        kind="create-pod",
+        target=f"solo-{index}",
+        args={"class": "ls", "app": "solo", "cpu": 50, "memory_mib": 64, "apart": "host", "of": "solo", "lasts": 60},
+    )
+    for index in range(6)
+)
+"""More pods than nodes, no two of which may be together."""
+GATED = tuple(
+    Entry(
+        at_ms=15_000 + 100 * index,
+        kind="create-pod",
+        target=f"shut-{index}",
+        args={"class": "ls", "app": "shut", "cpu": 50, "memory_mib": 64, "gated": 1},
+    )
+    for index in range(2)
+)
+PORTS = tuple(
+    Entry(
+        at_ms=15_000 + 100 * index,
+        kind="create-pod",
+        target=f"door-{index}",
+        args={"class": "ls", "app": "door", "cpu": 50, "memory_mib": 64, "port": 8_080},
+    )
+    for index in range(6)
+)
+SPREAD = tuple(
+    Entry(
+        at_ms=15_000 + 100 * index,
+        kind="create-pod",
+        target=f"wide-{index}",
+        args={"class": "ls", "app": "wide", "cpu": 50 + 500 * index, "memory_mib": 64, "spread": "host", "skew": 1},
+    )
+    for index in range(6)
+)
+ZONED = tuple(
+    Entry(
+        at_ms=15_000 + 100 * index,
+        kind="create-pod",
+        target=f"here-{index}",
+        args={"class": "ls", "app": "here", "cpu": 50, "memory_mib": 64, "zones": "zone-1"},
+    )
+    for index in range(6)
+)
+TAINTED = tuple(
+    Entry(at_ms=8_000, kind="taint", target=f"n{node}", args={"value": "others", "effect": "NoSchedule"}) for node in (0, 1)
+)
+TIERED = (
+    Entry(at_ms=3_000, kind="namespace", target="team-a", args={"tier": "silver"}),
+    *(
+        Entry(
+            at_ms=at_ms,
+            kind="create-pod",
+            target=target,
+            args={"class": "ls", "app": app, "cpu": 50, "memory_mib": 64} | wish,
+        )
+        for at_ms, target, app, wish in (
+            *((15_000 + index, f"team-a/loud-{index}", "loud", {"apart": "host", "of": "loud"}) for index in range(3)),
+            (16_000, "calm-0", "calm", {"apart": "host", "of": "loud", "where": "selected"}),
+            (40_000, "calm-1", "calm", {"apart": "host", "of": "loud", "where": "selected"}),
+        )
+    ),
+    Entry(at_ms=30_000, kind="namespace", target="team-a", args={"tier": "gold"}),
+)
+"""A namespace comes to be one whose pods others keep away from."""
+PROFILED = tuple(
+    entry
+    for revision, at_ms in enumerate((10_000, 240_000), 100)
+    for entry in (
+        Entry(at_ms=at_ms, kind="profile", target="grind", args={"revision": revision, "lends": 1}),
+        *(
+            Entry(
+                at_ms=at_ms + 20_000 + 200_000 * late + 100 * index,
+                kind="create-pod",
+                target=f"grind-{revision}-{late}-{index}",
+                args={"class": "job", "app": "grind", "cpu": 100, "memory_mib": 64, "lasts": 5},
+            )
+            for late in (0, 1)
+            for index in range(3)
+        ),
+    )
+)
+"""A profile that changes, and pods of it just after and long after."""
+PATIENT = (
+    Entry(at_ms=3_000, kind="priority-class", target="modest", args={"value": 9_100, "policy": "PreemptLowerPriority"}),
+    Entry(at_ms=3_001, kind="priority-class", target="patient", args={"value": 9_800, "policy": "Never"}),
+    *(
+        Entry(
+            at_ms=15_000 + 100 * index,
+            kind="create-pod",
+            target=f"{priority}-door-{index}",
+            args={"class": "ls", "app": "door", "cpu": 50, "memory_mib": 64, "port": 8_080, "priority": priority},
+        )
+        for priority, indexes in (("modest", range(6)), ("patient", range(6, 8)))
+        for index in indexes
+    ),
+)
+"""Patient pods want the port that modest ones have on every node."""
+DELETED = tuple(
+    Entry(at_ms=at_ms, kind=kind, target=f"brief-{index}", args=args)
+    for index in range(3)
+    for at_ms, kind, args in (
+        (20_000, "create-pod", {"class": "ls", "app": "brief", "cpu": 50, "memory_mib": 64}),
+        (100_000 + index, "delete-pod", {"grace": -1}),
+    )
+)
+
 MUTANTS = (
     Mutant(
         "a_second_replica_is_not_refused",
@@ -383,7 +574,7 @@ MUTANTS = (
         "what_was_assumed_of_a_refused_batch_stays",
         ((BeingStored, "withdraw", refused_and_kept),),
         (1, 2, 10, 15),
-        (6,),
+        (2, 6, 1, 3),
         faults=STALE,
     ),
     Mutant(
@@ -448,5 +639,21 @@ MUTANTS = (
     Mutant("suppression_is_late", ((suppression, "suppress_milli", suppressed_late),), (8,)),
     Mutant("waiting_is_said_with_every_decision", ((WaitingPods, "_due", said_when_asked),), (11, 12)),
     Mutant("yarn_keeps_what_it_announces", ((YarnCopilot, "settings", never_set),), (12,), (4, 2)),
+    Mutant("affinity_is_not_looked_at", ((InterPodAffinity, "concerns", unconcerned),), (1,), (1, 2), 1, faults=APART),
+    Mutant("host_ports_are_not_looked_at", ((NodePorts, "concerns", unconcerned),), (1,), (1, 2), 1, faults=PORTS),
+    Mutant("hard_spread_is_not_looked_at", ((PodTopologySpread, "concerns", unconcerned),), (1,), faults=SPREAD),
+    Mutant("taints_are_not_looked_at", ((taints, "untolerated", all_tolerated),), (1,), (1, 2), 1, faults=TAINTED),
+    Mutant("node_affinity_is_not_looked_at", ((NodeAffinityMatch, "filter", any_node),), (1,), (1, 2), 1, faults=ZONED),
+    Mutant("gates_are_not_looked_at", ((Endings, "wants_node", gates_ignored),), (1,), (1, 2), 1, faults=GATED),
+    Mutant(
+        "a_namespaces_new_labels_change_nothing", ((SelectorBook, "label_namespace", labels_at_birth),), (1, 10), faults=TIERED
+    ),
+    Mutant(
+        "pods_that_left_keep_others_away", ((RelationCounts, "count", never_given_back),), (10, 12, 15), minutes=2, faults=APART
+    ),
+    Mutant("profiles_are_not_applied", ((profiles, "changed_by_profiles", no_profiles),), (16,), minutes=1, faults=PROFILED),
+    Mutant("profiles_stay_as_first_seen", ((profiles, "ready_profiles", first_version),), (16,), minutes=8, faults=PROFILED),
+    Mutant("patient_pods_preempt", ((shapes, "NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
+    Mutant("objects_end_late", ((simulated_api, "endings", ended_late),), (12,), faults=DELETED),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
 )

@@ -1,8 +1,9 @@
 """What the pods elsewhere have to say to a pod: affinity, anti-affinity on both sides, hard topology spread.
 
-In: the pods placed so far, by their labels, and every node's labels. Out: for one pod, which nodes refuse it and why. Part of
-the independent check, see `rooms`. Source: Kubernetes' documented rules. Terms with namespaces of their own are not known
-here and are an error: the workloads live in one namespace.
+In: the pods placed so far, by namespace and labels, every node's labels and every namespace's. Out: for one pod, which nodes
+refuse it and why. Part of the independent check, see `rooms`. Source: Kubernetes' documented rules: a term is about the
+namespaces that it lists and those that its selector selects, the pod's own where it says neither; every namespace bears its
+name as a label. A pod on a node that nobody knows any more is in no domain.
 """
 
 from __future__ import annotations
@@ -16,24 +17,28 @@ from cotenant.objects.metadata import LabelSelector
 from cotenant.objects.pod import PodAffinityTerm
 from cotenant_console.bench.rooms import Facts, Need, selects, selects_node
 
-Labels = tuple[tuple[str, str], ...]
-TermKey = tuple[bytes, str]
+Labels = tuple[str, tuple[tuple[str, str], ...]]
+"""A namespace, and a pod's labels in it."""
+TermKey = tuple[str, bytes]
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
 class Neighbours:
     """Where pods of which labels are, and what those that are placed keep away."""
 
-    def __init__(self, facts: Mapping[str, Facts]) -> None:
+    def __init__(self, facts: Mapping[str, Facts], namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._facts = facts
+        self._namespaces = namespaces or {}
         self._on: dict[Labels, Counter[str]] = {}
         self._keep_away: dict[TermKey, tuple[PodAffinityTerm, Counter[str]]] = {}
 
     def add(self, need: Need, node: str, sign: int = 1) -> None:
         """A pod is placed on a node (or, with -1, no longer)."""
-        labels = tuple(sorted(need.pod.metadata.labels.items()))
+        metadata = need.pod.metadata
+        labels = (metadata.namespace, tuple(sorted(metadata.labels.items())))
         self._on.setdefault(labels, Counter())[node] += sign
         for term in _required(need, apart=True):
-            key = (msgspec.json.encode(term.label_selector), term.topology_key)
+            key = (metadata.namespace, msgspec.json.encode(term))
             self._keep_away.setdefault(key, (term, Counter()))[1][node] += sign
 
     def judge(self, need: Need) -> Callable[[str], str]:
@@ -41,15 +46,33 @@ class Neighbours:
         rules = [*self._affinity(need), *self._apart(need), *self._spread(need)]
         return lambda node: next((said for rule in rules if (said := rule(node))), "")
 
-    def _selected(self, selector: LabelSelector | None) -> Counter[str]:
+    def _about(self, term: PodAffinityTerm, own: str, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether a term of a pod in the namespace `own` is about a pod of these labels in a namespace."""
+        if not selects(term.label_selector, labels):
+            return False
+        if term.namespace_selector is None and not term.namespaces:
+            return namespace == own
+        bears = {**self._namespaces.get(namespace, {}), NAMESPACE_NAME: namespace}
+        return namespace in term.namespaces or selects(term.namespace_selector, bears)
+
+    def _with(self, term: PodAffinityTerm, own: str) -> Counter[str]:
+        """Where the pods are that a term is about."""
         found: Counter[str] = Counter()
-        for labels, nodes in self._on.items():
-            if selects(selector, dict(labels)):
+        for (namespace, labels), nodes in self._on.items():
+            if self._about(term, own, namespace, dict(labels)):
+                found.update(nodes)
+        return +found
+
+    def _selected(self, selector: LabelSelector | None, own: str) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for (namespace, labels), nodes in self._on.items():
+            if namespace == own and selects(selector, dict(labels)):
                 found.update(nodes)
         return +found
 
     def _domain(self, node: str, key: str) -> str | None:
-        return self._facts[node].labels.get(key)
+        facts = self._facts.get(node)
+        return None if facts is None else facts.labels.get(key)
 
     def _domains(self, nodes: Counter[str], key: str) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -59,11 +82,12 @@ class Neighbours:
         return found
 
     def _apart(self, need: Need) -> list[Callable[[str], str]]:
-        own = [(term, self._selected(term.label_selector), "avoids a pod there") for term in _required(need, apart=True)]
+        metadata = need.pod.metadata
+        own = [(term, self._with(term, metadata.namespace), "avoids a pod there") for term in _required(need, apart=True)]
         others = [
             (term, +nodes, "a pod there keeps it away")
-            for term, nodes in self._keep_away.values()
-            if selects(term.label_selector, need.pod.metadata.labels)
+            for (holders, _), (term, nodes) in self._keep_away.items()
+            if self._about(term, holders, metadata.namespace, metadata.labels)
         ]
 
         def rule(key: str, nodes: Counter[str], text: str) -> Callable[[str], str]:
@@ -74,13 +98,13 @@ class Neighbours:
 
     def _affinity(self, need: Need) -> list[Callable[[str], str]]:
         terms = _required(need, apart=False)
-        labels = need.pod.metadata.labels
+        own, labels = need.pod.metadata.namespace, need.pod.metadata.labels
         everyone: Counter[str] = Counter()
-        for on, nodes in self._on.items():
-            if terms and all(selects(term.label_selector, dict(on)) for term in terms):
+        for (namespace, on), nodes in self._on.items():
+            if terms and all(self._about(term, own, namespace, dict(on)) for term in terms):
                 everyone.update(nodes)
         everyone = +everyone
-        first = not everyone and all(selects(term.label_selector, labels) for term in terms)
+        first = not everyone and all(self._about(term, own, own, labels) for term in terms)
 
         def rule(key: str) -> Callable[[str], str]:
             present = self._domains(everyone, key)
@@ -101,6 +125,7 @@ class Neighbours:
             return []
         if any(c.match_label_keys for c in hard):
             raise ValueError("the check does not know matchLabelKeys")
+        labels, namespace = need.pod.metadata.labels, need.pod.metadata.namespace
         keys = [c.topology_key for c in hard]
         eligible = {
             node
@@ -110,11 +135,11 @@ class Neighbours:
 
         def rule(key: str, selector: LabelSelector | None, skew: int, least: int) -> Callable[[str], str]:
             counts = dict.fromkeys([self._facts[node].labels[key] for node in eligible], 0)
-            for node, many in self._selected(selector).items():
+            for node, many in self._selected(selector, namespace).items():
                 if node in eligible:
                     counts[self._facts[node].labels[key]] += many
             fewest = min(counts.values(), default=0) if len(counts) >= least else 0
-            own = selects(selector, need.pod.metadata.labels)
+            own = selects(selector, labels)
 
             def refuses(node: str) -> str:
                 domain = self._domain(node, key)
@@ -131,7 +156,4 @@ class Neighbours:
 def _required(need: Need, *, apart: bool) -> list[PodAffinityTerm]:
     affinity = need.pod.spec.affinity
     side = (affinity.pod_anti_affinity if apart else affinity.pod_affinity) if affinity else None
-    terms = side.required if side else []
-    if any(term.namespaces or term.namespace_selector for term in terms):
-        raise ValueError("the check knows affinity within one namespace only")
-    return terms
+    return side.required if side else []

@@ -51,7 +51,8 @@ class Need(msgspec.Struct, frozen=True):
 def need_of(pod: Pod, quota: str) -> Need:
     """Read a pod. Raises ValueError for what the check does not know."""
     spec = pod.spec
-    if spec.init_containers or spec.host_network or spec.node_name or pod.metadata.owner_references:
+    daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+    if spec.init_containers or spec.host_network or daemon:
         raise ValueError(f"the check does not know everything that pod {pod.metadata.name} wants")
     requests, limits = pod_requests(pod), pod_limits(pod)
     tier = priority_default(pod)

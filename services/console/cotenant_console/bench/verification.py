@@ -6,7 +6,7 @@ the same), and the placements before it: all resources and the number of pods, c
 host ports, load thresholds of the default policy (`rooms`); affinity, anti-affinity and spread (`neighbours`); the quota's
 runtime. Nothing is placed twice. And every pod without a placement fits no node, or not its quota, as things are in the end.
 
-What the check does not know (init containers, owners, namespaces of terms) is an error, not passed over.
+What the check does not know (init containers, daemons, pods that name their node) is an error, not passed over.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ class _Check:
 
     def _need(self, document: bytes) -> Need:
         pod = decode_pod(document)
+        if pod.spec.node_name:
+            raise ValueError(f"the check does not know pods that name their node: {pod.metadata.name}")
         key = (msgspec.json.encode(sorted(pod.metadata.labels.items())), document[document.index(b'"spec"') :])
         known = self.by_template.get(key)
         if known is None:

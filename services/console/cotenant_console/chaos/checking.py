@@ -8,8 +8,8 @@ chooses, because they cost more; quiet checks at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 FoldCheck = Callable[[ServiceParticipant, World, Sequence[Event], int], Iterable[tuple[str, str]]]
 
+REST_WITHIN = timedelta(minutes=8)
+"""After the faults: a lost node's pods go after 5 minutes and the 30 s in which its silence shows; an eviction that is refused
+is asked for again after at most 60 s, and a budget may let only one pod go at a time.
+"""
 FOLD_EVERY = 400
 """One of so many turns of a service at rest is followed by a comparison with fresh cores."""
 FOLD_LOG_LIMIT = 60_000
@@ -60,6 +64,8 @@ class Checker:
         self._fold_number = fold_number
         self._chance = Random(0)
         self._stage: Stage | None = None
+        self._left: Collection[tuple[str, str]] = ()
+        """What was found at the last look for rest: check and subject."""
 
     def watch(self, stage: Stage) -> None:
         """Take a place in a stage before it opens."""
@@ -123,6 +129,29 @@ class Checker:
             for check in checks:
                 self.counts[str(invariant.number)] += 1
                 self._raise(invariant, check(moment), check.__name__)
+
+    def rest(self, definitions: Mapping[str, Definition], since: timedelta, *, last: bool = False) -> None:
+        """Look what is left to be done `since` the faults are over. What is found at two looks running is no passing thing: it
+        is not at rest yet, which it must be within REST_WITHIN; at the `last` look there must be nothing.
+        """
+        stage = self._stage
+        assert stage is not None
+        moment = Moment(
+            stage, self.sight, stage.world.now, self._chance, self.counts, self.suppressions, definitions
+        )
+        left: dict[tuple[str, str], tuple[Invariant, str]] = {}
+        for invariant in self._invariants:
+            for check in invariant.at_rest:
+                self.counts[str(invariant.number)] += 1
+                for subject, text in check(moment):
+                    left[check.__name__, subject] = (invariant, text)
+        lasting = sorted(left.keys() & self._left)
+        if lasting:
+            self.counts["seconds to rest"] = round(since.total_seconds())
+        for name, subject in lasting if since > REST_WITHIN else sorted(left) if last else ():
+            invariant, text = left[name, subject]
+            self._break(invariant.number, name, subject, f"{text}, {since} after the faults")
+        self._left = left.keys()
 
     def _raise(self, invariant: Invariant, wrong: Iterable[tuple[str, str]], name: str = "") -> None:
         for subject, text in wrong:

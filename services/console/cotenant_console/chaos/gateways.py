@@ -17,6 +17,7 @@ from cotenant.events.migrations import EvictionRequest
 from cotenant.log import Stored
 from cotenant.simulation import HOP, NEVER, World
 from cotenant_console.api.client import Document, text_at
+from cotenant_console.chaos.schedule import located
 from cotenant_console.simulate.api import KINDS, SimulatedGateway
 from cotenant_gateway.core import PODS, GatewayCore
 from cotenant_gateway.evictions import plan_eviction
@@ -33,6 +34,9 @@ class Users(Protocol):
 
     def asked(self, plan: Plan) -> None:
         """A wish is about to be stored; nobody knows yet what becomes of it."""
+
+    def evicting(self, uid: str) -> None:
+        """An eviction is about to be stored. A pod that is nowhere ends with it, in the messages before its outcome."""
 
     def acknowledge(self, plan: Plan, stale: bool) -> None:
         """A user is told that the wish is stored; `stale`: it rested on the condition of an old version."""
@@ -105,16 +109,17 @@ class ChaosGateway(SimulatedGateway):
         body = json.dumps(patch).encode()
         self._wish(when, f"patch {name}", lambda _: plan_patch(self.core, kind, namespace, name, MERGE, body).plan)
 
-    def wish_revision(self, when: datetime, name: str, revision: int, *, stale: bool) -> None:
+    def wish_revision(self, when: datetime, pod: str, revision: int, *, stale: bool) -> None:
         """Mark a pod with a revision; `stale`: on the condition that it is as it was before its last change."""
+        namespace, name = located(pod)
 
         def plan(_: datetime) -> Plan | None:
             metadata: Document = {"annotations": {REVISION + self.name: str(revision)}}
-            found = self.core.get(PODS, "default", name)
+            found = self.core.get(PODS, namespace, name)
             if stale and found is not None:
                 metadata["resourceVersion"] = str(found.version - 1)
             body = json.dumps({"metadata": metadata}).encode()
-            return plan_patch(self.core, PODS, "default", name, MERGE, body).plan
+            return plan_patch(self.core, PODS, namespace, name, MERGE, body).plan
 
         self._wish(when, f"revise {name}", plan, stale=stale)
 
@@ -126,7 +131,14 @@ class ChaosGateway(SimulatedGateway):
 
     def wish_eviction(self, when: datetime, wish: EvictionRequest) -> None:
         """A service asks for an eviction: no user is told anything."""
-        self._at(when, f"evict {wish.namespace}/{wish.name}", lambda now: plan_eviction(self.core, wish, now).plan)
+
+        def plan(now: datetime) -> Plan | None:
+            planned = plan_eviction(self.core, wish, now)
+            if planned.plan is not None and planned.outcome.reason == "Evicted":
+                self._users.evicting(planned.outcome.uid)
+            return planned.plan
+
+        self._at(when, f"evict {wish.namespace}/{wish.name}", plan)
 
     def _wish(self, when: datetime, what: str, planner: Callable[[datetime], Plan | None], *, stale: bool = False) -> None:
         def planned(now: datetime) -> Plan | None:

@@ -10,18 +10,22 @@ from collections.abc import Mapping
 
 from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.api.client import Document, Json
+from cotenant_console.chaos.constraints import constrain
+from cotenant_console.chaos.schedule import located
 from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_MODEL_LABEL
 
 QUOTA = "quota.scheduling.koordinator.sh"
 QOS_LABEL = "koordinator.sh/qosClass"
 USAGE = "cotenant.io/simulated-usage"
 DURATION = "cotenant.io/simulated-duration"
+PROFILE_REVISION = "chaos.cotenant.io/profile-revision"
 EXIT_CODE = "cotenant.io/simulated-exit-code"
 Args = Mapping[str, int | str]
 
 
-def pod(name: str, args: Args) -> Document:
+def pod(target: str, args: Args) -> Document:
     """A service (`ls`), a job on borrowed resources (`batch`), or a job on the machine's own (`job`)."""
+    namespace, name = located(target)
     kind = args["class"]
     memory = f"{args['memory_mib']}Mi"
     borrowed = {"kubernetes.io/batch-cpu": str(args["cpu"]), "kubernetes.io/batch-memory": memory}
@@ -35,7 +39,7 @@ def pod(name: str, args: Args) -> Document:
         annotations[USAGE] = f"cpu={args['use_low']}m..{args['use_high']}m,period={args['period']}s"
     if "lasts" in args:
         annotations |= {DURATION: f"{args['lasts']}s", EXIT_CODE: str(args.get("exit", 0))}
-    metadata: Document = {"name": name, "namespace": "default", "labels": labels, "annotations": annotations}
+    metadata: Document = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
     if "app" in args:
         owner: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": f"uid-{args['app']}"}
         metadata["ownerReferences"] = [{**owner, "controller": True}]
@@ -45,7 +49,7 @@ def pod(name: str, args: Args) -> Document:
         devices[GPU] = str(args["gpus"])
     resources: Document = {"requests": requests | devices, "limits": limits | devices}
     spec: Document = {
-        "priorityClassName": "koord-batch" if kind == "batch" else "koord-prod",
+        "priorityClassName": str(args.get("priority", "koord-batch" if kind == "batch" else "koord-prod")),
         "restartPolicy": "Never" if "lasts" in args else "Always",
         "terminationGracePeriodSeconds": 5,
         "containers": [{"name": "main", "image": "simulated", "resources": resources}],
@@ -60,6 +64,7 @@ def pod(name: str, args: Args) -> Document:
         }
     if "selects" in args:
         spec["nodeSelector"] = {"kubernetes.io/hostname": str(args["selects"])}
+    constrain(spec, args)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -117,8 +122,9 @@ def _word(truth: int | str) -> str:
 
 def move(name: str, args: Args) -> Document:
     """A user's wish to have a pod moved."""
+    namespace, pod = located(str(args["pod"]))
     spec: Document = {
-        "podRef": {"namespace": "default", "name": str(args["pod"])},
+        "podRef": {"namespace": namespace, "name": pod},
         "mode": str(args.get("mode", "EvictDirectly")),
         "paused": bool(args.get("paused", 0)),
     }
@@ -133,13 +139,18 @@ def move(name: str, args: Args) -> Document:
 
 
 def profile(name: str, args: Args) -> Document:
-    """A colocation profile; `broken`: one that contradicts itself."""
+    """A colocation profile, which marks pods with its revision; `lends`: it has them run on borrowed resources; `broken`: it
+    contradicts itself.
+    """
     spec: Document = {
         "selector": {"matchLabels": {"app": name}},
-        "qosClass": "NONSENSE" if args.get("broken") else "BE",
-        "priorityClassName": "koord-prod" if args.get("broken") else "koord-batch",
-        "labels": {"profile": name},
+        "probability": int(args.get("percent", 100)),
+        "qosClass": "BE" if args.get("lends") else None,
+        "priorityClassName": "koord-batch" if args.get("lends") else None,
+        "labels": {PROFILE_REVISION: str(args["revision"])},
     }
+    if args.get("broken"):
+        spec |= {"qosClass": "BE", "priorityClassName": "koord-prod"}
     return {
         "apiVersion": "config.koordinator.sh/v1alpha1",
         "kind": "ClusterColocationProfile",
@@ -148,12 +159,13 @@ def profile(name: str, args: Args) -> Document:
     }
 
 
-def budget(name: str, app: str, min_available: int) -> Document:
+def budget(target: str, app: str, min_available: int) -> Document:
     """A disruption budget of one application."""
+    namespace, name = located(target)
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}},
     }
 

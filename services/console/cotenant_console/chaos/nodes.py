@@ -17,6 +17,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeSLORendered
 from cotenant.qos import QoSClass
 from cotenant.simulation import NEVER, World
+from cotenant_console.chaos.constraints import ZONE
 from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_CORE_PER_GPU, GPU_MODEL_LABEL
 from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
 from cotenant_node_executor.participant import NodeParticipant
@@ -29,13 +30,14 @@ GIB = 1024**3
 
 
 class Machine(Struct, frozen=True):
-    """A shape: CPU, memory, the version of its kernel's control groups, GPUs."""
+    """A shape: CPU, memory, the version of its kernel's control groups, GPUs; the zone where it stands."""
 
     cpu_milli: int
     memory_gib: int
     cgroup: int = 2
     gpus: int = 0
     model: str = ""
+    zone: str = ""
 
 
 class Control(Struct, frozen=True):
@@ -62,6 +64,8 @@ class ChaosNode:
         cgroup = CgroupVersion.V1 if machine.cgroup == 1 else CgroupVersion.V2
         devices = {GPU: machine.gpus, GPU_CORE: machine.gpus * GPU_CORE_PER_GPU} if machine.gpus else {}
         labels = {GPU_MODEL_LABEL: machine.model} if machine.gpus else {}
+        if machine.zone:
+            labels[ZONE] = machine.zone
         made = simulated_node(
             name, size, seed=seed, boot=f"boot{boot}", cgroup=cgroup, devices=devices, labels=labels
         )

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from cotenant_console.chaos.invariants import Invariant
+from cotenant_console.chaos.invariants import admitting as a
 from cotenant_console.chaos.invariants import evicting as e
 from cotenant_console.chaos.invariants import explaining as x
+from cotenant_console.chaos.invariants import filtering as t
 from cotenant_console.chaos.invariants import folding as f
 from cotenant_console.chaos.invariants import keeping as k
 from cotenant_console.chaos.invariants import lending as y
 from cotenant_console.chaos.invariants import measuring as m
 from cotenant_console.chaos.invariants import placing as p
+from cotenant_console.chaos.invariants import preempting as v
 from cotenant_console.chaos.invariants import quotas as q
 from cotenant_console.chaos.invariants import resting as r
 from cotenant_console.chaos.invariants import settling as s
 
 PROMISES: tuple[Invariant, ...] = (
-    Invariant(number=1, name="no_node_is_over_allocated", on_commit=(p.no_node_is_over_allocated,)),
+    Invariant(
+        number=1,
+        name="placements_fit",
+        on_commit=(p.no_node_is_over_allocated, t.placements_pass_every_filter),
+    ),
     Invariant(
         number=2,
         name="nobody_is_placed_twice",
         on_event=(p.nobody_is_placed_twice,),
-        when_quiet=(p.places_of_ended_pods_are_released,),
+        at_rest=(p.places_of_ended_pods_are_released,),
     ),
     Invariant(
         number=3,
         name="quotas_hold",
         on_commit=(q.admitted_pods_fit_their_quota, q.runtimes_add_up),
-        when_quiet=(q.shares_are_fair,),
+        at_rest=(q.shares_are_fair,),
     ),
     Invariant(number=4, name="batch_follows_from_its_samples", on_event=(m.batch_follows_from_its_samples,)),
     Invariant(
@@ -46,7 +53,7 @@ PROMISES: tuple[Invariant, ...] = (
         name="moves_end",
         on_event=(e.a_move_is_begun_once,),
         at_moments=(e.moves_with_a_time_to_live_end,),
-        when_quiet=(e.every_move_has_ended,),
+        at_rest=(e.every_move_has_ended,),
     ),
     Invariant(
         number=8,
@@ -62,7 +69,8 @@ PROMISES: tuple[Invariant, ...] = (
         name="it_comes_to_rest",
         on_event=(r.nobody_storms,),
         on_commit=(r.nothing_is_said_twice,),
-        when_quiet=(r.no_work_is_left, r.nobody_waits_who_fits, r.it_is_quiet, y.yarn_has_what_is_lent),
+        at_rest=(r.no_work_is_left, t.nobody_waits_who_fits, y.yarn_has_what_is_lent),
+        when_quiet=(r.it_is_quiet,),
     ),
     Invariant(
         number=13,
@@ -76,6 +84,16 @@ PROMISES: tuple[Invariant, ...] = (
         on_event=(k.an_acknowledged_revision_stays, k.an_acknowledged_object_stays),
         at_moments=(k.stale_writes_are_refused,),
         when_quiet=(k.acknowledged_pods_are_there,),
+    ),
+    Invariant(
+        number=16,
+        name="profiles_are_applied",
+        on_event=(a.admitted_pods_carry_their_profile, a.invalid_profiles_are_refused),
+    ),
+    Invariant(
+        number=17,
+        name="preemption_makes_room_for_the_more_important",
+        on_commit=(v.victims_are_of_lower_priority, v.victims_make_room),
     ),
     Invariant(number=15, name="decisions_can_be_recomputed", when_quiet=(f.decisions_can_be_recomputed,)),
 )

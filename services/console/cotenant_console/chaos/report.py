@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from cotenant.simulation import START
-from cotenant_console.chaos.run import Progress, Result
+from cotenant_console.chaos.run import SLICE, Progress, Result
 from cotenant_console.chaos.schedule import Entry, Schedule
 from cotenant_console.chaos.sight import Sight, Violation
 from cotenant_console.chaos.touching import event_lines, touching
@@ -41,9 +41,11 @@ def verdict_lines(result: Result) -> list[str]:
         f"seed {result.seed}: {span(result.virtual_seconds)} of virtual time in {result.wall_seconds:.1f} s, "
         f"{result.events} events ({rate:.0f}/s), {result.steps} steps",
         "faults: " + (", ".join(f"{count} {kind}" for kind, count in result.faults.items()) or "none"),
+        "users: " + (", ".join(f"{count} {kind}" for kind, count in result.asked.items()) or "none"),
         f"checks: {checks}, by promise " + ", ".join(_checks(result)),
         f"digest {result.digest}",
         *_latency(result),
+        *_rest(result),
     ]
     return [*lines, "every promise was kept" if result.ok else "BROKEN"]
 
@@ -53,6 +55,16 @@ def _latency(result: Result) -> list[str]:
     if not periods:
         return []
     return [f"by the model a service's p99 was at most {worst / 1000:.2f} of what it is alone, in {periods} control periods"]
+
+
+def _rest(result: Result) -> list[str]:
+    told = [f"{count} {name.removeprefix('waiting ')}" for name, count in result.checks.items() if name.startswith("waiting ")]
+    lines = ["waiting pods that were held against every filter, and others: " + ", ".join(told)] if told else []
+    if not result.ok:
+        return lines
+    # Looks are SLICE apart: at the one after the last that found something all was done.
+    seconds = result.checks.get("seconds to rest", 0)
+    return [*lines, f"at rest within {seconds + round(SLICE.total_seconds())} s of the last fault"]
 
 
 def _checks(result: Result) -> Iterable[str]:

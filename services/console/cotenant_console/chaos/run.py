@@ -51,6 +51,8 @@ class Result(msgspec.Struct, kw_only=True):
     events: int
     steps: int
     faults: dict[str, int]
+    asked: dict[str, int]
+    """What users and administrators asked for, by kind."""
     checks: dict[str, int]
     digest: str
     virtual_seconds: float
@@ -115,7 +117,8 @@ def _run(
     stage.open()
     checker.listen(stage)
     known: dict[str, Definition] = {service: definitions(service) for service in SERVICES}
-    total = timedelta(milliseconds=schedule.header.span_ms) + QUIET
+    span = timedelta(milliseconds=schedule.header.span_ms)
+    total = span + QUIET
     violation = None
     try:
         passed = timedelta(0)
@@ -123,6 +126,8 @@ def _run(
             passed = min(passed + SLICE, total)
             stage.world.run_until(START + passed)
             checker.look(known, quiet=passed == total)
+            if passed >= span:
+                checker.rest(known, passed - span, last=passed == total)
             progress(
                 Progress(
                     passed.total_seconds(),
@@ -146,6 +151,7 @@ def _run(
         events=stage.world.events,
         steps=stage.world.steps,
         faults=dict(sorted(stage.happened.items())),
+        asked=dict(sorted(stage.asked.items())),
         checks=dict(sorted(checker.counts.items())),
         digest=recorder.digest,
         virtual_seconds=(stage.world.now - START).total_seconds(),

@@ -23,6 +23,12 @@ def ms(count: int) -> timedelta:
     return timedelta(milliseconds=count)
 
 
+def located(target: str) -> tuple[str, str]:
+    """Namespace and name of a target: `namespace/name`, or a name in the namespace `default`."""
+    namespace, _, name = target.rpartition("/")
+    return namespace or "default", name
+
+
 class ScheduleError(ValueError):
     """A file that is no schedule; the text says where and why."""
 

@@ -14,6 +14,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import Migration
@@ -28,6 +29,7 @@ from cotenant.objects.pod import Pod, decode_pod
 from cotenant.subjects import executor_subject, pod_subject, resources_subject, tokens
 from cotenant_console.chaos.charges import Charges
 from cotenant_console.chaos.gateways import REVISION
+from cotenant_console.chaos.needs import Needs
 from cotenant_gateway.plans import Plan
 
 KEPT_VERSIONS = 64
@@ -121,7 +123,10 @@ class Sight:
         self.configs: dict[str, str] = {}
         """Digest to the text of a configuration, as start markers state it."""
         self.versions: dict[str, list[Event]] = defaultdict(list)
-        """Last versions of what decisions rest on: executors, resources, metrics, quotas."""
+        """Last versions of what decisions rest on: what is said of nodes, quotas, namespaces, profiles."""
+        self.declared: dict[str, dict[str, None]] = defaultdict(dict)
+        """Nodes, namespaces, profiles: the subjects that there ever were, in the order in which they came."""
+        self.needs = Needs()
         self.pods: dict[tuple[str, str], ObjectHead] = {}
         self.revisions: dict[str, dict[str, int]] = {}
         """Pod's uid to its annotations with revisions, each the highest that a user was told is stored."""
@@ -157,10 +162,8 @@ class Sight:
         elif isinstance(data, RunStatus):
             if data.phase.terminal and not event.tombstone:
                 self._see_end(event, data)
-        elif isinstance(data, ExecutorStatus | NodeResources | NodeMetricComputed | QuotaRuntime):
-            kept = self.versions[event.subject]
-            kept.append(event)
-            del kept[:-KEPT_VERSIONS]
+        elif isinstance(data, ExecutorStatus | NodeCondition | NodeResources | NodeMetricComputed | QuotaRuntime):
+            self._keep(event)
             if isinstance(data, QuotaRuntime):
                 self.charges.publish(event, data)
         elif isinstance(data, ObjectStored | ObjectDeleted):
@@ -192,8 +195,16 @@ class Sight:
         if placed is not None and isinstance(placed.data, Placement) and placed.data.uid == data.uid and placed.data.quota:
             self.charges.end(placed.data, event.sequence)
 
+    def _keep(self, event: Event) -> None:
+        kept = self.versions[event.subject]
+        kept.append(event)
+        del kept[:-KEPT_VERSIONS]
+
     def _see_object(self, event: Event, data: ObjectStored | ObjectDeleted) -> None:
         parts = tokens(event.subject)
+        if parts[2] in ("nodes", "namespaces", "clustercolocationprofiles"):
+            self._keep(event)
+            self.declared[parts[2]][event.subject] = None
         if parts[1:3] != ("core", "pods"):
             return
         key = (parts[3], parts[4])
@@ -226,6 +237,10 @@ class Sight:
             meta = _HEAD.decode(first.payload.object).metadata
             if meta.deletion_timestamp is not None:
                 self.may_end.add(meta.uid)
+
+    def evicting(self, uid: str) -> None:
+        """A pod is about to be evicted."""
+        self.may_end.add(uid)
 
     def acknowledge(self, plan: Plan, stale: bool) -> None:
         """A user was told that a plan is stored."""

@@ -18,11 +18,12 @@ from cotenant.simulation import START, World
 from cotenant.simulation.links import NEVER
 from cotenant_console.chaos.acts import ACTS
 from cotenant_console.chaos.acts.users import PODS
+from cotenant_console.chaos.constraints import CONSTRAINTS
 from cotenant_console.chaos.controllers import Controllers
 from cotenant_console.chaos.faults import REPLICATED, SERVICES
 from cotenant_console.chaos.gateways import ChaosGateway, Users
 from cotenant_console.chaos.nodes import ChaosNode, Machine
-from cotenant_console.chaos.schedule import Entry, Schedule, ScheduleError, ms
+from cotenant_console.chaos.schedule import Entry, Schedule, ScheduleError, located, ms
 from cotenant_console.chaos.services import ChaosService
 from cotenant_console.chaos.yarn import Copilot, ResourceManager
 from cotenant_console.simulate.catalogue import definition
@@ -50,6 +51,8 @@ class Stage:
         """When faults and workload are over."""
         self.happened: Counter[str] = Counter()
         """Faults that took place, by kind."""
+        self.asked: Counter[str] = Counter()
+        """What users and administrators asked for, by kind; pods also by their constraints."""
         self.gateways = (ChaosGateway(1, users), ChaosGateway(2, users))
         self.services: dict[str, ChaosService] = {}
         self.nodes: dict[str, ChaosNode] = {}
@@ -108,8 +111,12 @@ class Stage:
 
     def _carrying(self, entry: Entry) -> Callable[[datetime], None]:
         def act(now: datetime) -> None:
-            if self._carry_out(entry, now) and entry.fault:
+            if not self._carry_out(entry, now):
+                return
+            if entry.fault:
                 self.happened[entry.kind] += 1
+            else:
+                self.asked.update((entry.kind, *sorted(CONSTRAINTS.intersection(entry.args))))
 
         return act
 
@@ -125,7 +132,7 @@ class Stage:
         return gateway
 
     def _pod_exists(self, name: str) -> bool:
-        return self.gateways[0].holds(PODS, "default", name)
+        return self.gateways[0].holds(PODS, *located(name))
 
     def add_node(self, name: str, machine: Machine) -> bool:
         """Seat a machine, unless there is one of that name."""

@@ -1,7 +1,7 @@
 """What each kind of entry does when its moment comes: one function a kind, and the table of all.
 
-In: the stage, an entry, the time. Out: whether anything was there to act on. `users` is the workload; `links`, `processes` and
-`machines` are faults of the ways to the log, of services and of nodes; `yarn` is what happens there.
+In: the stage, an entry, the time. Out: whether anything was there to act on. `users` and `cluster` are the workload; `links`,
+`processes` and `machines` are faults of the ways to the log, of services and of nodes; `yarn` is what happens there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cotenant_console.chaos.acts import links, machines, processes, users, yarn
+from cotenant_console.chaos.acts import cluster, links, machines, processes, users, yarn
 from cotenant_console.chaos.schedule import Entry
 
 if TYPE_CHECKING:
@@ -18,4 +18,4 @@ if TYPE_CHECKING:
 
 Act = Callable[["Stage", Entry, datetime], bool]
 
-ACTS: Mapping[str, Act] = {**users.ACTS, **links.ACTS, **processes.ACTS, **machines.ACTS, **yarn.ACTS}
+ACTS: Mapping[str, Act] = {**users.ACTS, **cluster.ACTS, **links.ACTS, **processes.ACTS, **machines.ACTS, **yarn.ACTS}

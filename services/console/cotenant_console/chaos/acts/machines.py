@@ -23,6 +23,7 @@ def join(stage: Stage, entry: Entry, _now: datetime) -> bool:
         entry.number("cgroup"),
         int(entry.args.get("gpus", 0)),
         str(entry.args.get("model", "")),
+        str(entry.args.get("zone", "")),
     )
     return stage.add_node(entry.target, machine)
 
@@ -64,7 +65,7 @@ def die(stage: Stage, entry: Entry, now: datetime) -> bool:
     args: Mapping[str, int | str] = entry.args
     before = node.machine
     size = int(args.get("cpu", before.cpu_milli)), int(args.get("memory_gib", before.memory_gib))
-    machine = Machine(*size, before.cgroup, before.gpus, before.model)
+    machine = Machine(*size, before.cgroup, before.gpus, before.model, before.zone)
     if entry.kind == "rename":
         # The administrator removes the machine that is not there any more.
         stage.gateway().wish_deletion(now, NODES, "", entry.target, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.chaos.manifests import budget, move, node_config, pod, profile, quota, quota_patch
-from cotenant_console.chaos.schedule import Entry
+from cotenant_console.chaos.schedule import Entry, located
 
 if TYPE_CHECKING:
     from cotenant_console.chaos.stage import Stage
@@ -21,7 +21,7 @@ PROFILES = ("config.koordinator.sh", "clustercolocationprofiles")
 
 def create_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A user creates a pod."""
-    stage.controllers.made[entry.target] = entry
+    stage.controllers.note(entry)
     stage.gateway().wish_creation(now, pod(entry.target, entry.args))
     return True
 
@@ -38,7 +38,7 @@ def revise_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
 def delete_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A user deletes a pod."""
     grace = entry.number("grace")
-    stage.gateway().wish_deletion(now, PODS, "default", entry.target, None if grace < 0 else grace)
+    stage.gateway().wish_deletion(now, PODS, *located(entry.target), None if grace < 0 else grace)
     return True
 
 
@@ -83,6 +83,12 @@ def change_profile(stage: Stage, entry: Entry, now: datetime) -> bool:
     return True
 
 
+def delete_profile(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """An administrator takes a profile away."""
+    stage.gateway().wish_deletion(now, PROFILES, "", entry.target, None)
+    return True
+
+
 def create_budget(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A user declares a disruption budget."""
     stage.gateway().wish_creation(now, budget(entry.target, entry.text("app"), entry.number("min_available")))
@@ -112,6 +118,7 @@ ACTS = {
     "create-move": create_move,
     "delete-move": delete_move,
     "profile": change_profile,
+    "delete-profile": delete_profile,
     "create-budget": create_budget,
     "config": configure,
 }

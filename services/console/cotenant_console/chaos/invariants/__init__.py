@@ -1,7 +1,8 @@
 """What must hold whatever fails: one small function a promise, and the table of all.
 
 An event check is called with the sight and the event just stored, a commit check with a whole commit, a moment check now
-and then, a quiet check when the faults are over and everything had time. Each yields what is wrong; nothing is fine.
+and then. When the faults are over a rest check is called at every look, and may find something for a bounded time; a quiet
+check at the end. Each yields what is wrong; nothing is fine.
 """
 
 from __future__ import annotations
@@ -33,4 +34,5 @@ class Invariant(msgspec.Struct, frozen=True, kw_only=True):
     on_event: tuple[EventCheck, ...] = ()
     on_commit: tuple[CommitCheck, ...] = ()
     at_moments: tuple[MomentCheck, ...] = ()
+    at_rest: tuple[MomentCheck, ...] = ()
     when_quiet: tuple[MomentCheck, ...] = ()

@@ -102,8 +102,8 @@ def _of_workload(sight: Sight, workload: str) -> int:
 
 
 def orders_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
-    """Within five minutes no more evictions of a workload are ordered than its size allows, and one; within a second no more
-    in all than evictQPS and its burst.
+    """Within five minutes no more evictions of a workload are ordered than its size allows, and one, beside those that go as
+    they must; within a second no more in all than evictQPS and its burst.
     """
     for job in _jobs_of(seen):
         if job.ordered_at != seen.commit.now:
@@ -118,9 +118,12 @@ def orders_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
         subject = migration_subject(job.job)
         if lately > EVICT_QPS + EVICT_BURST:
             yield subject, f"{lately} evictions are ordered within a second, limit {EVICT_QPS} and {EVICT_BURST}"
-        if not job.workload or job.ignore_budgets:
+        if not job.workload or job.ignore_budgets or job.trigger in UNARBITRATED:
             continue
-        same = sum(known.workload == job.workload and not known.ignore_budgets for known in orders.values())
+        same = sum(
+            known.workload == job.workload and not known.ignore_budgets and known.trigger not in UNARBITRATED
+            for known in orders.values()
+        )
         most = _of_workload(sight, job.workload) + LIMITER_BURST
         if same > most:
             yield subject, f"{same} evictions of workload {job.workload} are ordered within {LIMITER_SECONDS} s, limit {most}"

@@ -8,7 +8,9 @@ others' seeds as they are.
 | `machines` | nodes of several shapes |
 | `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
 | `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
-| `administration` | the node configuration and profiles, invalid ones among them; a budget; users' migration jobs |
+| `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |
+| `administration` | the node configuration, invalid ones among them; a budget; users' migration jobs |
+| `profiles` | colocation profiles, invalid ones among them, and pods that they change |
 | `trace` | in place of machines and pods: a piece of the openb trace |
 | `yarn` | in every second run: NodeManagers beside the executors, applications that take and return capacity |
 """
@@ -17,8 +19,10 @@ from __future__ import annotations
 
 from cotenant_console.chaos.schedule import Entry, Header
 from cotenant_console.chaos.workload.administration import administration
+from cotenant_console.chaos.workload.constraints import constraints
 from cotenant_console.chaos.workload.machines import machines
 from cotenant_console.chaos.workload.pods import pods
+from cotenant_console.chaos.workload.profiles import profiles
 from cotenant_console.chaos.workload.quotas import quotas
 from cotenant_console.chaos.workload.yarn import yarn
 
@@ -26,5 +30,12 @@ from cotenant_console.chaos.workload.yarn import yarn
 def workload(header: Header) -> list[Entry]:
     """All that users and machines do in a run."""
     nodes, capacity = machines(header)
-    parts = (quotas(header, capacity), pods(header, capacity), administration(header), yarn(header, capacity))
+    parts = (
+        quotas(header, capacity),
+        pods(header, capacity),
+        constraints(header, capacity),
+        administration(header),
+        profiles(header),
+        yarn(header, capacity),
+    )
     return [*nodes, *(entry for part in parts for entry in part)]

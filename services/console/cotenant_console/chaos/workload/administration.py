@@ -1,4 +1,4 @@
-"""In mid-flight: the node configuration and profiles, invalid ones among them; a budget; migration jobs."""
+"""In mid-flight: the node configuration, invalid ones among them; a budget; migration jobs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ def administration(header: Header) -> list[Entry]:
     ]
     for _ in range(1 + header.span_ms // CHANGE_EVERY_MS):
         entries.append(_config(chance, chance.randrange(SETTLE_MS, header.span_ms), first=False))
-        profile = {"name": chance.choice(("web", "batch")), "broken": int(chance.random() < 0.3)}
-        at_ms = chance.randrange(SETTLE_MS, header.span_ms)
-        entries.append(Entry(at_ms=at_ms, kind="profile", target=str(profile["name"]), args={"broken": profile["broken"]}))
     for number in range(1 + header.span_ms // MOVE_EVERY_MS):
         entries += _move(chance, header, f"move-{number}")
     return entries

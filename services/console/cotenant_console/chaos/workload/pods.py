@@ -92,7 +92,7 @@ def _meddling(chance: Random, header: Header, name: str, born_ms: int, args: dic
     if chance.random() < 0.5:
         at = chance.randrange(born_ms, header.span_ms)
         entries.append(Entry(at_ms=at, kind="delete-pod", target=name, args={"grace": chance.choice((-1, -1, 0, 5))}))
-        if chance.random() < 0.6:
-            again = at + chance.choice((0, 10, 500, 5_000, 45_000, 330_000))
+        again = at + chance.choice((0, 10, 500, 5_000, 45_000, 330_000))
+        if chance.random() < 0.6 and again < header.span_ms:
             entries.append(Entry(at_ms=again, kind="create-pod", target=name, args=args))
     return entries

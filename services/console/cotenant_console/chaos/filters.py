@@ -1,0 +1,109 @@
+"""What nodes and pods were at a sequence, for the bench's independent check of filters (`bench.rooms`, `bench.neighbours`).
+
+In: the sight, a sequence, the placements that held a place. Out: for a pod and a node, why the pod cannot be there; empty if it
+can. Nodes are those whose object was there. Pods that had ended hold nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus
+from cotenant.objects.node import decode_node
+from cotenant.subjects import (
+    condition_subject,
+    executor_subject,
+    metrics_subject,
+    resources_subject,
+    tokens,
+)
+from cotenant_console.bench.neighbours import Neighbours
+from cotenant_console.bench.rooms import Facts, Need, Room
+from cotenant_console.chaos.needs import Needs
+from cotenant_console.chaos.sight import ObjectHead, Sight
+
+_HEAD = msgspec.json.Decoder(ObjectHead)
+PARTS = (executor_subject, condition_subject, resources_subject, metrics_subject)
+
+
+class Filters:
+    """Every filter, as things were at a sequence."""
+
+    def __init__(self, sight: Sight, needs: Needs, folded: int, placed: Mapping[str, Iterable[Placement]]) -> None:
+        self._sight = sight
+        self._needs = needs
+        self.folded = folded
+        self.facts: dict[str, Facts] = {}
+        self._placed = {node: tuple(self._holding(node, there)) for node, there in placed.items()}
+        self._rooms: dict[str, Room] = {}
+        for subject in sight.declared["nodes"]:
+            self._declare(subject)
+        self._neighbours: Neighbours | None = None
+
+    def _holding(self, node: str, there: Iterable[Placement]) -> Iterable[Placement]:
+        for placement in there:
+            ended = self._sight.ended_runs.get((node, placement.uid))
+            if ended is None or ended > self.folded:
+                yield placement
+
+    def _declare(self, subject: str) -> None:
+        event = self._sight.version_at(subject, self.folded)
+        if event is None or not isinstance(event.data, ObjectStored):
+            return
+        node = decode_node(event.data.object)
+        facts = self.facts[node.metadata.name] = Facts(node)
+        for part in PARTS:
+            known = self._sight.version_at(part(node.metadata.name), self.folded)
+            if known is not None and isinstance(
+                known.data, ExecutorStatus | NodeCondition | NodeResources | NodeMetricComputed
+            ):
+                facts.say(known.data)
+
+    def room(self, node: str) -> Room:
+        """The pods on one node."""
+        known = self._rooms.get(node)
+        if known is None:
+            known = self._rooms[node] = Room()
+            for placement in self._placed.get(node, ()):
+                known.add(f"{placement.namespace}/{placement.name}", self._needs.placed(placement), placement)
+        return known
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """All pods that are placed, and what they keep away."""
+        if self._neighbours is None:
+            namespaces = {}
+            for subject in self._sight.declared["namespaces"]:
+                event = self._sight.version_at(subject, self.folded)
+                if event is not None and isinstance(event.data, ObjectStored):
+                    namespaces[tokens(subject)[-1]] = _HEAD.decode(event.data.object).metadata.labels
+            self._neighbours = Neighbours(self.facts, namespaces)
+            for node, there in self._placed.items():
+                for placement in there:
+                    self._neighbours.add(self._needs.placed(placement), node)
+        return self._neighbours
+
+    def judge(self, need: Need, now: datetime) -> Callable[[str], str]:
+        """Return what says of a node why it does not take the pod."""
+        elsewhere = self.neighbours.judge(need)
+
+        def refusal(node: str) -> str:
+            facts = self.facts.get(node)
+            if facts is None:
+                return "no such node"
+            return self.room(node).refusal(need, facts, now) or elsewhere(node)
+
+        return refusal
+
+    def add(self, need: Need, placement: Placement) -> None:
+        """A pod is placed."""
+        self.room(placement.node).add(f"{placement.namespace}/{placement.name}", need, placement)
+        self.neighbours.add(need, placement.node)
