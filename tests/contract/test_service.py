@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from cotenant.bus import AWAY_SECONDS, NatsLog, boot_seconds, connect, read_all
+from cotenant.bus import NatsLog, connect, read_all
 from cotenant.definition import Definition
 from cotenant.events import CommitRefused, Event, NodeResources
 from cotenant.log import EXECUTION, HISTORY, LOG, Stored, Write
+from cotenant.reader import AWAY_SECONDS, boot_seconds
 from cotenant.replay import verify
 from cotenant.service import DecidingService
 from tests.contract.toy import ASSUMING_TOY, TOY, AssumingToyCore, ToyConfig, ToyCore, metric, toy_identity
@@ -171,8 +172,8 @@ async def test_a_restarted_service_goes_on_where_it_was_and_deletes_what_has_end
 
 
 async def test_a_service_that_is_far_behind_starts_over(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotenant.bus.MAX_BEHIND", 50)
-    monkeypatch.setattr("cotenant.bus.PULL_BATCH", 10)
+    monkeypatch.setattr("cotenant.reader.MAX_BEHIND", 50)
+    monkeypatch.setattr("cotenant.reader.PULL_BATCH", 10)
     log, other = await connected(nats_server), await connected(nats_server)
     toy = await Running(log, "a").ready()
     apply = ToyCore.apply
@@ -200,7 +201,7 @@ async def test_a_service_that_was_away_for_half_of_a_tombstones_time_starts_over
     await answers(log, {"n": 2})
     assert toy.service.lives == 1
     later = boot_seconds() + AWAY_SECONDS + 1
-    monkeypatch.setattr("cotenant.bus.boot_seconds", lambda: later)
+    monkeypatch.setattr("cotenant.reader.boot_seconds", lambda: later)
     await say(other, metric("n", 2))
     await answers(other, {"n": 4})
     assert toy.service.lives == 2
