@@ -12,6 +12,12 @@ from random import Random
 from cotenant_console.chaos.schedule import SETTLE_MS, Entry, Header
 from cotenant_console.chaos.workload.quotas import LEAVES
 
+PERIODS = (60, 300, 1800)
+"""Seconds in which a service's load rises and falls: spikes, and slow waves."""
+DAY = 86_400
+LONG_MS = 6 * 3_600_000
+"""From here on a run is long enough for some services to follow the day."""
+
 
 def pods(header: Header, capacity: int) -> list[Entry]:
     """All pods of a run."""
@@ -40,7 +46,7 @@ def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
                 "memory_mib": 256,
                 "use_low": low,
                 "use_high": high,
-                "period": chance.choice((60, 300, 1800)),
+                "period": chance.choice(PERIODS if header.span_ms < LONG_MS else (*PERIODS, DAY)),
             }
             entries.append(Entry(at_ms=at, kind="create-pod", target=name, args=args))
             entries += _meddling(chance, header, name, at, args)
