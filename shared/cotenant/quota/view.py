@@ -7,6 +7,8 @@ as an empty list: such a quota still works, and `faults` says what was ignored. 
 raises QuantityError.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from cotenant.objects.policies import ElasticQuota
@@ -114,6 +116,11 @@ def built_in_quota(name: str) -> ElasticQuotaView:
     """The default or system quota where no object declares it: no min, a max beyond any cluster."""
     everything = {resource: min(parse_amount(resource, BUILT_IN_MAX), LARGEST_AMOUNT) for resource in ("cpu", "memory")}
     return ElasticQuotaView(name=name, namespace=BUILT_IN_NAMESPACE, max=everything, shared_weight=everything, parent=ROOT)
+
+
+def bound_namespaces(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The namespaces whose pods without a quota label belong to the quota with these annotations; none where malformed."""
+    return _strings(annotations.get(ANNOTATION_NAMESPACES, ""), ANNOTATION_NAMESPACES, [])
 
 
 def _renamed(amounts: dict[str, int]) -> dict[str, int]:

@@ -19,9 +19,10 @@ from cotenant.quota.names import ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_T
 from cotenant.quota.validation import binds, own_field_errors, validate_quota, validate_quota_deletion
 from cotenant.quota.view import ElasticQuotaView, decode_quota, quota_view
 from cotenant.subjects import object_subject
+from cotenant_gateway.admission.pod_quotas import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas import inherit_tree
 from cotenant_gateway.admission.review import open_review
-from cotenant_gateway.core import ELASTIC_QUOTAS, GatewayCore
+from cotenant_gateway.core import ELASTIC_QUOTAS, PODS, GatewayCore
 from cotenant_quota_tree.totals import tree_totals
 from tests.conformance.mended import mended
 
@@ -46,7 +47,7 @@ def _answer(errors: list[FieldError]) -> object:
 def quota_validation(given: Json, *, name: str) -> object:
     document, operation = given["object"], given["operation"]
     if document["kind"] == "Pod":
-        raise NotImplementedError("a pod's quota labels may change; parent quotas never take pods")
+        return _of_pod(given)
     if operation == "MUTATE":
         return _mutated(document, given.get("existing") or [])
     if (given.get("features") or {}).get("ElasticQuotaEnableUpdateResourceKey") or given.get("check") == "guaranteedForMin":
@@ -70,6 +71,25 @@ def quota_validation(given: Json, *, name: str) -> object:
     if name == "namespace of another quota on update":
         return mended(answer, trap="the upstream text says UpdadteQuota")
     return answer
+
+
+def _of_pod(given: Json) -> object:
+    if (given.get("features") or {}).get("SupportParentQuotaSubmitPod"):
+        raise NotImplementedError("parent quotas never take pods")
+    core = GatewayCore()
+    for sequence, quota in enumerate(given.get("existing") or [], start=1):
+        _fold(core, quota, sequence)
+    if given.get("oldObject"):
+        subject = object_subject("", "pods", "default", given["object"]["metadata"]["name"])
+        stored = ObjectStored(object=_raw(given["oldObject"]))
+        core.apply(Event(subject=subject, data=stored, time=NOW, sequence=core.folded + 1))
+    old = core.get(PODS, "default", given["object"]["metadata"]["name"])
+    review = open_review(PODS, _raw(given["object"]), old, core)
+    return _answer([*preemptible_label_stays(review), *quota_of_pod_is_a_leaf(review)])
+
+
+def _raw(document: Json) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(document).encode())
 
 
 def _mutated(document: Json, existing: list[Json]) -> object:

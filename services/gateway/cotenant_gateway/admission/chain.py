@@ -13,12 +13,13 @@ from cotenant_gateway.admission.metadata_rules import metadata_is_valid, owners_
 from cotenant_gateway.admission.namespaces import namespace_refusal
 from cotenant_gateway.admission.node_configuration import node_configuration_is_valid
 from cotenant_gateway.admission.objects_rules import object_is_valid
+from cotenant_gateway.admission.pod_quotas import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
 from cotenant_gateway.admission.priority import resolve_priority
 from cotenant_gateway.admission.profile_rules import colocation_profile_is_valid
 from cotenant_gateway.admission.profiles import apply_colocation_profiles
 from cotenant_gateway.admission.quota_affinity import keep_on_nodes_of_tree
-from cotenant_gateway.admission.quotas import inherit_tree, quota_is_valid, quota_of_pod_is_a_leaf
+from cotenant_gateway.admission.quotas import inherit_tree, quota_is_valid
 from cotenant_gateway.admission.review import Mutator, Review, Validator
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.unresolved import unresolved_classes
@@ -39,6 +40,7 @@ POD_VALIDATORS: tuple[Validator, ...] = (
     pod_is_valid,
     pod_update_is_allowed,
     quota_of_pod_is_a_leaf,
+    preemptible_label_stays,
 )
 OTHER_VALIDATORS: tuple[Validator, ...] = (
     *EVERY_VALIDATOR,

@@ -1,23 +1,21 @@
 """Pods of a quota tree are kept on the tree's nodes: the node affinity that an ElasticQuotaProfile asks for.
 
 In: a new pod, the ElasticQuotas and the ElasticQuotaProfiles. Out: the pod with the profile's node selector in every required
-node selector term (in a term of its own where there is none). The pod's quota is the one that its label names, or that has
-its namespace's name, or that lists its namespace; the profile is the first, in order of namespace and name, that has a node
-selector and the label `quota.scheduling.koordinator.sh/tree-id` of that quota's tree. Where one of them is missing, nothing
-is done. Source: Koordinator's pod webhook (gate MultiQuotaTree; here the profile's existence is the switch).
+node selector term (in a term of its own where there is none). The profile is the first, in order of namespace and name, that
+has a node selector and the label `quota.scheduling.koordinator.sh/tree-id` of the tree of the pod's quota. Where one of them
+is missing, nothing is done. Source: Koordinator's pod webhook (gate MultiQuotaTree; here the profile's existence is the
+switch).
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import msgspec
 
 from cotenant.objects.kinds import BY_RESOURCE
 from cotenant.objects.metadata import LabelSelector, ObjectMeta, View
 from cotenant.objects.pod import Pod
-from cotenant.quota.names import LABEL_QUOTA, LABEL_TREE
-from cotenant_gateway.admission.quotas import ELASTIC_QUOTAS, stored_quotas
+from cotenant.quota.names import LABEL_TREE
+from cotenant_gateway.admission.pod_quotas import quota_of
 from cotenant_gateway.admission.review import Change, ObjectSource, Review
 from cotenant_gateway.splices import elements, is_array, member_object, members, raw
 
@@ -40,13 +38,6 @@ class _TreeNodes(msgspec.Struct, frozen=True):
     expressions: tuple[msgspec.Raw, ...]
 
 
-class _Trees(msgspec.Struct, frozen=True):
-    """The tree of each quota, by the quota's name and by the namespaces that it lists."""
-
-    by_name: Mapping[str, str]
-    by_namespace: Mapping[str, str]
-
-
 _PROFILE = msgspec.json.Decoder(_Profile)
 
 
@@ -58,12 +49,9 @@ def keep_on_nodes_of_tree(review: Review) -> Change | None:
     nodes_of_trees = review.objects.derived(QUOTA_PROFILES, _nodes_of_trees)
     if not nodes_of_trees:
         return None
-    trees = review.objects.derived(ELASTIC_QUOTAS, _trees)
-    meta = pod.metadata
-    tree = trees.by_name.get(meta.labels.get(LABEL_QUOTA) or meta.namespace)
-    if tree is None:
-        tree = trees.by_namespace.get(meta.namespace, "")
-    nodes = nodes_of_trees.get(tree) if tree else None
+    quota = quota_of(review.objects, pod.metadata)
+    tree = quota.labels.get(LABEL_TREE, "") if quota is not None else ""
+    nodes = nodes_of_trees.get(tree)
     if nodes is None:
         return None
     note = f"node affinity of quota tree {tree} from ElasticQuotaProfile {nodes.profile}"
@@ -91,12 +79,6 @@ def _nodes_of_trees(objects: ObjectSource) -> dict[str, _TreeNodes]:
 def _expressions(selector: LabelSelector) -> tuple[msgspec.Raw, ...]:
     labels = [{"key": key, "operator": "In", "values": [value]} for key, value in sorted(selector.match_labels.items())]
     return (*map(raw, labels), *map(raw, selector.match_expressions))
-
-
-def _trees(objects: ObjectSource) -> _Trees:
-    quotas = stored_quotas(objects)
-    by_namespace = {namespace: quota.tree for quota in reversed(quotas) for namespace in quota.namespaces}
-    return _Trees({quota.name: quota.tree for quota in reversed(quotas)}, by_namespace)
 
 
 def _with_affinity(document: msgspec.Raw, expressions: tuple[msgspec.Raw, ...]) -> msgspec.Raw:

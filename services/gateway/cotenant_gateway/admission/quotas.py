@@ -1,4 +1,4 @@
-"""Elastic quotas: their place in the tree, and the pods that name them."""
+"""Elastic quotas: their place in the tree."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import msgspec
 
 from cotenant.names import LABEL_QUOTA_NAME
 from cotenant.objects.kinds import BY_RESOURCE
-from cotenant.objects.pod import Pod
 from cotenant.objects.policies import ElasticQuota
-from cotenant.objects.validation import FieldError, invalid, quantity
+from cotenant.objects.validation import FieldError, quantity
 from cotenant.quantities import QuantityError
-from cotenant.quota.names import LABEL_IS_PARENT, LABEL_PARENT, LABEL_TREE, ROOT
+from cotenant.quota.names import LABEL_PARENT, LABEL_TREE, ROOT
 from cotenant.quota.validation import binds, validate_quota, validate_quota_deletion
 from cotenant.quota.view import ElasticQuotaView, decode_quota
 from cotenant_gateway.admission.review import Change, ObjectSource, Review
@@ -67,22 +66,6 @@ def quota_is_valid(review: Review) -> list[FieldError]:
 
 def _has_pods(review: Review, quota: ElasticQuotaView) -> bool:
     return any(binds(quota, pod.address.namespace, pod.labels) for pod in review.objects.objects(PODS))
-
-
-def quota_of_pod_is_a_leaf(review: Review) -> list[FieldError]:
-    """A pod names a leaf of the tree, not a parent quota."""
-    pod = review.view
-    if not isinstance(pod, Pod):
-        return []
-    name = pod.metadata.labels.get(LABEL_QUOTA_NAME, "")
-    if not name:
-        return []
-    # A quota is known by its name alone; only the one that is named is looked at.
-    found = next((quota for quota in review.objects.objects(ELASTIC_QUOTAS) if quota.address.name == name), None)
-    if found is None or found.labels.get(LABEL_IS_PARENT) != "true":
-        return []
-    detail = f"pod can not be linked to a parentQuotaGroup,quota:{name}, pod:{pod.metadata.name}"
-    return [invalid(f"metadata.labels[{LABEL_QUOTA_NAME}]", name, detail)]
 
 
 def quota_deletion_refusal(snapshot: Snapshot, objects: ObjectSource) -> ApiError | None:
