@@ -2,7 +2,8 @@
 
 In: the events of LOG in order, as HISTORY holds them. For every commit record of a recomputed service the state is: foreign
 messages up to its `folded` plus own messages up to the end of `prior`'s batch. As both only grow, one core per service and
-configuration is carried along. Compared are subject, type, data, time, causes and id of every event of the batch.
+configuration is carried along, and a message is held no longer than until it is folded or overtaken. Compared are subject,
+type, data, time, causes and id of every event of the batch.
 
 A commit of another `core` version, or whose configuration's text is not among the start markers, is "not comparable" and
 counted. So is a commit whose state rests on messages that are no longer there (holes in HISTORY, or a stretch that begins in
@@ -11,7 +12,7 @@ mid-life).
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -22,6 +23,11 @@ from cotenant.definition import Definition
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event, encode_payload, traceparent_of
 from cotenant.subjects import matches, tokens
+
+REMEMBERED = 200_000
+"""Subjects of which it is known whether a service reads them."""
+INCOMPLETE = "the state before it is no longer complete"
+UNKNOWN = "the configuration's text is not in the stretch"
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -64,29 +70,167 @@ class _Line:
         self.config = ""
         self.foreign: list[Event] = []
         self.own: list[Event] = []
-        self.history: list[Event] = []
+        self.last: dict[str, Event] = {}
+        """Last message folded of each subject that has not ended: a core of another configuration starts from them, as its
+        process does.
+        """
         self.last_end = 0
+        self.pending: tuple[Event, Commit, list[Event]] | None = None
+        """A commit whose batch has not been read to its end."""
+        self._wanted: dict[str, bool] = {}
 
     def wants(self, event: Event) -> bool:
-        return any(matches(pattern, event.subject) for pattern in self.definition.filters)
+        """Tell whether the service reads a message."""
+        found = self._wanted.get(event.subject)
+        if found is None:
+            if len(self._wanted) >= REMEMBERED:
+                self._wanted.clear()
+            found = any(matches(pattern, event.subject) for pattern in self.definition.filters)
+            self._wanted[event.subject] = found
+        return found
+
+    def read(self, event: Event) -> None:
+        """Keep a message until a commit's state has it."""
+        if self.wants(event):
+            (self.own if event.source == self.source else self.foreign).append(event)
 
     def fresh(self, config_text: str, digest: str) -> None:
-        """Start a core for a configuration and fold everything that earlier ones had folded."""
+        """Start a core for a configuration, and fold what earlier ones had folded."""
         self.core = self.definition.make_core(self.definition.config_from(config_text))
         self.config = digest
-        for event in self.history:
+        for event in sorted(self.last.values(), key=_sequence):
             self.core.apply(event)
 
     def fold(self, folded: int, own_end: int) -> None:
         """Fold what the state of a commit contains and the core has not yet."""
         assert self.core is not None
-        ready = [event for event in self.foreign if event.sequence <= folded]
-        self.foreign = self.foreign[len(ready) :]
-        mine = [event for event in self.own if event.sequence <= own_end]
-        self.own = self.own[len(mine) :]
-        for event in sorted((*ready, *mine), key=lambda event: event.sequence):
+        ready = bisect_right(self.foreign, folded, key=_sequence)
+        mine = bisect_right(self.own, own_end, key=_sequence)
+        for event in sorted((*self.foreign[:ready], *self.own[:mine]), key=_sequence):
             self.core.apply(event)
-            self.history.append(event)
+            if event.tombstone:
+                self.last.pop(event.subject, None)
+            else:
+                self.last[event.subject] = event
+        del self.foreign[:ready]
+        del self.own[:mine]
+
+
+def _sequence(event: Event) -> int:
+    return event.sequence
+
+
+class Verifier:
+    """Reads LOG in order, one message at a time, and verifies each commit once its whole batch has been read.
+
+    In: messages; commits with sequence `first`..`last` count (0: no bound). Out: `report`. `complete_from_start` False says
+    that messages before the first are missing: its commits are then not comparable. Holds the last message of each subject,
+    and what a service had not folded at its last commit.
+    """
+
+    def __init__(
+        self, definitions: Mapping[str, Definition], *, first: int = 0, last: int = 0, complete_from_start: bool = True
+    ) -> None:
+        self.report = Report()
+        self._definitions = definitions
+        self._first, self._last = first, last
+        self._broken = not complete_from_start
+        self._configs: dict[str, str] = {}
+        self._lines: dict[str, _Line] = {}
+        self._before: dict[str, Event] = {}
+        """Last message of each subject: what a process loads that starts."""
+        self._previous = 0
+
+    def read(self, event: Event) -> None:
+        """Take the next message."""
+        report = self.report
+        report.events += 1
+        if self._previous and event.sequence != self._previous + 1:
+            report.holes += event.sequence - self._previous - 1
+            self._broken = True
+        self._previous = event.sequence
+        data = event.data
+        if isinstance(data, ServiceStarted):
+            self._configs[config_digest(data.config_text)] = data.config_text
+            self._begin(event, data.service)
+            return
+        if event.tombstone:
+            self._before.pop(event.subject, None)
+        else:
+            self._before[event.subject] = event
+        line = self._lines.get(event.source)
+        if isinstance(data, Commit):
+            if line is not None:
+                line.pending = (event, data, [])
+                self._finish(line)
+            elif self._recomputed(tokens(event.subject)[1]) is not None and self._counts(event):
+                self.report.commits += 1
+                self._refuse(INCOMPLETE if self._broken else UNKNOWN)
+            return
+        for each in self._lines.values():
+            each.read(event)
+        if line is not None and line.pending is not None:
+            line.pending[2].append(event)
+            self._finish(line)
+
+    def _recomputed(self, service: str) -> Definition | None:
+        definition = self._definitions.get(service)
+        return definition if definition is not None and definition.recomputed else None
+
+    def _begin(self, event: Event, service: str) -> None:
+        """A service starts for the first time: it has loaded the last message of each subject."""
+        definition = self._recomputed(service)
+        if definition is None or event.source in self._lines:
+            return
+        line = self._lines[event.source] = _Line(definition, event.source)
+        for before in sorted(self._before.values(), key=_sequence):
+            line.read(before)
+
+    def _counts(self, record: Event) -> bool:
+        return self._first <= record.sequence and (not self._last or record.sequence <= self._last)
+
+    def _refuse(self, reason: str) -> None:
+        self.report.not_comparable[reason] = self.report.not_comparable.get(reason, 0) + 1
+
+    def _finish(self, line: _Line) -> None:
+        """Check a commit once its whole batch has been read."""
+        assert line.pending is not None
+        record, commit, batch = line.pending
+        if len(batch) < commit.count:
+            return
+        line.pending = None
+        report = self.report
+        prior_end, line.last_end = line.last_end, record.sequence + commit.count
+        wanted = self._counts(record)
+        report.commits += wanted
+        text = self._configs.get(commit.config)
+        reason = ""
+        if self._broken:
+            reason = INCOMPLETE
+        elif text is None:
+            reason = UNKNOWN
+        elif commit.core != line.definition.core_version:
+            reason = f"decided by core {commit.core or '?'}, this is {line.definition.core_version}"
+        if reason or text is None:
+            if wanted:
+                self._refuse(reason)
+            return
+        if line.core is None or line.config != commit.config:
+            line.fresh(text, commit.config)
+        line.fold(commit.folded, prior_end)
+        if not wanted:
+            return
+        assert line.core is not None
+        name = line.definition.name
+        difference = compare(name, record, commit, batch, line.core.decide(commit.now))
+        report.decisions += len(batch)
+        report.by_service[name] = report.by_service.get(name, 0) + 1
+        if difference is None:
+            report.verified += 1
+            return
+        report.differing += 1
+        if report.first_difference is None:
+            report.first_difference = difference
 
 
 def verify(
@@ -97,105 +241,14 @@ def verify(
     last: int = 0,
     complete_from_start: bool = True,
 ) -> Report:
-    """Verify the commits with sequence `first`..`last` (0: no bound) in a stretch of LOG given in order.
-
-    `complete_from_start` False says that messages before the stretch are missing: its commits are then not comparable.
-    """
-    report = Report()
-    refused: Counter[str] = Counter()
-    per_service: Counter[str] = Counter()
-    configs: dict[str, str] = {}
-    lines: dict[str, _Line] = {}
-    pending: dict[str, tuple[Event, Commit, list[Event]]] = {}
-    waiting_foreign: list[Event] = []
-    previous = 0
-    broken = not complete_from_start
+    """Verify the commits of a stretch of LOG given in order: a `Verifier` over all of it."""
+    verifier = Verifier(definitions, first=first, last=last, complete_from_start=complete_from_start)
     for event in events:
-        report.events += 1
-        if previous and event.sequence != previous + 1:
-            report.holes += event.sequence - previous - 1
-            broken = True
-        previous = event.sequence
-        data = event.data
-        if isinstance(data, ServiceStarted):
-            configs[config_digest(data.config_text)] = data.config_text
-            continue
-        waiting_foreign.append(event)
-        if isinstance(data, Commit):
-            service = tokens(event.subject)[1]
-            definition = definitions.get(service)
-            if definition is None or not definition.recomputed:
-                continue
-            if event.source not in lines:
-                line = lines[event.source] = _Line(definition, event.source)
-                line.foreign = [old for old in waiting_foreign if old.source != event.source and line.wants(old)]
-            pending[event.source] = (event, data, [])
-            _finish(event.source, lines, pending, configs, report, refused, per_service, first, last, broken)
-            continue
-        for source, line in lines.items():
-            if not line.wants(event):
-                continue
-            (line.own if event.source == source else line.foreign).append(event)
-        if event.source in pending:
-            pending[event.source][2].append(event)
-            _finish(event.source, lines, pending, configs, report, refused, per_service, first, last, broken)
-    report.not_comparable = dict(sorted(refused.items()))
-    report.by_service = dict(sorted(per_service.items()))
+        verifier.read(event)
+    report = verifier.report
+    report.not_comparable = dict(sorted(report.not_comparable.items()))
+    report.by_service = dict(sorted(report.by_service.items()))
     return report
-
-
-def _finish(
-    source: str,
-    lines: Mapping[str, _Line],
-    pending: dict[str, tuple[Event, Commit, list[Event]]],
-    configs: Mapping[str, str],
-    report: Report,
-    refused: Counter[str],
-    per_service: Counter[str],
-    first: int,
-    last: int,
-    broken: bool,
-) -> None:
-    """Check a commit once its whole batch has been read."""
-    record, commit, batch = pending[source]
-    if len(batch) < commit.count:
-        return
-    del pending[source]
-    line = lines[source]
-    prior_end, line.last_end = line.last_end, record.sequence + commit.count
-    if (first and record.sequence < first) or (last and record.sequence > last):
-        wanted = False
-    else:
-        wanted = True
-        report.commits += 1
-    text = configs.get(commit.config)
-    reason = ""
-    if broken:
-        reason = "the state before it is no longer complete"
-    elif text is None:
-        reason = "the configuration's text is not in the stretch"
-    elif commit.core != line.definition.core_version:
-        reason = f"decided by core {commit.core or '?'}, this is {line.definition.core_version}"
-    if reason or text is None:
-        if wanted:
-            refused[reason] += 1
-        return
-    if line.core is None or line.config != commit.config:
-        line.fresh(text, commit.config)
-    line.fold(commit.folded, prior_end)
-    if not wanted:
-        return
-    assert line.core is not None
-    decided = line.core.decide(commit.now)
-    difference = compare(line.definition.name, record, commit, batch, decided)
-    report.decisions += len(batch)
-    per_service[line.definition.name] += 1
-    if difference is None:
-        report.verified += 1
-        return
-    report.differing += 1
-    if report.first_difference is None:
-        report.first_difference = difference
 
 
 def compare(

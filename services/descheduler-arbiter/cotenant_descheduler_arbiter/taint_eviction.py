@@ -2,7 +2,8 @@
 
 In: a node's condition, its pods, the time. Out: for each overdue pod how long it was tolerated. A pod stays as long as
 the smallest tolerationSeconds among its tolerations that cover the NoExecute taint; for ever if these name no seconds;
-the default (300 s, as Kubernetes' admission adds) where it does not tolerate the taint.
+the default (300 s, as Kubernetes' admission adds) where it does not tolerate the taint. A pod that came to a node that was
+lost already (it names its node) is tolerated from then on.
 
 Nothing is evicted while every node that was ever measured is lost: then it is this side that is cut off.
 
@@ -56,5 +57,9 @@ def overdue_pods(fold: ClusterFold, default: timedelta, now: datetime) -> Iterat
             continue
         for pod in fold.pods_on(node):
             allowed = tolerated_for(pod.pod, condition, default)
-            if allowed is not None and not pod.terminating and now - condition.since >= allowed:
+            if allowed is None or pod.terminating:
+                continue
+            bound_at = fold.placements[node][pod.key].value.bound_at
+            since = condition.since if bound_at is None else max(condition.since, bound_at)
+            if now - since >= allowed:
                 yield pod, allowed

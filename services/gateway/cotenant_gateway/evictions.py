@@ -32,7 +32,8 @@ def plan_eviction(core: GatewayCore, wish: EvictionRequest, now: datetime) -> Ev
     pod = core.get(PODS, wish.namespace, wish.name)
     if pod is None or pod.stored is None or (wish.uid and pod.uid != wish.uid):
         gone = _outcome(wish, wish.uid, True, "Gone", f"pod {wish.namespace}/{wish.name} has already ended")
-        return EvictionPlanned(Plan((outcome_write(gone),)) if wish.job else None, gone)
+        causes = _causes(core, wish, core.own_sequence(PODS, wish.namespace, wish.name))
+        return EvictionPlanned(Plan((outcome_write(gone, causes),)) if wish.job else None, gone)
     causes = _causes(core, wish, pod.version)
     if pod.meta.deletion_timestamp is not None:
         ending = _outcome(wish, pod.uid, True, "Terminating", f"pod {wish.namespace}/{wish.name} is ending already")
@@ -52,9 +53,9 @@ def plan_eviction(core: GatewayCore, wish: EvictionRequest, now: datetime) -> Ev
 
 
 def _causes(core: GatewayCore, wish: EvictionRequest, pod_version: int) -> tuple[str, ...]:
-    """The migration job that wants it, and the pod as it was."""
+    """The migration job that wants it, and the pod as it was, or its end (0: not known)."""
     job = core.get(MIGRATION_JOBS, "", wish.job) if wish.job else None
-    return (*((f"LOG:{job.version}",) if job is not None else ()), f"LOG:{pod_version}")
+    return tuple(f"LOG:{version}" for version in (job.version if job is not None else 0, pod_version) if version)
 
 
 def _marked(write: PlannedWrite, wish: EvictionRequest, causes: tuple[str, ...]) -> PlannedWrite:

@@ -119,6 +119,7 @@ class Cluster:
         tolerations: Sequence[Mapping[str, object]] = (),
         priority: int | None = None,
         ready: bool = True,
+        bound_at: datetime | None = None,
     ) -> str:
         """A running pod that uses `used` milli-cores; returns its uid."""
         uid = uid or f"uid-{name}"
@@ -140,7 +141,8 @@ class Cluster:
             },
         }
         self.store(pod_subject(namespace, name), document)
-        self.say(placement_subject(node, namespace, name), Placement(node=node, namespace=namespace, name=name, uid=uid))
+        placed = Placement(node=node, namespace=namespace, name=name, uid=uid, bound_at=bound_at)
+        self.say(placement_subject(node, namespace, name), placed)
         self.say(
             run_subject(node, namespace, name),
             RunStatus(

@@ -93,6 +93,18 @@ def test_toleration_seconds_of_the_pod_decide() -> None:
     assert "always" not in {job.pod for job in cluster.migrations()}
 
 
+def test_a_pod_that_came_to_a_lost_node_is_tolerated_from_then_on() -> None:
+    """Seed 42, one hour: a pod that named its node was evicted as it arrived, 7 minutes after the node was lost."""
+    cluster = two_nodes()
+    silent(cluster, "lost")
+    cluster.advance(timedelta(minutes=7))
+    cluster.pod("late", "lost", bound_at=cluster.now)
+    cluster.advance(timedelta(seconds=299))
+    assert "late" not in {job.pod for job in cluster.migrations()}
+    cluster.advance(timedelta(seconds=1))
+    assert "late" in {job.pod for job in cluster.migrations()}
+
+
 def test_nothing_is_evicted_while_every_node_is_silent() -> None:
     cluster = two_nodes()
     silent(cluster, "lost")

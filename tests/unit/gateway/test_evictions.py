@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
-from cotenant.events.objects import ObjectStored
+from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.runs import RunPhase
 from cotenant_gateway.budgets import budget_updates
 from cotenant_gateway.evictions import plan_eviction
@@ -89,6 +89,17 @@ def test_a_pod_that_is_ending_or_gone_is_answered_as_allowed() -> None:
     assert (again.allowed, again.reason) == (True, "Terminating")
     gone = plan_eviction(world.core, EvictionRequest(namespace="default", name="nobody", uid="u"), world.now)
     assert (gone.outcome.allowed, gone.outcome.reason, gone.plan) == (True, "Gone", None)
+
+
+def test_the_answer_for_a_pod_that_is_gone_names_its_end_as_the_cause() -> None:
+    """Seed 134: the answer had no cause at all."""
+    world = world_of(1)
+    uid = world.uid_of("a0")
+    ended = world.put("objects.core.pods.default.a0", ObjectDeleted(uid=uid), tombstone=True)
+    planned = plan_eviction(world.core, EvictionRequest(namespace="default", name="a0", uid=uid, job="j"), world.now)
+    assert planned.plan is not None
+    (answer,) = planned.plan.writes
+    assert (planned.outcome.reason, answer.causes) == ("Gone", (ended.ref,))
 
 
 def test_the_budgets_status_follows_the_pods() -> None:

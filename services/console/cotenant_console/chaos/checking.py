@@ -2,24 +2,26 @@
 
 In: the stage, the invariants. Out: BrokenInvariantError at the first promise that is broken, and how many checks were made.
 Event and commit checks run at once; moment checks, and the folds of one service at a time, at moments that the seed
-chooses, because they cost more; quiet checks at the end.
+chooses, because they cost more; quiet checks at the end. Comparisons of folds have a budget in messages, so that they stay
+behind the run itself however much a cluster holds. Commits are verified as they come, and what differs is told at the end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from cotenant.definition import Definition
 from cotenant.events.envelope import Event
 from cotenant.log import LOG
+from cotenant.replay import Verifier
 from cotenant.simulation import ServiceParticipant, World
 from cotenant_console.chaos.nodes import ChaosNode
+from cotenant_console.chaos.shadows import Shadows
 from cotenant_console.chaos.sight import BrokenInvariantError, Sight, Violation
 from cotenant_console.chaos.suppressing import Suppressions
 
@@ -27,16 +29,20 @@ if TYPE_CHECKING:
     from cotenant_console.chaos.invariants import Invariant, MomentCheck
     from cotenant_console.chaos.stage import Stage
 
-FoldCheck = Callable[[ServiceParticipant, World, Sequence[Event], int], Iterable[tuple[str, str]]]
+FoldCheck = Callable[[ServiceParticipant, World, Shadows, int], Iterable[tuple[str, str]]]
 
 REST_WITHIN = timedelta(minutes=8)
 """After the faults: a lost node's pods go after 5 minutes and the 30 s in which its silence shows; an eviction that is refused
 is asked for again after at most 60 s, and a budget may let only one pod go at a time.
 """
 FOLD_EVERY = 400
-"""One of so many turns of a service at rest is followed by a comparison with fresh cores."""
-FOLD_LOG_LIMIT = 60_000
-"""Beyond it a fold from the start takes too long to be made often."""
+"""One of so many turns of a service at rest is followed by a comparison with fresh cores, within the budget."""
+FOLD_SHARE = 2
+"""The budget: a comparison takes a core as large as the log's subjects, and in all they take at most so many messages for each
+that is stored on LOG,
+"""
+FOLD_FREE = 20_000
+"""and so many more."""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -48,7 +54,7 @@ class Moment(msgspec.Struct, frozen=True):
     chance: Random
     counts: Counter[str]
     suppressions: Suppressions
-    definitions: Mapping[str, Definition]
+    verifier: Verifier
 
 
 class Checker:
@@ -57,11 +63,15 @@ class Checker:
     def __init__(self, invariants: Sequence[Invariant], fold_check: FoldCheck | None, fold_number: int = 10) -> None:
         self.sight = Sight()
         self.suppressions = Suppressions()
+        self.shadows = Shadows()
+        self.verifier = Verifier({})
         self.counts: Counter[str] = Counter()
         """Checks made, by invariant's number."""
         self._invariants = invariants
         self._fold_check = fold_check
         self._fold_number = fold_number
+        self._spent = 0
+        """Messages that comparisons have taken."""
         self._chance = Random(0)
         self._stage: Stage | None = None
         self._left: Collection[tuple[str, str]] = ()
@@ -76,9 +86,14 @@ class Checker:
 
     def listen(self, stage: Stage) -> None:
         """Hear of the services' turns, once they are seated."""
-        for service in stage.services.values():
-            if service.service.definition.recomputed:
-                service.service.listeners.append(self._at_rest)
+        recomputed = [
+            service.service for service in stage.services.values() if service.service.definition.recomputed
+        ]
+        self.verifier = Verifier({each.definition.name: each.definition for each in recomputed})
+        for participant in recomputed:
+            participant.listeners.append(self._at_rest)
+            if self._fold_check is not None:
+                self.shadows.begin(participant)
 
     def _see(self, event: Event) -> None:
         stage = self._stage
@@ -89,6 +104,8 @@ class Checker:
             self.suppressions.see(event)
             return
         commit = sight.see(event)
+        self.shadows.see(event)
+        self.verifier.read(event)
         for invariant in self._invariants:
             for check in invariant.on_event:
                 self.counts[str(invariant.number)] += 1
@@ -108,37 +125,37 @@ class Checker:
         check = self._fold_check
         if check is None or not participant.cycle.ready or self._chance.randrange(FOLD_EVERY):
             return
-        behind = world.waiting_for(participant.name) or world.interrupted(participant.name)
-        if behind or len(self.sight.log) > FOLD_LOG_LIMIT:
+        if world.waiting_for(participant.name) or world.interrupted(participant.name):
+            return
+        self._spent += len(self.sight.last)
+        if self._spent > FOLD_FREE + FOLD_SHARE * self.sight.seen:
+            self._spent -= len(self.sight.last)
             return
         self.counts[str(self._fold_number)] += 1
-        for subject, text in check(participant, world, self.sight.log, self.counts[str(self._fold_number)]):
+        for subject, text in check(participant, world, self.shadows, self.counts[str(self._fold_number)]):
             self._break(self._fold_number, "state_is_the_fold", subject, text)
 
     # -- moments ---------------------------------------------------------------------------------------------------
 
-    def look(self, definitions: Mapping[str, Definition], *, quiet: bool = False) -> None:
+    def look(self, *, quiet: bool = False) -> None:
         """Make the checks of a moment."""
-        stage = self._stage
-        assert stage is not None
-        moment = Moment(
-            stage, self.sight, stage.world.now, self._chance, self.counts, self.suppressions, definitions
-        )
+        moment = self._moment()
         for invariant in self._invariants:
             checks: tuple[MomentCheck, ...] = (*invariant.at_moments, *(invariant.when_quiet if quiet else ()))
             for check in checks:
                 self.counts[str(invariant.number)] += 1
                 self._raise(invariant, check(moment), check.__name__)
 
-    def rest(self, definitions: Mapping[str, Definition], since: timedelta, *, last: bool = False) -> None:
+    def _moment(self) -> Moment:
+        stage = self._stage
+        assert stage is not None
+        return Moment(stage, self.sight, stage.world.now, self._chance, self.counts, self.suppressions, self.verifier)
+
+    def rest(self, since: timedelta, *, last: bool = False) -> None:
         """Look what is left to be done `since` the faults are over. What is found at two looks running is no passing thing: it
         is not at rest yet, which it must be within REST_WITHIN; at the `last` look there must be nothing.
         """
-        stage = self._stage
-        assert stage is not None
-        moment = Moment(
-            stage, self.sight, stage.world.now, self._chance, self.counts, self.suppressions, definitions
-        )
+        moment = self._moment()
         left: dict[tuple[str, str], tuple[Invariant, str]] = {}
         for invariant in self._invariants:
             for check in invariant.at_rest:

@@ -16,12 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from cotenant.definition import Definition
 from cotenant.events.envelope import Event, encode_event
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.simulation import START, collecting_rarely
 from cotenant_console.chaos.checking import Checker
-from cotenant_console.chaos.faults import SERVICES, faults
+from cotenant_console.chaos.faults import faults
 from cotenant_console.chaos.gateways import ChaosGateway
 from cotenant_console.chaos.invariants.folding import state_is_the_fold
 from cotenant_console.chaos.nodes import ChaosNode
@@ -116,7 +115,6 @@ def _run(
     prepare(stage)
     stage.open()
     checker.listen(stage)
-    known: dict[str, Definition] = {service: definitions(service) for service in SERVICES}
     span = timedelta(milliseconds=schedule.header.span_ms)
     total = span + QUIET
     violation = None
@@ -125,9 +123,9 @@ def _run(
         while passed < total:
             passed = min(passed + SLICE, total)
             stage.world.run_until(START + passed)
-            checker.look(known, quiet=passed == total)
+            checker.look(quiet=passed == total)
             if passed >= span:
-                checker.rest(known, passed - span, last=passed == total)
+                checker.rest(passed - span, last=passed == total)
             progress(
                 Progress(
                     passed.total_seconds(),

@@ -2,6 +2,9 @@
 
 In: events as they are stored, acknowledgements of the gateways. Out: the tables that invariants read. Nothing here is
 taken from a core: the checks must not share a mistake with what they check.
+
+Bounds: the last KEPT_LOG to twice as many events; KEPT_VERSIONS of what decisions rest on. Uids, revisions and ends of pods are
+kept to the end of the run: some hundred bytes for every pod that ever was.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ from cotenant_console.chaos.needs import Needs
 from cotenant_gateway.plans import Plan
 
 KEPT_VERSIONS = 64
+KEPT_LOG = 50_000
+"""Events; a cause further back is known to have been there, and not what it said."""
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -104,11 +109,15 @@ class Sight:
     def __init__(self) -> None:
         self.now: datetime | None = None
         self.log: list[Event] = []
-        """Every event of LOG in order; its place in the list is its sequence less one, or there was a rollup."""
+        """The last events of LOG, in order."""
+        self.seen = 0
+        """How many there were."""
         self.last: dict[str, Event] = {}
         """Last event of each subject of LOG that has not ended."""
-        self.touched: dict[str, list[int]] = defaultdict(list)
-        """Subject to the positions in `log`."""
+        self._before: dict[str, Event | None] = {}
+        """What stood on a subject before its newest event."""
+        self._standing: dict[int, Event] = {}
+        """`last` by sequence: causes that still stand are known however old they are."""
         self.placed: dict[str, dict[tuple[str, str], Event]] = defaultdict(dict)
         """Node to pod to the placement that holds a place."""
         self.places: dict[str, set[str]] = defaultdict(set)
@@ -132,6 +141,8 @@ class Sight:
         """Pod's uid to its annotations with revisions, each the highest that a user was told is stored."""
         self.told: dict[str, str] = {}
         """Subject to the uid that a user was told exists."""
+        self.ended: set[str] = set()
+        """Subjects of pods that ever ended."""
         self.may_end: set[str] = set()
         """uids whose end somebody asked for."""
         self.stale_accepted: list[str] = []
@@ -150,12 +161,16 @@ class Sight:
         """Take an event in; returns the commit that it completes."""
         if event.stream != LOG:
             return None
-        self.touched[event.subject].append(len(self.log))
+        if len(self.log) >= 2 * KEPT_LOG:
+            del self.log[:KEPT_LOG]
+            self._before = {subject: event for subject, event in self._before.items() if subject in self.last}
         self.log.append(event)
-        if event.tombstone:
-            self.last.pop(event.subject, None)
-        else:
-            self.last[event.subject] = event
+        self.seen += 1
+        before = self._before[event.subject] = self.last.pop(event.subject, None)
+        if before is not None:
+            del self._standing[before.sequence]
+        if not event.tombstone:
+            self.last[event.subject] = self._standing[event.sequence] = event
         data = event.data
         if isinstance(data, Placement):
             self._see_placement(event, data)
@@ -210,6 +225,7 @@ class Sight:
         key = (parts[3], parts[4])
         if isinstance(data, ObjectDeleted) or event.tombstone:
             self.pods.pop(key, None)
+            self.ended.add(event.subject)
         else:
             self.pods[key] = _HEAD.decode(data.object)
 
@@ -269,9 +285,8 @@ class Sight:
         return None
 
     def before(self, event: Event) -> Event | None:
-        """What stood on the subject of its newest event before that; None where nothing was ever there."""
-        positions = self.touched[event.subject]
-        return self.log[positions[-2]] if len(positions) > 1 else None
+        """What stood on the subject of its newest event before that; None where nothing did."""
+        return self._before[event.subject]
 
     def pod(self, namespace: str, name: str) -> Pod:
         """A pod that exists, as it is on the log."""
@@ -307,12 +322,19 @@ class Sight:
             return None
         return self.by_sequence(int(number))
 
+    def was_there(self, sequence: int) -> bool:
+        """Whether an event with a sequence was ever stored."""
+        return self.by_sequence(sequence) is not None or self.is_forgotten(sequence)
+
+    def is_forgotten(self, sequence: int) -> bool:
+        """Whether an event was stored so long ago that nothing is known of it but that."""
+        return self.seen > len(self.log) and sequence < self.log[0].sequence and sequence not in self._standing
+
     def by_sequence(self, sequence: int) -> Event | None:
-        """The event with a sequence."""
-        # Rolled-up messages leave gaps: the position is at most the sequence less one.
-        position = bisect_left(self.log, sequence, hi=min(sequence, len(self.log)), key=lambda event: event.sequence)
+        """The event with a sequence; None where it never was, or is not kept any more."""
+        position = bisect_left(self.log, sequence, key=lambda event: event.sequence)
         found = self.log[position] if position < len(self.log) else None
-        return found if found is not None and found.sequence == sequence else None
+        return found if found is not None and found.sequence == sequence else self._standing.get(sequence)
 
 
 TRACKED = (CPU, MEMORY, PODS, BATCH_CPU, BATCH_MEMORY)

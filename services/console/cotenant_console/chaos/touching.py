@@ -32,11 +32,7 @@ NAMED = ("objects", "waiting", "evictions")
 def touching(sight: Sight, subject: str) -> list[Event]:
     """Events that touched what a subject stands for."""
     wanted = _wanted(sight, subject)
-    positions: set[int] = set()
-    for other, at in sight.touched.items():
-        if wanted(other):
-            positions.update(at)
-    return [sight.log[position] for position in sorted(positions)]
+    return [event for event in sight.log if wanted(event.subject)]
 
 
 def _wanted(sight: Sight, subject: str) -> Callable[[str], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cotenant_console.chaos.nodes import Machine
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from cotenant_console.chaos.stage import Stage
 
 NODES = ("", "nodes")
+AGAIN = timedelta(seconds=30)
+ASKED = 20
+"""So often an administrator asks that a machine be removed: faults last no longer than minutes."""
 
 
 def join(stage: Stage, entry: Entry, _now: datetime) -> bool:
@@ -67,11 +70,21 @@ def die(stage: Stage, entry: Entry, now: datetime) -> bool:
     size = int(args.get("cpu", before.cpu_milli)), int(args.get("memory_gib", before.memory_gib))
     machine = Machine(*size, before.cgroup, before.gpus, before.model, before.zone)
     if entry.kind == "rename":
-        # The administrator removes the machine that is not there any more.
-        stage.gateway().wish_deletion(now, NODES, "", entry.target, None)
+        _remove(stage, entry.target, now, ASKED)
     back = min(now + ms(entry.number("down_ms")), stage.ends)
     stage.at(max(back, now + ms(1)), lambda _: stage.add_node(name, machine))
     return True
+
+
+def _remove(stage: Stage, name: str, now: datetime, tries: int) -> None:
+    """The administrator removes the machine that is not there any more, and asks again while it is shown."""
+    stage.gateway().wish_deletion(now, NODES, "", name, None)
+
+    def again(later: datetime) -> None:
+        if tries > 1 and stage.gateways[0].holds(NODES, "", name):
+            _remove(stage, name, later, tries - 1)
+
+    stage.at(now + AGAIN, again)
 
 
 ACTS = {

@@ -30,12 +30,14 @@ def causes_are_earlier(sight: Sight, seen: CommitSeen) -> Wrong:
             stream, _, number = cause.partition(":")
             if not number.isdigit():
                 yield event.subject, f"{event.ref} names {cause!r} as a cause, which is no place on a stream"
-            elif stream == "LOG" and (int(number) >= event.sequence or sight.by_sequence(int(number)) is None):
+            elif stream == "LOG" and (int(number) >= event.sequence or not sight.was_there(int(number))):
                 yield event.subject, f"{event.ref} names {cause} as a cause, which is not there before it"
 
 
 def causes_lead_to_a_fact(moment: Moment) -> Wrong:
-    """From decisions chosen at random the causes lead back to a sample, an object or a report, as `explain` walks them."""
+    """From decisions chosen at random the causes lead back to a sample, an object or a report, as `explain` walks them, or
+    further back than the log is kept.
+    """
     log = moment.sight.log
     for _ in range(min(WALKS, len(log))):
         event = log[moment.chance.randrange(max(0, len(log) - 5_000), len(log))]
@@ -57,6 +59,8 @@ def _reaches(sight: Sight, event: Event) -> bool:
             if cause.startswith(USAGE):
                 return True
             found = sight.by_reference(cause)
+            if found is None and sight.is_forgotten(int(cause.partition(":")[2])):
+                return True
             if found is not None and found.sequence not in seen:
                 waiting.append(found)
     return False

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-import copy
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from cotenant.core import Core
 from cotenant.events.envelope import Event, encode_payload
 from cotenant.memory_log import MemoryStream
-from cotenant.replay import verify
 from cotenant.simulation import ServiceParticipant, World
-from cotenant.subjects import matches, tokens
+from cotenant.subjects import tokens
 from cotenant_console.chaos.checking import Moment
+from cotenant_console.chaos.copying import copied
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.probes import probes
+from cotenant_console.chaos.shadows import Shadows
 
 LATER = (timedelta(seconds=61), timedelta(minutes=20))
 """When the cores are asked beside now: when back-offs and pauses are over, and when every metric has expired."""
 FIRST_QUESTION = "asked"
 
 
-def state_is_the_fold(participant: ServiceParticipant, world: World, log: Sequence[Event], number: int) -> Wrong:
-    """A live core that has folded everything decides like a fresh one that folds the log from its start, and, in the next
-    comparison, like one that loads the last message of each subject: now, later, and with pods that show what it holds of
-    nodes and quotas.
+def state_is_the_fold(participant: ServiceParticipant, world: World, shadows: Shadows, number: int) -> Wrong:
+    """A live core that has folded everything decides like one that has folded the log from its start and was never asked, and,
+    in the next comparison, like a fresh one that loads the last message of each subject: now, later, and with pods that show
+    what it holds of nodes and quotas.
 
     The first answer is the live core's own, with all that it keeps for speed; the others are a copy's. `number` tells one
     comparison from another.
     """
     now, core = world.now, participant.cycle.core
     name = "folds the whole log" if number % 2 else "loads the last of each subject"
-    fresh = participant.definition.make_core(participant.config)
-    for event in _whole(log, participant) if number % 2 else last_messages(world.streams.log, participant):
-        fresh.apply(event)
-    copied = copy.deepcopy(core)
+    fresh = shadows.of(participant.definition.name) if number % 2 else _loaded(world, participant)
+    copy = copied(core)
     for asked in _questions(_probes(world, number), now):
-        live, answer = _answer(core if asked[1] == FIRST_QUESTION else copied, asked), _answer(fresh, asked)
+        live, answer = _answer(core if asked[1] == FIRST_QUESTION else copy, asked), _answer(fresh, asked)
         if answer != live and (parted := _difference(live, answer)):
             yield (
                 participant.identity.commit_subject,
@@ -46,9 +43,11 @@ def state_is_the_fold(participant: ServiceParticipant, world: World, log: Sequen
             return
 
 
-def _whole(log: Sequence[Event], participant: ServiceParticipant) -> Iterator[Event]:
-    wanted = _Wanted(participant.definition.filters)
-    return (event for event in log if wanted[event.subject])
+def _loaded(world: World, participant: ServiceParticipant) -> Core:
+    fresh = participant.definition.make_core(participant.config)
+    for event in last_messages(world.streams.log, participant):
+        fresh.apply(event)
+    return fresh
 
 
 def last_messages(stream: MemoryStream, participant: ServiceParticipant) -> Iterator[Event]:
@@ -66,18 +65,6 @@ def _probes(world: World, number: int) -> tuple[Event, ...]:
             case ("quotas", _, quota):
                 quotas.add(quota)
     return probes(sorted(nodes), sorted(quotas), number)
-
-
-class _Wanted(dict[str, bool]):
-    """Whether a subject is selected by filters, looked up once."""
-
-    def __init__(self, filters: Sequence[str]) -> None:
-        super().__init__()
-        self._filters = filters
-
-    def __missing__(self, subject: str) -> bool:
-        found = self[subject] = any(matches(wanted, subject) for wanted in self._filters)
-        return found
 
 
 Question = tuple[datetime, str, tuple[Event, ...]]
@@ -103,17 +90,6 @@ def _answer(core: Core, asked: Question) -> Answer:
     ]
 
 
-def _pruned(text: bytes) -> str:
-    """JSON without empty members: a copied core writes a default struct as `{}`, where the core itself leaves it out."""
-
-    def prune(value: object) -> object:
-        if isinstance(value, dict):
-            return {name: prune(member) for name, member in value.items() if member != {}}
-        return [prune(member) for member in value] if isinstance(value, list) else value
-
-    return json.dumps(prune(json.loads(text)))
-
-
 def _difference(live: Answer, fresh: Answer) -> str:
     """The first place where two answers part."""
     if len(live) != len(fresh):
@@ -122,7 +98,7 @@ def _difference(live: Answer, fresh: Answer) -> str:
     for old, new in zip(live, fresh, strict=True):
         if old == new:
             continue
-        if _pruned(old[1]) != _pruned(new[1]):
+        if old[1] != new[1]:
             at = next(i for i, (a, b) in enumerate(zip(old[1] + b"!", new[1] + b"?", strict=False)) if a != b)
             begin = max(at - 80, 0)
             texts = [text[begin : at + 80].decode(errors="replace") for text in (old[1], new[1])]
@@ -133,8 +109,8 @@ def _difference(live: Answer, fresh: Answer) -> str:
 
 
 def decisions_can_be_recomputed(moment: Moment) -> Wrong:
-    """The state that each commit names is rebuilt from the log, `decide` is called, and the same events come out."""
-    report = verify(moment.sight.log, moment.definitions)
+    """The state that each commit names was rebuilt from the log as it grew, and `decide` gave the same events again."""
+    report = moment.verifier.report
     moment.counts["decisions recomputed"] += report.verified
     found = report.first_difference
     if found is not None:

@@ -53,7 +53,5 @@ def acknowledged_pods_are_there(moment: Moment) -> Wrong:
         if parts[1:3] != ("core", "pods") or uid in moment.sight.may_end:
             continue
         pod = moment.sight.pods.get((parts[3], parts[4]))
-        if pod is None or pod.metadata.uid != uid:
-            ended = any(isinstance(moment.sight.log[at].data, ObjectDeleted) for at in moment.sight.touched[subject])
-            if not ended:
-                yield pod_subject(parts[3], parts[4]), f"{parts[3]}/{parts[4]} ({uid}) was acknowledged and is not there"
+        if (pod is None or pod.metadata.uid != uid) and subject not in moment.sight.ended:
+            yield pod_subject(parts[3], parts[4]), f"{parts[3]}/{parts[4]} ({uid}) was acknowledged and is not there"

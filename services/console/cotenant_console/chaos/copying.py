@@ -1,0 +1,135 @@
+"""Copies of cores: what the checks may ask anything without changing the core that is in use.
+
+In: a core. Out: one that decides alike, and shares with it what does not change: frozen structs (events, payloads, decoded
+objects, a service's own facts), text, numbers, functions. Containers and the services' own objects are copied; everything
+else (arrays, weak dictionaries, types with a rule of their own) `copy.deepcopy` copies. `deepcopy` alone takes ten times as
+long, most of it for facts.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+Memo = dict[int, object]
+"""What was copied, by the original's id, as `deepcopy` keeps it."""
+Way = Callable[[object, Memo], object]
+
+
+def copied(core: T) -> T:
+    """Copy a core."""
+    memo: Memo = {}
+    made = _copy(core, memo)
+    assert isinstance(made, type(core))
+    return made
+
+
+def _copy(here: object, memo: Memo) -> object:
+    kind = type(here)
+    way = _WAYS.get(kind)
+    if way is None:
+        way = _WAYS[kind] = _way(kind)
+    if way is _shared:
+        return here
+    made = memo.get(id(here))
+    if made is None:
+        made = way(here, memo)
+        memo[id(here)] = made
+    return made
+
+
+def _shared(here: object, _memo: Memo) -> object:
+    return here
+
+
+def _dict(here: object, memo: Memo) -> object:
+    assert isinstance(here, dict)
+    made: dict[object, object] = {}
+    memo[id(here)] = made
+    for key, value in here.items():
+        made[_copy(key, memo)] = _copy(value, memo)
+    return made
+
+
+def _list(here: object, memo: Memo) -> object:
+    assert isinstance(here, list)
+    made: list[object] = []
+    memo[id(here)] = made
+    made.extend([_copy(member, memo) for member in here])
+    return made
+
+
+def _tuple(here: object, memo: Memo) -> object:
+    assert isinstance(here, tuple)
+    made = [_copy(member, memo) for member in here]
+    return here if all(old is new for old, new in zip(here, made, strict=True)) else tuple(made)
+
+
+def _set(here: object, memo: Memo) -> object:
+    assert isinstance(here, set)
+    return {_copy(member, memo) for member in here}
+
+
+def _deep(here: object, memo: Memo) -> object:
+    return deepcopy(here, memo)
+
+
+def _object(kind: type) -> Way:
+    """How an object of a plain class is copied: its attributes, those in slots among them."""
+    slots = [
+        member
+        for owner in kind.__mro__
+        for member in vars(owner).values()
+        if isinstance(member, types.MemberDescriptorType)
+    ]
+
+    def way(here: object, memo: Memo) -> object:
+        made: object = object.__new__(kind)
+        memo[id(here)] = made
+        own = getattr(here, "__dict__", None)
+        if own is not None:
+            made.__dict__.update({name: _copy(value, memo) for name, value in own.items()})
+        for slot in slots:
+            try:
+                value = slot.__get__(here, kind)
+            except AttributeError:
+                # The slot is empty.
+                continue
+            slot.__set__(made, _copy(value, memo))
+        return made
+
+    return way
+
+
+def _way(kind: type) -> Way:
+    if issubclass(kind, Enum):
+        return _shared
+    if issubclass(kind, msgspec.Struct):
+        return _shared if kind.__struct_config__.frozen else _deep
+    # Whoever says how it is copied knows better; the standard library's own types do.
+    plain = (
+        kind.__module__.startswith("cotenant")
+        and not hasattr(kind, "__deepcopy__")
+        and not hasattr(kind, "__setstate__")
+        and kind.__reduce_ex__ is object.__reduce_ex__
+        and kind.__new__ is object.__new__
+    )
+    return _object(kind) if plain else _deep
+
+
+_UNCHANGING = (str, int, float, bool, bytes, type(None), frozenset, object, type)
+_WAYS: dict[type, Way] = {
+    **dict.fromkeys((*_UNCHANGING, datetime, timedelta, msgspec.Raw, types.FunctionType), _shared),
+    dict: _dict,
+    list: _list,
+    tuple: _tuple,
+    set: _set,
+}
+"""By type; a type that was not met before is looked at once."""
