@@ -77,6 +77,7 @@ class DecidingService:
         self.config = config
         self.identity = identity
         self.log = log
+        self._draining = log if isinstance(log, Draining) else None
         self.host = host
         self.stopping = host.stopping if host is not None else asyncio.Event()
         self.cycle: Cycle | None = None
@@ -85,6 +86,8 @@ class DecidingService:
         self._wake = asyncio.Event()
         """Something arrived, was answered, or ended."""
         self._wishes: Wishes | None = None
+        self._folded = 0
+        """So many messages since telemetry was told."""
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -159,6 +162,9 @@ class DecidingService:
                 reader.loaded()
                 self._say_ready(cycle)
             again = await self._decide(cycle, queue)
+            if self._folded and self.host is not None:
+                self.host.telemetry.folded.add(self._folded)
+                self._folded = 0
             if self._wishes is not None and cycle.ready and not cycle.holding_back:
                 self._wishes.send(utc_now())
             await asyncio.sleep(0)
@@ -185,8 +191,7 @@ class DecidingService:
             for event in events:
                 cycle.fold(event, now)
             count += len(events)
-        if count and self.host is not None:
-            self.host.telemetry.folded.add(count)
+        self._folded += count
         return count
 
     def _say_ready(self, cycle: Cycle) -> None:
@@ -230,8 +235,8 @@ class DecidingService:
         raise Behind(f"a batch of {len(batch.events)} was not stored: {outcome.reason}")
 
     async def _drained(self, batch: Batch) -> None:
-        if isinstance(self.log, Draining) and len(batch.events) < AHEAD_FROM:
-            await self.log.drained(self.identity.commit_subject)
+        if self._draining is not None and len(batch.events) < AHEAD_FROM:
+            await self._draining.drained(self.identity.commit_subject)
 
     async def _sent(self, task: asyncio.Task[T]) -> None:
         """Let a task send before anything else is computed: it does so in the next turn of the loop, the socket behind that."""
