@@ -2,9 +2,10 @@
 
 Events are what was stored on LOG, USAGE and EXECUTION; each went through every core that subscribes to it, the gateway and
 the nodes' executors among them. Nothing is checked meanwhile. Figures: `simulator_events_per_second` while 30 pods a node
-arrive one by one within 30 s and start on 100 nodes; `..._at_rest` when nothing changes and each node is sampled every 15 s;
-`simulator_virtual_day`, the CPU time of one day at rest, from ten minutes of it. The same for the other sizes shows how it
-grows.
+arrive one by one within 30 s and start on 100 nodes, and `simulator_deliveries_per_second` of the same time: messages handed to
+participants, an event counting once for each that reads it; `..._at_rest` when nothing changes and each node is sampled every
+15 s; `simulator_virtual_day`, the CPU time of one day at rest, from ten minutes of it. The same for the other sizes shows how
+it grows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from datetime import timedelta
+from typing import NamedTuple
 
 from cotenant.simulation import START, World, collecting_rarely
 from cotenant_console.api.client import Document
@@ -56,21 +58,31 @@ def measure(nodes: int) -> None:
     world.wake(gateway, world.now)
     busy = _rate(world, ARRIVE_SECONDS + 10)
     _rate(world, 90)
-    events, seconds = _rate(world, REST_SECONDS)
-    print(f"simulator_events_per_second_{nodes}_nodes {busy[0] / busy[1]:.0f} 1/s", flush=True)
-    print(f"simulator_events_per_second_at_rest_{nodes}_nodes {events / seconds:.0f} 1/s")
-    print(f"simulator_virtual_day_{nodes}_nodes {seconds * DAY_SECONDS / REST_SECONDS:.0f} s", flush=True)
+    rest = _rate(world, REST_SECONDS)
+    print(f"simulator_events_per_second_{nodes}_nodes {busy.events / busy.seconds:.0f} 1/s")
+    print(f"simulator_deliveries_per_second_{nodes}_nodes {busy.deliveries / busy.seconds:.0f} 1/s", flush=True)
+    print(f"simulator_events_per_second_at_rest_{nodes}_nodes {rest.events / rest.seconds:.0f} 1/s")
+    print(f"simulator_virtual_day_{nodes}_nodes {rest.seconds * DAY_SECONDS / REST_SECONDS:.0f} s", flush=True)
     if nodes == 100:
-        print(f"simulator_events_per_second {busy[0] / busy[1]:.0f} 1/s", flush=True)
+        print(f"simulator_events_per_second {busy.events / busy.seconds:.0f} 1/s")
+        print(f"simulator_deliveries_per_second {busy.deliveries / busy.seconds:.0f} 1/s", flush=True)
 
 
-def _rate(world: World, seconds: float) -> tuple[int, float]:
-    """Events and CPU seconds of a stretch."""
-    events, began = world.events, time.process_time()
+class Stretch(NamedTuple):
+    """What a stretch came to; CPU seconds."""
+
+    events: int
+    deliveries: int
+    seconds: float
+
+
+def _rate(world: World, seconds: float) -> Stretch:
+    """Run for a while."""
+    events, deliveries, began = world.events, world.deliveries, time.process_time()
     with collecting_rarely():
         world.run_until(world.now + timedelta(seconds=seconds))
         spent = time.process_time() - began
-    return world.events - events, spent
+    return Stretch(world.events - events, world.deliveries - deliveries, spent)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Who reads a subject: the filters of all participants in one tree by token, as a NATS server keeps its subscriptions.
 
 In: filters with their readers, subjects. Out: the readers that a filter selects, in the order in which they came, so that
-the history does not depend on filters. Bounds: KEPT subjects are remembered with their readers, and KEPT sets of filters.
+the history does not depend on filters. Bound: KEPT subjects are remembered with their readers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -28,14 +29,19 @@ class Routes(Generic[T]):
     def __init__(self) -> None:
         self._root: _Branch[T] = _Branch()
         self._known: dict[str, tuple[T, ...]] = {}
-        self._together: dict[tuple[int, ...], tuple[T, ...]] = {}
-        """Readers by the tables that they are taken from: subjects of one family share them."""
+        self._families: dict[tuple[str, ...], tuple[T, ...]] = {}
+        """Readers of all subjects that are alike but for tokens that no filter names."""
+        self._named: list[set[str]] = []
+        """The tokens that filters name, by their place."""
 
     def add(self, wanted: str, number: int, reader: T) -> None:
         """Let a reader have what a filter selects."""
         self._forget()
         branch = self._root
-        for token in wanted.split("."):
+        for place, token in enumerate(wanted.split(".")):
+            if place == len(self._named):
+                self._named.append(set())
+            self._named[place].add(token)
             if token == ">":
                 branch.below[number] = reader
                 return
@@ -54,42 +60,36 @@ class Routes(Generic[T]):
 
     def _forget(self) -> None:
         self._known.clear()
-        self._together.clear()
+        self._families.clear()
 
     def readers(self, subject: str) -> tuple[T, ...]:
         """Return who reads a subject."""
         found = self._known.get(subject)
         if found is None:
-            if len(self._known) >= KEPT or len(self._together) >= KEPT:
+            if len(self._known) >= KEPT:
                 self._forget()
-            found = self._known[subject] = self._read_off(self._tables(subject))
+            found = self._known[subject] = self._of_family(subject.split("."))
         return found
 
-    def _read_off(self, tables: list[dict[int, T]]) -> tuple[T, ...]:
-        # The tables are the tree's own: they live as long as it, so their identities say which they are.
-        which = tuple(map(id, tables))
-        found = self._together.get(which)
+    def _of_family(self, tokens: list[str]) -> tuple[T, ...]:
+        # A token beyond the longest filter is told from none at all only by how many there are.
+        named = zip(tokens, self._named, strict=False)
+        family = (str(len(tokens)), *(token if token in known else "*" for token, known in named))
+        found = self._families.get(family)
         if found is None:
-            numbered = {number: reader for table in tables for number, reader in table.items()}
-            found = self._together[which] = tuple(numbered[number] for number in sorted(numbered))
+            numbered = {number: reader for table in self._tables(tokens) for number, reader in table.items()}
+            found = self._families[family] = tuple(numbered[number] for number in sorted(numbered))
         return found
 
-    def _tables(self, subject: str) -> list[dict[int, T]]:
-        """The tables that hold readers of a subject."""
-        tables = []
+    def _tables(self, tokens: list[str]) -> Iterator[dict[int, T]]:
         branches = [self._root]
-        for token in subject.split("."):
+        for token in tokens:
             following = []
             for branch in branches:
-                if branch.below:
-                    tables.append(branch.below)
-                ways = branch.branches
-                exact = ways.get(token)
-                if exact is not None:
-                    following.append(exact)
-                every = ways.get("*")
-                if every is not None and every is not exact:
-                    following.append(every)
+                yield branch.below
+                for way in (token, "*"):
+                    if way in branch.branches:
+                        following.append(branch.branches[way])
             branches = following
-        tables += [branch.here for branch in branches if branch.here]
-        return tables
+        for branch in branches:
+            yield branch.here
