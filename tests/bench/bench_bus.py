@@ -1,8 +1,8 @@
 """What a message costs before anybody decides anything: the floor of every figure that goes over the log.
 
 A real server (disk, fsync, HISTORY), one writer, one reader, pods of some 700 bytes in batches of a decision's size. CPU is
-of the process, so that other work on the machine does not count; the times of a batch of two and of a single message are
-wall clock. Prints a line each: name, value, unit.
+of the process, so that other work on the machine does not count; the times of single messages, small batches and of waiting
+until the log has drained are wall clock, beside the CPU that each costs. Prints a line each: name, value, unit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cotenant_console.bench.stage import Stage
 from cotenant_console.bench.workload import pod_event, synthetic
 
 MESSAGES = 20_000
-TIMES = 100
+TIMES = 400
 
 
 async def measure() -> None:
@@ -54,13 +54,16 @@ async def measure() -> None:
             read += len(await reader.pull(MAX_BATCH, 1.0))
         show("read", before)
         await reader.close()
-        for name, size in (("single_message", 1), ("batch_of_two", 2)):
-            times = []
+        for name, size in (("single_message", 1), ("batch_of_two", 2), ("batch_of_eight", 8), ("drained", 0)):
+            times, before = [], spent()
             for index in range(TIMES):
                 started = time.perf_counter()
-                await store(size, index)
+                await (store(size, index) if size else log.drained("commits.bench.0"))
                 times.append(time.perf_counter() - started)
+            own, server = (1e6 * (now - then) / TIMES for now, then in zip(spent(), before, strict=True))
             print(f"bus_{name}_p50 {sorted(times)[TIMES // 2] * 1e3:.2f} ms")
+            print(f"bus_{name}_client_cpu {own:.0f} us")
+            print(f"bus_{name}_server_cpu {server:.0f} us")
     codec = [encode_event(event) for event in events]
     started = time.process_time()
     for event, data in zip(events, codec, strict=True):
