@@ -582,7 +582,7 @@ MUTANTS = (
     Mutant(
         "an_overtaken_message_counts_as_news",
         ((LastSequences, "is_new", always_new),),
-        (2, 10, 15),
+        (2, 10, 12, 15),
         faults=tuple(
             Entry(at_ms=at, kind="redeliver", target=f"scheduler/{letter}", fault=True, args={"count": 60})
             for at in range(60_000, 240_000, 20_000)
