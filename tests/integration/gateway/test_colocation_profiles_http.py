@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
+import subprocess
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod
 from tests.nats_server import NatsServer
@@ -113,3 +118,30 @@ async def test_both_gateways_draw_the_same_pods(one: aiohttp.ClientSession, two:
     by_one = await drawn(one)
     assert by_one == await drawn(two)
     assert {*by_one} == {True, False}
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed: its commands are not tried")
+async def test_kubectl_applies_profile_and_pod_and_applies_them_again(
+    gateways: tuple[GatewayProcess, GatewayProcess], tmp_path: Path
+) -> None:
+    manifests = tmp_path / "manifests.yaml"
+    declared = profile(
+        "by-kubectl", selector={"matchLabels": {"by": "kubectl"}}, qosClass="BE", priorityClassName="koord-batch"
+    )
+    manifests.write_text(yaml.safe_dump_all([declared, pod("by-kubectl", by="kubectl")]))
+
+    async def kubectl(*arguments: str) -> str:
+        command = ["kubectl", f"--server={gateways[0].url}", f"--cache-dir={tmp_path}/cache", *arguments]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        )
+        async with asyncio.timeout(WAIT_SECONDS):
+            output, _ = await process.communicate()
+        assert process.returncode == 0, output.decode()
+        return output.decode()
+
+    assert "pod/by-kubectl created" in await kubectl("apply", "-f", str(manifests))
+    before = json.loads(await kubectl("get", "pod", "by-kubectl", "-o", "json"))
+    assert before["metadata"]["annotations"][APPLIED] == "by-kubectl"
+    await kubectl("apply", "-f", str(manifests))
+    assert json.loads(await kubectl("get", "pod", "by-kubectl", "-o", "json")) == before

@@ -245,6 +245,20 @@ def test_a_pod_that_exists_is_not_touched_by_profiles() -> None:
     assert json.loads(bytes(planned.document))["metadata"]["labels"] == {"app": "web", "x": "y"}
 
 
+def test_the_same_manifest_can_be_applied_again_and_another_one_is_refused() -> None:
+    world = world_with(profile(selector={}, **BATCH))
+    created(world)
+
+    def applied(cpu: str) -> Planned:
+        resources = {"requests": {"cpu": cpu}, "limits": {"cpu": "1"}}
+        patch = as_json({"spec": {"containers": [{"name": "main", "resources": resources}]}})
+        return plan_patch(world.core, PODS, "default", "web", "application/strategic-merge-patch+json", patch)
+
+    assert applied("500m").plan is None
+    with pytest.raises(ApiError, match="pod updates may not change fields"):
+        applied("600m")
+
+
 # -- probability ------------------------------------------------------------------------------------------------------
 
 

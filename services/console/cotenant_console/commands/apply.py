@@ -19,7 +19,15 @@ from cotenant_console.manifests.three_way import annotated, apply_patch
 
 CONFLICT_ATTEMPTS = 5
 SIMULATION = "simulation.cotenant.io/v1alpha1"
-FIRST_KINDS = ("Namespace", "PriorityClass", "RuntimeClass", "ElasticQuota", "ConfigMap")
+FIRST_KINDS = (
+    "Namespace",
+    "PriorityClass",
+    "RuntimeClass",
+    "ElasticQuota",
+    "ElasticQuotaProfile",
+    "ConfigMap",
+    "ClusterColocationProfile",
+)
 """Within one call these go first, so that what refers to them finds them; the rest keeps its order."""
 
 

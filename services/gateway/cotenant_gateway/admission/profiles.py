@@ -9,7 +9,8 @@ profile, and the profiles as causes. The rules are those of Koordinator's pod we
 3. If any matched, cpu and memory become the resources of the pod's tier, unless a matched profile has the annotation
    `config.koordinator.sh/skip-update-resources`. This happens even where every one was left out by its probability.
 
-A pod that no profile matches is left as it is.
+A pod that no profile matches is left as it is, and no profile changes a live pod. A live pod whose resources were translated
+keeps them when its manifest is applied again: the cpu and memory that it then asks for are translated as they were.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from cotenant_gateway.admission.review import Change, Review
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.tier_resources import TIER_RESOURCES, translated_spec
 from cotenant_gateway.metadata import with_metadata
+from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import EMPTY_OBJECT, member_object, members, raw
 
 Draw = Callable[[str, str, str], int]
@@ -38,8 +40,10 @@ Draw = Callable[[str, str, str], int]
 def apply_colocation_profiles(review: Review) -> Change | None:
     """Apply what matches, and say on the pod which profiles that were. Raises ApiError where one cannot be applied."""
     pod = review.view
-    if not isinstance(pod, Pod) or not review.creating:
+    if not isinstance(pod, Pod):
         return None
+    if review.old is not None:
+        return _translated_again(review, review.old)
     said = pod.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES)
     if said is None and not review.objects.derived(PROFILES, ready_profiles).profiles:
         return None
@@ -51,6 +55,14 @@ def apply_colocation_profiles(review: Review) -> Change | None:
     document = review.document if change is None else change.document
     document = _with_said(document, names)
     return Change(document, () if change is None else change.notes, () if change is None else change.causes)
+
+
+def _translated_again(review: Review, old: Snapshot) -> Change | None:
+    if old.stored is None or ANNOTATION_COLOCATION_PROFILES not in old.meta.annotations:
+        return None
+    change = in_tier_resources(review)
+    was = Review(review.kind, old.stored.raw, old.pod, old, review.objects)
+    return change if in_tier_resources(was) is None else None
 
 
 def _with_said(document: msgspec.Raw, names: str | None) -> msgspec.Raw:
