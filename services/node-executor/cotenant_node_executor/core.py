@@ -199,8 +199,9 @@ class ExecutorCore:
 
     def _pod_orders(self, seen: Observation, now: datetime) -> list[Order]:
         orders: list[Order] = []
+        placed = self.placed
         for key in sorted(self._open):
-            step = self._step(key, seen, now) if key in self.placed else None
+            step = self._step(key, seen, now) if key in placed else None
             if step is None:
                 continue
             orders += [order for order in step.orders if not isinstance(order, Collect) or self._has_groups(key, seen)]
@@ -213,7 +214,7 @@ class ExecutorCore:
     def _orphan_orders(self, seen: Observation) -> list[Order]:
         """End what nobody wants any more: pods whose placement went while the executor was away, or was replaced."""
         if self._orphans is None:
-            self._orphans = tuple(sorted(uid for uid in seen.states if self._pods.name_of(uid) is None))
+            self._orphans = self._pods.unplaced(seen.states)
         orders: list[Order] = []
         for uid in self._orphans:
             live = any(not state.exited for state in seen.states[uid].values())

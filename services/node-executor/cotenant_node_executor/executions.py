@@ -57,7 +57,7 @@ class Executions:
         self, core: ExecutorCore, plan: Plan, report: WriteReport, carried_out: Sequence[Order], now: datetime
     ) -> list[Event]:
         """The events of one cycle, in a stated order."""
-        events = self._writes(core, plan, report, now)
+        events = self._writes(core, plan, report, now) if report.written else []
         events += self._orders(core, carried_out, now)
         events += self._refused_by_kernel(core, plan, report, now)
         events += self._refused_pods_of(core, now)

@@ -65,6 +65,10 @@ class PlacedPods:
         """The name of the pod with this uid."""
         return self._of_uid.get(uid)
 
+    def unplaced(self, uids: Iterable[str]) -> tuple[str, ...]:
+        """Those of these uids that no placed pod has, sorted."""
+        return tuple(sorted(set(uids).difference(self._of_uid)))
+
     def of_uid(self, uid: str) -> Placed | None:
         """The pod with this uid."""
         key = self._of_uid.get(uid)

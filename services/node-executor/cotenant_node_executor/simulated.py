@@ -53,6 +53,8 @@ class SimulatedMachine:
         """By group: what its files were last made to say."""
         self._settled: tuple[Mapping[str, Mapping[Knob, str]], tuple[str, ...]] = ({}, ())
         """Values that all files have, as far as there were groups, and the groups there were."""
+        self._removals = 0
+        """Removals of groups whose files are forgotten."""
         self.runtime = SimulatedRuntime(self._groups)
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
@@ -79,7 +81,8 @@ class SimulatedMachine:
         groups = self._groups.shown()
         if self._settled[0] is values and self._settled[1] is groups:
             return _UNCHANGED
-        if self._settled[1] is not groups:
+        if self._removals != self._groups.removals:
+            self._removals = self._groups.removals
             self._files.keep(self._groups)
             self._written = {group: said for group, said in self._written.items() if not group or group in self._groups}
         unwritten = {

@@ -16,6 +16,8 @@ class SimulatedGroups:
         self._there = set(groups)
         self._sorted = sorted(self._there)
         self._shown: tuple[str, ...] | None = None
+        self.removals = 0
+        """How often groups were removed so far."""
 
     def __contains__(self, group: object) -> bool:
         return group in self._there
@@ -34,6 +36,7 @@ class SimulatedGroups:
         below = f"{top}/"
         gone = [group for group in self._sorted if group == top or group.startswith(below)]
         if gone:
+            self.removals += 1
             self._there.difference_update(gone)
             self._sorted = [group for group in self._sorted if group in self._there]
             self._shown = None

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.qos import KubeQoS, QoSClass, kube_qos, qos_raw
+from cotenant.qos import QoSClass, qos_raw
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.runtime.interface import PodToRun
@@ -29,7 +29,6 @@ SYSTEM_MEMORY_PERMILLE = 20
 BOUND_QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)
 BOUND_CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
 _NO_PRESSURE = PressureSet()
-_TIERS = {KubeQoS.GUARANTEED: "guaranteed", KubeQoS.BURSTABLE: BURSTABLE, KubeQoS.BEST_EFFORT: BESTEFFORT}
 
 
 class _Use(Struct, frozen=True):
@@ -145,16 +144,16 @@ class SimulatedSampler:
         except ValueError:
             # As if it had said nothing about its usage.
             wanted = wanted_usage(replace(pod, metadata=replace(pod.metadata, annotations={})), self._seed)
-        kubernetes = kube_qos(pod)
-        batch = kubernetes is KubeQoS.BEST_EFFORT or qos_raw(pod) is QoSClass.BE
-        return _Load(to_run.group, _TIERS[kubernetes], batch, wanted)
+        tier = to_run.group.partition("/")[0]
+        batch = tier == BESTEFFORT or qos_raw(pod) is QoSClass.BE
+        return _Load(to_run.group, tier if tier in (BURSTABLE, BESTEFFORT) else "guaranteed", batch, wanted)
 
     def _allowed(self, load: _Load) -> _Load:
         """The load with what its files say."""
         quota = int(self._files.read(load.group, Knob.CPU_QUOTA))
         weight = max(int(self._files.read(load.group, Knob.CPU_SHARES)), 2)
-        bounded = replace(load, quota=quota, weight=weight)
-        return replace(bounded, constant=bounded.at(0) if load.wanted.constant else None)
+        bounded = _Load(load.group, load.tier, load.batch, load.wanted, quota, weight)
+        return replace(bounded, constant=bounded.at(0)) if load.wanted.constant else bounded
 
     # -- what they use -------------------------------------------------------------------------------------------------
 

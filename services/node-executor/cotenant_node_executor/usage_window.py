@@ -45,6 +45,8 @@ class UsageWindow:
         self._boot = boot
         self._sample_ms = round(sample_seconds * 1000)
         self._period = timedelta(seconds=report_seconds)
+        self._early = timedelta(milliseconds=self._sample_ms // 2)
+        """Half a sample early is no reason to wait for another."""
         self._taken: deque[_Taken] = deque(maxlen=MAX_SAMPLES)
         self._counter = 0
         self._classes: dict[str, tuple[Pod, str, str]] = {}
@@ -71,9 +73,8 @@ class UsageWindow:
         return self._due
 
     def due(self, now: datetime) -> bool:
-        """Whether the period is over and there is something to say; half a sample early is no reason to wait for another."""
-        early = timedelta(milliseconds=self._sample_ms // 2)
-        return bool(self._taken) and self._due is not None and now + early >= self._due
+        """Whether the period is over and there is something to say."""
+        return bool(self._taken) and self._due is not None and now + self._early >= self._due
 
     def _class_of(self, pod: Pod, most: int) -> tuple[str, str]:
         uid = pod.metadata.uid
@@ -92,8 +93,7 @@ class UsageWindow:
         self._counter += 1
         # Periods stay on their grid; after a pause the grid starts anew.
         due = (self._due or now) + self._period
-        early = timedelta(milliseconds=self._sample_ms // 2)
-        self._due = due if due > now + early else now + self._period
+        self._due = due if due > now + self._early else now + self._period
         return UsageSample(
             node=self._node,
             boot=self._boot,

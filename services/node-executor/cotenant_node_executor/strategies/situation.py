@@ -161,10 +161,9 @@ def best_effort_tree(pods: Sequence[PodView], groups: Sequence[str]) -> BestEffo
     holding = [pod for pod in pods if pod.bound_cpus]
     alone = tuple(f"{pod.group}/" for pod in holding if pod.qos in (QoSClass.LSE, QoSClass.LSR))
     tree = [group for group in groups if group == BESTEFFORT or group.startswith(_BELOW_BESTEFFORT)]
-    return BestEffortTree(
-        groups=tuple(group for group in tree if not f"{group}/".startswith(alone)),
-        owners=cpu_owners((pod.qos.value, pod.bound_cpus) for pod in holding),
-    )
+    if alone:
+        tree = [group for group in tree if not f"{group}/".startswith(alone)]
+    return BestEffortTree(groups=tuple(tree), owners=cpu_owners((pod.qos.value, pod.bound_cpus) for pod in holding))
 
 
 def _container(pod: str, container: Container, extended: Resources | None) -> ContainerView:
