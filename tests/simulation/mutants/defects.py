@@ -30,6 +30,7 @@ from cotenant.events.envelope import Event
 from cotenant.last_sequences import LastSequences
 from cotenant.log import Write
 from cotenant.sealing import Batch
+from cotenant.simulation import START
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_console.chaos.schedule import Entry
@@ -122,7 +123,7 @@ def without_causes(_: Function) -> Function:
 
 def said_again(_: Function) -> Function:
     """What is on the log already is published with every decision."""
-    return lambda self, quota, published, now: True
+    return lambda self, quota, published: START
 
 
 def services_forgotten(right: Function) -> Function:
