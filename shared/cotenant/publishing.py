@@ -15,6 +15,8 @@ from cotenant.jetstream import ANSWER_SECONDS, ApiError
 from cotenant.wire import BusClient, frame
 
 BATCH_ID_BYTES = 9
+DRAINED_SECONDS = 1.0
+"""So long is waited for what only saves time."""
 
 Message = tuple[str, bytes, bytes]
 """Subject, header lines, data."""
@@ -54,4 +56,4 @@ async def send(client: BusClient, messages: Sequence[Message]) -> Ack:
 
 async def drained(client: BusClient, subject: str) -> None:
     """Return when the stream has dealt with all that reached it before: what it must refuse is answered when its turn comes."""
-    await client.ask(subject, b"Nats-Expected-Stream: none\r\n", b"", seconds=ANSWER_SECONDS)
+    await client.ask(subject, b"Nats-Expected-Stream: none\r\n", b"", seconds=DRAINED_SECONDS)
