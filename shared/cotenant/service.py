@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import time
 from collections.abc import Sequence
@@ -55,6 +56,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TICK_SECONDS = 1.0
+PROGRESS_SECONDS = 2.0
+"""How often a load that lasts says how far it is."""
 PULL_LIMIT = 250
 """So many messages are decoded, or folded while a batch is being stored, before its answer is looked for."""
 QUEUE_PULLS = 16
@@ -63,6 +66,26 @@ QUEUE_PULLS = 16
 def utc_now() -> datetime:
     """Return the wall clock in UTC."""
     return datetime.now(UTC)
+
+
+class _Progress:
+    """How far a load is, told to the log every few seconds."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self._messages = 0
+        self._started = self._told = time.monotonic()
+
+    def add(self, messages: int) -> None:
+        """So many more are folded."""
+        self._messages += messages
+        now = time.monotonic()
+        if now - self._told >= PROGRESS_SECONDS:
+            self._told = now
+            logger.info("%s: loading, %s", self._service, self)
+
+    def __str__(self) -> str:
+        return f"{self._messages} messages in {time.monotonic() - self._started:.1f} s"
 
 
 class StoppedReadingError(RuntimeError):
@@ -86,6 +109,7 @@ class DecidingService:
         self._wake = asyncio.Event()
         """Something arrived, was answered, or ended."""
         self._wishes: Wishes | None = None
+        self._progress = _Progress(identity.service)
         self._folded = 0
         """So many messages since telemetry was told."""
 
@@ -109,6 +133,7 @@ class DecidingService:
         self.cycle = cycle
         self._wishes = Wishes(self.host, core) if self.host is not None and isinstance(core, Requesting) else None
         self.ready.clear()
+        self._progress = _Progress(self.identity.service)
         readers: list[Reader] = [await self.log.follow(LOG, self.filters)]
         if isinstance(readers[0], Skipping):
             readers[0].skip(cycle.was_stored)
@@ -127,9 +152,14 @@ class DecidingService:
         ends = asyncio.ensure_future(self.stopping.wait())
         for task in (*tasks, ends):
             task.add_done_callback(lambda _: self._wake.set())
+        if self.host is not None:
+            # What a load makes stays: collections while it lasts would walk it again and again to find nothing.
+            gc.unfreeze()
+            gc.disable()
         try:
             await self._cycle(cycle, readers[0], queue, tasks)
         finally:
+            gc.enable()
             for task in (*tasks, ends):
                 task.cancel()
             await asyncio.gather(*tasks, ends, return_exceptions=True)
@@ -192,12 +222,16 @@ class DecidingService:
                 cycle.fold(event, now)
             count += len(events)
         self._folded += count
+        if not self.ready.is_set():
+            self._progress.add(count)
         return count
 
     def _say_ready(self, cycle: Cycle) -> None:
         self.ready.set()
-        logger.info("%s: loaded, folded to LOG:%d", self.identity.service, cycle.folded)
+        logger.info("%s: loaded, folded to LOG:%d, %s", self.identity.service, cycle.folded, self._progress)
         if self.host is not None:
+            gc.enable()
+            gc.freeze()
             self.host.health.ready = True
             self.host.health.detail = "ok"
 
