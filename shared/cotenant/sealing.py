@@ -3,7 +3,7 @@
 In: what a core decided, who it is, the sequence of the own previous commit record. Out: `Batch`, the commit record and the
 events in order, ready to be stored. Event id = `<cell>/<service>/<partition>/<prior>/<index>`; trace id from the first
 cause, span id from the event id. A cause `LOG:-<n>` is the n-th event behind the previous commit record: it was being stored
-when the decision was made.
+when the decision was made. A batch that is refused leaves a fact on EXECUTION: `refusal_of`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.events.commits import Commit
+from cotenant.events.commits import Commit, CommitRefused
 from cotenant.events.envelope import Event, traceparent_of
-from cotenant.log import Write
-from cotenant.subjects import commit_subject, marker_subject
+from cotenant.log import EXECUTION, Write
+from cotenant.subjects import commit_subject, execution_subject, marker_subject
 
 UNKNOWN = "LOG:-"
 """How a cause begins whose sequence is not known yet."""
@@ -126,3 +126,23 @@ def seal(decision: Decision, identity: Identity, config: str, prior: int) -> Bat
 
 def _resolved(cause: str, prior: int) -> str:
     return f"LOG:{prior + int(cause.removeprefix(UNKNOWN))}" if cause.startswith(UNKNOWN) else cause
+
+
+def refusal_of(batch: Batch, identity: Identity, reason: str, now: datetime) -> Event:
+    """Return the event that tells of a batch that another replica was faster than."""
+    return Event(
+        subject=execution_subject("_", "commits"),
+        data=CommitRefused(
+            service=identity.service,
+            partition=identity.partition,
+            replica=identity.replica,
+            expected=batch.prior,
+            events=len(batch.events) - 1,
+            reason=reason,
+        ),
+        causes=(f"LOG:{batch.prior}",) if batch.prior else (),
+        time=now,
+        id=f"{identity.cell}/{identity.service}/{identity.replica}/refused/{batch.prior}",
+        source=identity.source,
+        stream=EXECUTION,
+    )

@@ -1,9 +1,7 @@
 """The shell of a deciding service: pull, fold, decide, store, apply; at least one decision a tick. While a batch is being
-stored, what arrives is folded and the next batch is decided.
-
-Pods and batches pass the log one at a time: while a batch is stored, messages queue behind it, and a decision that does not
+stored, what arrives is folded and the next batch is decided. Messages queue at the log behind a batch; a decision that does not
 wait for them leaves them for the batch after next. So behind a small batch the service lets them pass first (`Draining`): one
-round trip, no timer, and no wait where nothing queues.
+round trip, no timer, no wait where nothing queues.
 
 It owns no rule: `cotenant.cycle` holds the order of things, `cotenant.log` what can go wrong. A core that raises ends the
 process (the supervisor starts it again and the crash is seen); a bad message cannot, as the reader puts it aside.
@@ -28,16 +26,16 @@ import msgspec
 from cotenant.core import Requesting
 from cotenant.cycle import AHEAD_FROM, Cycle
 from cotenant.definition import Definition
-from cotenant.events.commits import CommitRefused
 from cotenant.events.envelope import Event
 from cotenant.host import VERSION, Host, run_program
+from cotenant.load_progress import LoadProgress
 from cotenant.log import (
-    EXECUTION,
     LOG,
     USAGE,
     Behind,
     Draining,
     Log,
+    NoAnswer,
     Reader,
     Refused,
     Skipping,
@@ -46,9 +44,8 @@ from cotenant.log import (
     Write,
     store_batch,
 )
-from cotenant.sealing import Batch, Identity
+from cotenant.sealing import Batch, Identity, refusal_of
 from cotenant.settings import parser
-from cotenant.subjects import execution_subject
 from cotenant.wishes import Wishes
 
 logger = logging.getLogger(__name__)
@@ -56,8 +53,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TICK_SECONDS = 1.0
-PROGRESS_SECONDS = 2.0
-"""How often a load that lasts says how far it is."""
 PULL_LIMIT = 250
 """So many messages are decoded, or folded while a batch is being stored, before its answer is looked for."""
 QUEUE_PULLS = 16
@@ -66,26 +61,6 @@ QUEUE_PULLS = 16
 def utc_now() -> datetime:
     """Return the wall clock in UTC."""
     return datetime.now(UTC)
-
-
-class _Progress:
-    """How far a load is, told to the log every few seconds."""
-
-    def __init__(self, service: str) -> None:
-        self._service = service
-        self._messages = 0
-        self._started = self._told = time.monotonic()
-
-    def add(self, messages: int) -> None:
-        """So many more are folded."""
-        self._messages += messages
-        now = time.monotonic()
-        if now - self._told >= PROGRESS_SECONDS:
-            self._told = now
-            logger.info("%s: loading, %s", self._service, self)
-
-    def __str__(self) -> str:
-        return f"{self._messages} messages in {time.monotonic() - self._started:.1f} s"
 
 
 class StoppedReadingError(RuntimeError):
@@ -109,9 +84,8 @@ class DecidingService:
         self._wake = asyncio.Event()
         """Something arrived, was answered, or ended."""
         self._wishes: Wishes | None = None
-        self._progress = _Progress(identity.service)
-        self._folded = 0
-        """So many messages since telemetry was told."""
+        self._progress = LoadProgress(identity.service)
+        self._folded = 0  # since telemetry was told
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -133,7 +107,7 @@ class DecidingService:
         self.cycle = cycle
         self._wishes = Wishes(self.host, core) if self.host is not None and isinstance(core, Requesting) else None
         self.ready.clear()
-        self._progress = _Progress(self.identity.service)
+        self._progress = LoadProgress(self.identity.service)
         readers: list[Reader] = [await self.log.follow(LOG, self.filters)]
         if isinstance(readers[0], Skipping):
             readers[0].skip(cycle.was_stored)
@@ -244,48 +218,46 @@ class DecidingService:
         batch = cycle.propose(utc_now())
         if batch is None:
             return False
-        sent_ns = time.time_ns()
-        sent = time.perf_counter()
-        storing = asyncio.ensure_future(store_batch(self.log, batch.writes()))
-        await self._sent(storing)
-        outcome = await self._meanwhile(storing, cycle, queue, batch)
+        sent, sent_ns = time.perf_counter(), time.time_ns()
+        storing = asyncio.ensure_future(self._store(batch))
+        # The task sends in the first of these turns of the loop, the loop writes to the socket behind it.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        outcome, drained = await self._meanwhile(storing, cycle, queue, batch)
         if isinstance(outcome, Stored):
-            # First what is waited for is sent, then what was stored is applied.
-            drained = asyncio.ensure_future(self._drained(batch))
-            await self._sent(drained)
             cycle.stored(batch, outcome)
             self._measure("stored", len(batch.events) - 1, sent - started, time.perf_counter() - sent)
             if self.host is not None and self.host.telemetry.traces:
                 self.host.telemetry.trace_stored(tuple(batch.as_stored(outcome.first)), sent_ns, time.time_ns())
-            await self._meanwhile(drained, cycle, queue)
+            if drained is not None:
+                await self._meanwhile(drained, cycle, queue)
             return True
-        word = "refused" if isinstance(outcome, Refused) else "unanswered"
-        self._measure(word, 0, sent - started, time.perf_counter() - sent)
+        self._measure(
+            "refused" if isinstance(outcome, Refused) else "unanswered", 0, sent - started, time.perf_counter() - sent
+        )
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
             if cycle.refused(utc_now()):
                 logger.warning("%s: another replica committed first: %s", self.identity.service, outcome.reason)
-                await self._tell_refusal(batch, outcome)
+                await self.log.publish(refusal_of(batch, self.identity, outcome.reason, utc_now()))
             return False
         raise Behind(f"a batch of {len(batch.events)} was not stored: {outcome.reason}")
 
-    async def _drained(self, batch: Batch) -> None:
-        if self._draining is not None and len(batch.events) < AHEAD_FROM:
-            await self._draining.drained(self.identity.commit_subject)
-
-    async def _sent(self, task: asyncio.Task[T]) -> None:
-        """Let a task send before anything else is computed: it does so in the next turn of the loop, the socket behind that."""
-        task.add_done_callback(lambda _: self._wake.set())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+    async def _store(self, batch: Batch) -> tuple[Stored | Refused | NoAnswer, asyncio.Task[None] | None]:
+        """Store a batch. Behind a small one, what queued at the log meanwhile has passed when the returned task ends."""
+        outcome = await store_batch(self.log, batch.writes())
+        if self._draining is None or not isinstance(outcome, Stored) or len(batch.events) > AHEAD_FROM:
+            return outcome, None
+        return outcome, asyncio.ensure_future(self._draining.drained(self.identity.commit_subject))
 
     async def _meanwhile(
         self, task: asyncio.Task[T], cycle: Cycle, queue: asyncio.Queue[Sequence[Event]], batch: Batch | None = None
     ) -> T:
         """Fold what arrives, and decide what follows `batch`, until the task is done; returns its result."""
+        task.add_done_callback(lambda _: self._wake.set())
         try:
             while not task.done():
-                # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
                 self._wake.clear()
+                # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
                 folded = self._fold_waiting(cycle, queue, 1)
                 if batch is not None:
                     cycle.think_ahead(batch, utc_now())
@@ -306,43 +278,20 @@ class DecidingService:
         telemetry.decide_seconds.record(decide_seconds)
         telemetry.store_seconds.record(store_seconds)
 
-    async def _tell_refusal(self, batch: Batch, refusal: Refused) -> None:
-        identity = self.identity
-        now = utc_now()
-        await self.log.publish(
-            Event(
-                subject=execution_subject("_", "commits"),
-                data=CommitRefused(
-                    service=identity.service,
-                    partition=identity.partition,
-                    replica=identity.replica,
-                    expected=batch.prior,
-                    events=len(batch.events) - 1,
-                    reason=refusal.reason,
-                ),
-                causes=(f"LOG:{batch.prior}",) if batch.prior else (),
-                time=now,
-                id=f"{identity.cell}/{identity.service}/{identity.replica}/refused/{batch.prior}",
-                source=identity.source,
-                stream=EXECUTION,
-            )
-        )
-
 
 def run_service(definition: Definition) -> None:
     """Run a deciding service as a process: the whole of a service's `__main__`."""
 
     async def program(host: Host, _: argparse.Namespace) -> None:
-        settings = host.settings
         try:
-            config = definition.config_from(settings.config)
+            config = definition.config_from(host.settings.config)
         except msgspec.ValidationError as error:
             raise SystemExit(f"cotenant-{definition.name}: configuration: {error}") from error
         identity = Identity(
             service=definition.name,
-            cell=settings.cell,
-            partition=settings.partition,
-            replica=settings.replica,
+            cell=host.settings.cell,
+            partition=host.settings.partition,
+            replica=host.settings.replica,
             version=VERSION,
             core=definition.core_version,
         )
