@@ -53,7 +53,8 @@ class DeschedulerArbiterCore:
         self._quiet_slot = -1
         self._calm = (-1, -1)
         self._conditions_stand = -1
-        self._times: tuple[int, bool, list[datetime]] = (-1, False, [])
+        self._nodes: tuple[int, bool, list[datetime]] = (-1, False, [])
+        """Of this version: whether a node is lost, and when the metrics expire, in order."""
 
     def apply(self, event: Event) -> None:
         """Fold one fact."""
@@ -82,7 +83,7 @@ class DeschedulerArbiterCore:
         if self.fold.jobs or self.fold.job_objects:
             decided = frozenset(event.subject for event in preemptions)
             yield from ([event] for event in JobDecisions(self.fold, self.policy, filters, now, decided).decide())
-        if self.policy.lifecycle:
+        if self.policy.lifecycle and self._known_of_nodes()[0]:
             for pod, tolerated in overdue_pods(self.fold, self.policy.default_toleration, now):
                 if filters.active_job(pod) is None and not filters.evicted(pod):
                     yield [self._taint_eviction(pod, tolerated, now)]
@@ -122,15 +123,19 @@ class DeschedulerArbiterCore:
         """Tell whether the passing of time alone may lead to a decision before the next slot."""
         if self.fold.jobs:
             return True
-        version, lost, expiring = self._times
-        if version != self.fold.load_version:
-            version, expiration = self.fold.load_version, self.policy.metric_expiration
-            lost = any(not known.value.ready for known in self.fold.conditions.values())
-            updates = (known.value.update_time for known in self.fold.metrics.values())
-            expiring = sorted(updated + expiration for updated in updates if updated is not None)
-            self._times = (version, lost, expiring)
+        lost, expiring = self._known_of_nodes()
         following = bisect_left(expiring, now)
         return lost or (following < len(expiring) and expiring[following] - now <= self.policy.interval)
+
+    def _known_of_nodes(self) -> tuple[bool, list[datetime]]:
+        """Whether a node is lost, and when the metrics expire; all nodes are looked through when something is heard of one."""
+        version, lost, expiring = self._nodes
+        if version != self.fold.load_version:
+            lost = any(not known.value.ready for known in self.fold.conditions.values())
+            updates = (known.value.update_time for known in self.fold.metrics.values())
+            expiring = sorted(updated + self.policy.metric_expiration for updated in updates if updated is not None)
+            self._nodes = (self.fold.load_version, lost, expiring)
+        return lost, expiring
 
     def _taint_eviction(self, pod: PodFacts, tolerated: timedelta, now: datetime) -> Event:
         condition = self.fold.conditions[pod.node]
