@@ -21,10 +21,16 @@ class LastSequences:
 
     def is_new(self, event: Event) -> bool:
         """Tell whether the event is news, and remember it."""
-        known = self._live.get(event.subject) or self._ended.get(event.subject, 0)
+        subject = event.subject
+        known = self._live.get(subject)
+        if known is None:
+            known = self._ended.get(subject, 0)
         if event.sequence <= known:
             return False
-        self.note(event.subject, event.sequence, event.tombstone)
+        if event.tombstone or subject in self._ended:
+            self.note(subject, event.sequence, event.tombstone)
+        else:
+            self._live[subject] = event.sequence
         return True
 
     def note(self, subject: str, sequence: int, ends: bool) -> None:

@@ -214,11 +214,11 @@ class SchedulerCore:
 
     def _note_changed(self, record: PodRecord) -> None:
         """Leave the rest to the next decision: a load folds most pods twice."""
-        known = self._changed.get(record.key)
-        if known is not None and known is not record:
+        known = self._changed.setdefault(record.key, record)
+        if known is not record:
             # That one is forgotten by now, another pod of its name has come: it must not stay in the queue.
             self._pod_changed(known)
-        self._changed[record.key] = record
+            self._changed[record.key] = record
 
     def _pod_changed(self, record: PodRecord) -> None:
         """Put the pod into the queue or take it out, and have it looked at."""
@@ -257,6 +257,7 @@ class SchedulerCore:
         for record in self._changed.values():
             self._pod_changed(record)
         self._changed.clear()
+        self.refused.update(self._node_book.settle())
         self.pods.settle()
         self.nodes.settle()
 

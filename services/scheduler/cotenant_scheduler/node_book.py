@@ -1,7 +1,8 @@
 """Folds what is said of nodes, and keeps the node table current with it.
 
 In: events of Node objects, `node.*.executor`, `.resources`, `.condition` and `metrics.*`, in any order. Out: `facts`
-per node, and the table's rows. When a node's object or its executor changes, the pods on it are to be looked at again.
+per node, and, once `settle` is called, the table's rows: what several messages say of a node is described once. When a
+node's object or its executor changes, the pods on it are to be looked at again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.objects.node import decode_node
+from cotenant.quantities import QuantityError
+from cotenant.subjects import node_subject
 from cotenant_scheduler.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.node_facts import NodeFacts, describe, report_of
 from cotenant_scheduler.nodes import NodeTable
@@ -28,23 +31,23 @@ class NodeBook:
         self._table = table
         self._args = args
         self._look_at_pods_of = look_at_pods_of
+        self._undescribed: dict[str, None] = {}
+        """Names of the nodes of which something was said since the table was told."""
 
     def fold_object(self, name: str, event: Event) -> None:
-        """Take over a node's object. Raises DecodeError or QuantityError; the node is then not declared."""
+        """Take over a node's object. Raises DecodeError; the node is then not declared."""
         facts = self._of(name)
+        self._undescribed[name] = None
         if event.tombstone or not isinstance(event.data, ObjectStored):
             facts.node = None
             facts.sequences.pop("object", None)
         else:
             facts.sequences["object"] = event.sequence
             facts.node = None
-            try:
-                facts.node = decode_node(event.data.object)
-            finally:
-                self._node_changed(facts)
+            facts.node = decode_node(event.data.object)
             return
         self._look_at_pods_of(name)
-        self._node_changed(facts)
+        self._forget_if_empty(facts)
 
     def fold_part(self, name: str, part: str, event: Event) -> None:
         """Take over what the executor, the resource calculator or the arbiter says: `part` is the subject's token."""
@@ -62,7 +65,8 @@ class NodeBook:
             facts.condition = data if isinstance(data, NodeCondition) else None
         if part == "executor":
             self._look_at_pods_of(name)
-        self._node_changed(facts)
+        self._undescribed[name] = None
+        self._forget_if_empty(facts)
 
     def fold_metric(self, name: str, event: Event) -> None:
         """Take over a node's metric."""
@@ -83,16 +87,27 @@ class NodeBook:
         facts.changing()
         return facts
 
-    def _node_changed(self, facts: NodeFacts) -> None:
-        description = describe(facts, self._args)
-        if description is None:
-            self._table.withdraw(facts.name)
-        else:
-            unknown = not self._table.is_declared(facts.name)
+    def settle(self) -> dict[str, str]:
+        """Tell the table what was said of nodes since; returns, by the subject of their objects, why some are not declared."""
+        refused: dict[str, str] = {}
+        for name in self._undescribed:
+            facts = self.facts.get(name)
+            description = None
+            if facts is not None:
+                try:
+                    description = describe(facts, self._args)
+                except QuantityError as error:
+                    subject = node_subject(name)
+                    refused[subject] = f"{subject} at LOG:{facts.sequences['object']} is not used: {error}"
+            if facts is None or description is None:
+                self._table.withdraw(name)
+                continue
+            unknown = not self._table.is_declared(name)
             self._table.declare(description)
             if unknown:
                 self._report(facts)
-        self._forget_if_empty(facts)
+        self._undescribed.clear()
+        return refused
 
     def _report(self, facts: NodeFacts) -> None:
         metric = facts.metric

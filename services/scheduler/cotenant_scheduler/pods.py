@@ -34,7 +34,7 @@ CHARGES_KEPT = 4096
 """What pods count as, shared by those that count alike; then made anew."""
 
 
-class Counted(msgspec.Struct, frozen=True):
+class Counted(msgspec.Struct, frozen=True, cache_hash=True):
     """What a placement is charged with, so that it can be given back exactly."""
 
     shape: Shape
@@ -137,11 +137,11 @@ class PodBook:
         record.object_sequence = sequence
         # The message around the manifest can go.
         record.document = document.copy()
-        facts = self._known_facts(record, document)
+        facts = self._known_facts(record, document) if record.placements else None
         try:
-            record.facts = self._instead(record.facts, facts or self._reader.read(document, self.priorities))
-            if (record.facts.namespace, record.facts.name) == record.key:
-                record.facts.namespace, record.facts.name = record.key
+            facts = record.facts = self._instead(record.facts, facts or self._reader.read(document, self.priorities))
+            if facts.name == key[1] and facts.namespace == key[0]:
+                facts.namespace, facts.name = record.key
             record.unreadable = ""
         except msgspec.DecodeError as error:
             record.facts = self._instead(record.facts, None)
@@ -167,11 +167,9 @@ class PodBook:
         # One copy of the manifest is enough: the message that carried the other can go.
         document = record.document if record.document == data.pod else None
         facts = record.facts
-        if document is not None and facts is not None:
-            if before is not None or (facts.shape is not None and facts.shape.held):
-                self._instead(before.facts if before is not None else None, facts)
-        else:
-            facts = self._instead(before.facts if before is not None else None, self._facts_of(data, before))
+        if document is None or facts is None:
+            facts = self._facts_of(data, before)
+        self._instead(before.facts if before is not None else None, facts)
         row = self._nodes.rows.get(data.node)
         node = self._nodes.names[row] if row is not None else data.node
         if counted is not None and isinstance(data, Placement):
@@ -276,10 +274,10 @@ class PodBook:
 
     def _instead(self, before: PodFacts | None, now: F) -> F:
         """Return the facts that take the place of others: these held selectors until now, those do from now on."""
-        selectors = self._reader.selectors
-        for facts, sign in ((now, 1), (before, -1)):
-            if facts is not None and facts.shape is not None and facts.shape.held:
-                selectors.hold(facts.shape.held, sign)
+        if now is not None and now.shape is not None and now.shape.held:
+            self._reader.selectors.hold(now.shape.held, 1)
+        if before is not None and before.shape is not None and before.shape.held:
+            self._reader.selectors.hold(before.shape.held, -1)
         return now
 
     def forget_selectors(self) -> None:
@@ -331,9 +329,10 @@ class PodBook:
     def _account(self, record: PodRecord, node: str, placed: Placed) -> None:
         """Charge the node and the quota with what the placement holds now."""
         wanted = self._wanted(record, node, placed)
-        if wanted == placed.counted:
-            return
-        self._give_back(record, node, placed)
+        if placed.counted is not None:
+            if wanted == placed.counted:
+                return
+            self._give_back(record, node, placed)
         if wanted is None or placed.facts is None:
             return
         bound_at = placed.data.bound_at
@@ -358,16 +357,18 @@ class PodBook:
         data, facts = placed.data, placed.facts
         if data.phase is PlacementPhase.GONE or facts is None or facts.shape is None or data.bound_at is None:
             return None
-        run = record.run_of(node, data.uid)
-        if run is not None and run[0].phase.terminal:
-            return None
-        key = (facts.shape, data.quota, data.quota_tree, is_preemptible(facts.labels))
+        if record.runs:
+            run = record.run_of(node, data.uid)
+            if run is not None and run[0].phase.terminal:
+                return None
+        preemptible = is_preemptible(facts.labels)
+        key = (facts.shape, data.quota, data.quota_tree, preemptible)
         known = self._charges.get(key)
         if known is None:
             if len(self._charges) >= CHARGES_KEPT:
                 self._charges.clear()
             membership = Membership(data.quota, data.quota_tree) if data.quota else None
-            known = self._charges[key] = Counted(facts.shape, membership, is_preemptible(facts.labels))
+            known = self._charges[key] = Counted(facts.shape, membership, preemptible)
         return known
 
     def _give_back(self, record: PodRecord, node: str, placed: Placed) -> None:

@@ -115,50 +115,26 @@ def _column(amounts: Iterable[int]) -> IntArray:
     return np.array(tuple(amounts), dtype=np.int64)[:, np.newaxis]
 
 
-class PodFacts:
+class PodFacts(msgspec.Struct, eq=False, gc=False):
     """What the scheduler reads of one pod object."""
 
-    __slots__ = (
-        "annotations",
-        "created",
-        "created_at",
-        "daemon",
-        "deleting",
-        "error",
-        "from_class",
-        "gated",
-        "grace_seconds",
-        "labels",
-        "name",
-        "namespace",
-        "node_name",
-        "priority",
-        "scheduler_name",
-        "shape",
-        "uid",
-    )
-
-    def __init__(self, metadata: _Metadata, spec: _Spec, priority: int, shape: Shape | None, error: str) -> None:
-        self.namespace = metadata.namespace
-        self.name = metadata.name
-        self.uid = metadata.uid
-        self.created = metadata.creation_timestamp or ""
-        self.deleting = metadata.deletion_timestamp is not None
-        grace = metadata.deletion_grace_period_seconds
-        if grace is None:
-            grace = spec.termination_grace_period_seconds
-        self.grace_seconds = 30 if grace is None else grace
-        self.labels = metadata.labels
-        self.annotations = metadata.annotations
-        self.scheduler_name = spec.scheduler_name
-        self.node_name = spec.node_name
-        self.priority = priority
-        self.from_class = spec.from_class
-        """A class gave the priority or the preemption policy."""
-        self.gated = tuple([gate.name for gate in spec.scheduling_gates])
-        self.shape = shape
-        self.error = error
-        """Why there is no shape; empty where there is one."""
+    namespace: str
+    name: str
+    uid: str
+    created: str
+    deleting: bool
+    grace_seconds: int
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    scheduler_name: str
+    node_name: str
+    priority: int
+    from_class: bool
+    """A class gave the priority or the preemption policy."""
+    gated: tuple[str, ...]
+    shape: Shape | None
+    error: str
+    """Why there is no shape; empty where there is one."""
 
 
 class _Key(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,13 +175,25 @@ class _Container(View, frozen=True, kw_only=True):
     restart_policy: str | None = None
 
 
-class _Metadata(View, frozen=True, kw_only=True):
+class _Identity(View, frozen=True, kw_only=True):
+    """What pods of one template do not share."""
+
     name: str = ""
     namespace: str = ""
     uid: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
+
+    def grace_seconds(self, of_spec: int | None) -> int:
+        """How long the pod may take to end; `of_spec` is what its spec says."""
+        grace = self.deletion_grace_period_seconds
+        if grace is None:
+            grace = of_spec
+        return 30 if grace is None else grace
+
+
+class _Metadata(_Identity, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: list[_Owner] = []
@@ -246,16 +234,59 @@ class _Pod(View, frozen=True, kw_only=True):
     status: _Status = _Status()
 
 
-class _Head(View, frozen=True, kw_only=True):
-    """A pod whose spec need not be read, as its bytes are known."""
+class _HeadMetadata(_Identity, frozen=True, kw_only=True):
+    labels: msgspec.Raw = _NONE
+    annotations: msgspec.Raw = _NONE
+    owner_references: msgspec.Raw = _NONE
 
-    metadata: _Metadata = _Metadata()
+
+class _Head(View, frozen=True, kw_only=True):
+    """A pod whose spec need not be read, nor its labels, as their bytes are known."""
+
+    metadata: _HeadMetadata = _HeadMetadata()
     spec: msgspec.Raw = _NONE
     status: msgspec.Raw = _NONE
 
 
 _DECODER = msgspec.json.Decoder(_Pod)
 _HEAD = msgspec.json.Decoder(_Head)
+_TEXTS = msgspec.json.Decoder(dict[str, str])
+_OWNERS = msgspec.json.Decoder(list[_Owner])
+
+
+class _Template(msgspec.Struct, frozen=True):
+    """What the pods of one spec share: the facts of the first that was read, and what its spec says of its end."""
+
+    first: PodFacts
+    grace_seconds: int | None
+
+
+class _Seen:
+    """Small documents that many pods share, decoded once; at most RECOGNITIONS_KEPT."""
+
+    def __init__(self) -> None:
+        self._texts: dict[bytes, dict[str, str]] = {b"": {}}
+        self._owned: dict[bytes, bool] = {b"": False}
+
+    def texts(self, document: msgspec.Raw) -> dict[str, str]:
+        """Return labels or annotations; nobody changes them. Raises DecodeError."""
+        content = bytes(document)
+        known = self._texts.get(content)
+        if known is None:
+            if len(self._texts) >= RECOGNITIONS_KEPT:
+                self._texts = {b"": {}}
+            known = self._texts[content] = _TEXTS.decode(content)
+        return known
+
+    def owned_by_daemon_set(self, document: msgspec.Raw) -> bool:
+        """Tell whether owner references name a DaemonSet. Raises DecodeError."""
+        content = bytes(document)
+        known = self._owned.get(content)
+        if known is None:
+            if len(self._owned) >= RECOGNITIONS_KEPT:
+                self._owned = {b"": False}
+            known = self._owned[content] = any(owner.kind == "DaemonSet" for owner in _OWNERS.decode(content))
+        return known
 
 
 class PodReader:
@@ -265,7 +296,8 @@ class PodReader:
         self._args = args
         self._resources = args.tracked_resources()
         self._wants: set[tuple[object, ...]] = set()
-        self._alike: dict[tuple[object, ...], tuple[_Spec, Shape, PodFacts]] = {}
+        self._alike: dict[tuple[object, ...], _Template] = {}
+        self._seen = _Seen()
         self._recognised: dict[tuple[object, ...], Shape | str] = {}
         self.selectors = SelectorBook()
         self._shapes: WeakValueDictionary[_Key, Shape] = WeakValueDictionary()
@@ -287,31 +319,41 @@ class PodReader:
             return self._read(document, priorities)
         # Pods of one template differ in their metadata alone.
         head = _HEAD.decode(document)
-        metadata = head.metadata
-        labels = metadata.labels
+        metadata, seen = head.metadata, self._seen
+        labels = seen.texts(metadata.labels)
         alike = (
             bytes(head.spec),
             bytes(head.status),
             labels.get(LABEL_PRIORITY_CLASS),
             labels.get(LABEL_QOS_CLASS),
-            bool(metadata.owner_references) and any(owner.kind == "DaemonSet" for owner in metadata.owner_references),
+            seen.owned_by_daemon_set(metadata.owner_references),
         )
-        known = self._alike.get(alike)
-        if known is not None:
-            spec, shape, first = known
-            facts = PodFacts(metadata, spec, spec.priority or 0, shape, "")
-            if labels == first.labels:
-                facts.labels = first.labels
-            if facts.annotations == first.annotations:
-                facts.annotations = first.annotations
-            if facts.created == first.created:
-                facts.created = first.created
-            return facts
+        template = self._alike.get(alike)
+        if template is not None:
+            first = template.first
+            created = metadata.creation_timestamp or ""
+            return PodFacts(
+                metadata.namespace,
+                metadata.name,
+                metadata.uid,
+                first.created if created == first.created else created,
+                metadata.deletion_timestamp is not None,
+                metadata.grace_seconds(template.grace_seconds),
+                labels,
+                seen.texts(metadata.annotations),
+                first.scheduler_name,
+                first.node_name,
+                first.priority,
+                False,
+                first.gated,
+                first.shape,
+                "",
+            )
         facts = self._read(document, priorities)
         if facts.shape is not None and not facts.from_class and not self.selectors.selectors:
             if len(self._alike) >= RECOGNITIONS_KEPT:
                 self._alike.clear()
-            self._alike[alike] = (_DECODER.decode(document).spec, facts.shape, facts)
+            self._alike[alike] = _Template(facts, _DECODER.decode(document).spec.termination_grace_period_seconds)
         return facts
 
     def forget_unheld(self) -> Set[int]:
@@ -372,9 +414,24 @@ class PodReader:
             if len(self._recognised) >= RECOGNITIONS_KEPT:
                 self._recognised.clear()
             self._recognised[recognition] = found
-        if isinstance(found, str):
-            return PodFacts(pod.metadata, spec, priority, None, found)
-        return PodFacts(pod.metadata, spec, priority, found, "")
+        shape, wrong = (None, found) if isinstance(found, str) else (found, "")
+        return PodFacts(
+            namespace,
+            pod.metadata.name,
+            pod.metadata.uid,
+            pod.metadata.creation_timestamp or "",
+            pod.metadata.deletion_timestamp is not None,
+            pod.metadata.grace_seconds(spec.termination_grace_period_seconds),
+            labels,
+            pod.metadata.annotations,
+            spec.scheduler_name,
+            spec.node_name,
+            priority,
+            spec.from_class,
+            tuple([gate.name for gate in spec.scheduling_gates]),
+            shape,
+            wrong,
+        )
 
     def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:
         """Give numbers to the selectors of a pod before any pod is held against them."""
