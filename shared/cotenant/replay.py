@@ -22,6 +22,7 @@ from cotenant.cycle import config_digest
 from cotenant.definition import Definition
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event, encode_payload, traceparent_of
+from cotenant.last_messages import LastMessages
 from cotenant.subjects import matches, tokens
 
 REMEMBERED = 200_000
@@ -70,10 +71,8 @@ class _Line:
         self.config = ""
         self.foreign: list[Event] = []
         self.own: list[Event] = []
-        self.last: dict[str, Event] = {}
-        """Last message folded of each subject that has not ended: a core of another configuration starts from them, as its
-        process does.
-        """
+        self.last = LastMessages()
+        """Of what was folded: a core of another configuration starts from them, as its process does."""
         self.last_end = 0
         self.pending: tuple[Event, Commit, list[Event]] | None = None
         """A commit whose batch has not been read to its end."""
@@ -98,7 +97,7 @@ class _Line:
         """Start a core for a configuration, and fold what earlier ones had folded."""
         self.core = self.definition.make_core(self.definition.config_from(config_text))
         self.config = digest
-        for event in sorted(self.last.values(), key=_sequence):
+        for event in self.last.in_order():
             self.core.apply(event)
 
     def fold(self, folded: int, own_end: int) -> None:
@@ -108,10 +107,7 @@ class _Line:
         mine = bisect_right(self.own, own_end, key=_sequence)
         for event in sorted((*self.foreign[:ready], *self.own[:mine]), key=_sequence):
             self.core.apply(event)
-            if event.tombstone:
-                self.last.pop(event.subject, None)
-            else:
-                self.last[event.subject] = event
+            self.last.note(event)
         del self.foreign[:ready]
         del self.own[:mine]
 
@@ -137,8 +133,8 @@ class Verifier:
         self._broken = not complete_from_start
         self._configs: dict[str, str] = {}
         self._lines: dict[str, _Line] = {}
-        self._before: dict[str, Event] = {}
-        """Last message of each subject: what a process loads that starts."""
+        self._before = LastMessages()
+        """What a process loads that starts."""
         self._previous = 0
 
     def read(self, event: Event) -> None:
@@ -154,10 +150,7 @@ class Verifier:
             self._configs[config_digest(data.config_text)] = data.config_text
             self._begin(event, data.service)
             return
-        if event.tombstone:
-            self._before.pop(event.subject, None)
-        else:
-            self._before[event.subject] = event
+        self._before.note(event)
         line = self._lines.get(event.source)
         if isinstance(data, Commit):
             if line is not None:
@@ -183,7 +176,7 @@ class Verifier:
         if definition is None or event.source in self._lines:
             return
         line = self._lines[event.source] = _Line(definition, event.source)
-        for before in sorted(self._before.values(), key=_sequence):
+        for before in self._before.in_order():
             line.read(before)
 
     def _counts(self, record: Event) -> bool:
