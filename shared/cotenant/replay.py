@@ -13,7 +13,7 @@ mid-life).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -119,15 +119,22 @@ def _sequence(event: Event) -> int:
 class Verifier:
     """Reads LOG in order, one message at a time, and verifies each commit once its whole batch has been read.
 
-    In: messages; commits with sequence `first`..`last` count (0: no bound). Out: `report`. `complete_from_start` False says
-    that messages before the first are missing: its commits are then not comparable. Holds the last message of each subject,
-    and what a service had not folded at its last commit.
+    In: messages; commits with sequence `first`..`last` count (0: no bound), and of those the chosen ones. Out: `report`.
+    `complete_from_start` False says that messages before the first are missing: its commits are then not comparable. Holds the
+    last message of each subject, and what a service had not folded at its last commit.
     """
 
     def __init__(
-        self, definitions: Mapping[str, Definition], *, first: int = 0, last: int = 0, complete_from_start: bool = True
+        self,
+        definitions: Mapping[str, Definition],
+        *,
+        first: int = 0,
+        last: int = 0,
+        complete_from_start: bool = True,
+        chosen: Callable[[Event], bool] = lambda _: True,
     ) -> None:
         self.report = Report()
+        self._chosen = chosen
         self._definitions = definitions
         self._first, self._last = first, last
         self._broken = not complete_from_start
@@ -180,7 +187,8 @@ class Verifier:
             line.read(before)
 
     def _counts(self, record: Event) -> bool:
-        return self._first <= record.sequence and (not self._last or record.sequence <= self._last)
+        within = self._first <= record.sequence and (not self._last or record.sequence <= self._last)
+        return within and self._chosen(record)
 
     def _refuse(self, reason: str) -> None:
         self.report.not_comparable[reason] = self.report.not_comparable.get(reason, 0) + 1

@@ -59,6 +59,14 @@ def test_comparisons_stay_within_their_budget(plain: Result, monkeypatch: pytest
     assert result.digest == plain.digest
 
 
+def test_of_many_commits_some_are_made_again_as_the_seed_has_it(plain: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "VERIFIED", 10)
+    result = run(schedule_of(SEED, SPAN, NODES))
+    every = plain.checks["decisions recomputed"]
+    assert 10 < result.checks["decisions recomputed"] < every / 2
+    assert result.digest == plain.digest
+
+
 def test_a_log_of_which_little_is_kept_keeps_every_promise(plain: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sight, "KEPT_LOG", 100)
     result = run(schedule_of(SEED, SPAN, NODES))

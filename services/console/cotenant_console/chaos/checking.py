@@ -43,6 +43,10 @@ that is stored on LOG,
 """
 FOLD_FREE = 20_000
 """and so many more."""
+VERIFIED = 500
+"""So many commits of a run are all made again,"""
+VERIFIED_OF = 4
+"""and of those that come after one of so many, as the seed has it."""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -72,7 +76,7 @@ class Checker:
         self._fold_number = fold_number
         self._spent = 0
         """Messages that comparisons have taken."""
-        self._chance = Random(0)
+        self._chance = self._lot = Random(0)
         self._stage: Stage | None = None
         self._left: Collection[tuple[str, str]] = ()
         """What was found at the last look for rest: check and subject."""
@@ -81,6 +85,7 @@ class Checker:
         """Take a place in a stage before it opens."""
         self._stage = stage
         self._chance = Random(f"checks/{stage.schedule.header.seed}")
+        self._lot = Random(f"commits/{stage.schedule.header.seed}")
         stage.world.watchers.append(self._see)
         stage.node_listeners.append(self._sampled)
 
@@ -89,11 +94,15 @@ class Checker:
         recomputed = [
             service.service for service in stage.services.values() if service.service.definition.recomputed
         ]
-        self.verifier = Verifier({each.definition.name: each.definition for each in recomputed})
+        self.verifier = Verifier({each.definition.name: each.definition for each in recomputed}, chosen=self._is_chosen)
         for participant in recomputed:
             participant.listeners.append(self._at_rest)
             if self._fold_check is not None:
                 self.shadows.begin(participant)
+
+    def _is_chosen(self, _: Event) -> bool:
+        """Whether a commit is made again."""
+        return self.verifier.report.commits < VERIFIED or not self._lot.randrange(VERIFIED_OF)
 
     def _see(self, event: Event) -> None:
         stage = self._stage
