@@ -15,7 +15,7 @@ CodeArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
 Rows = slice | IntArray
-"""Which rows a vectorised function looks at: all in use (a slice from 0), or a sorted array of row numbers."""
+"""Which rows a vectorised function looks at: a slice of them, or an array of row numbers."""
 
 FIRST_CAPACITY = 64
 

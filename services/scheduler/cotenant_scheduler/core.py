@@ -41,6 +41,7 @@ from cotenant_scheduler.being_stored import BeingStored
 from cotenant_scheduler.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.endings import Endings
 from cotenant_scheduler.evaluation import Evaluation
+from cotenant_scheduler.figures import Figures
 from cotenant_scheduler.kept_placements import PlacementView
 from cotenant_scheduler.load_estimate import microseconds
 from cotenant_scheduler.node_book import NodeBook
@@ -53,7 +54,7 @@ from cotenant_scheduler.preempting import Preempting
 from cotenant_scheduler.preemption import Preemption
 from cotenant_scheduler.queue import Group, PodQueue, Walk
 from cotenant_scheduler.results import KeptResults
-from cotenant_scheduler.series import WORTHWHILE, Figures, Series, one
+from cotenant_scheduler.series import WORTHWHILE, Series
 from cotenant_scheduler.shapes import PodReader
 from cotenant_scheduler.waiting import WaitingPods
 
@@ -101,10 +102,11 @@ class SchedulerCore:
         self.queue = PodQueue()
         self._quota = QuotaAdmission(self.ledger, self.policy.config)
         self._quota_sequences: dict[tuple[str, str], int] = {}
+        self._causes_of_quota: dict[Membership, tuple[str, ...]] = {}
+        """By quota, the messages about it and its ancestors."""
         self._sequences = LastSequences()
         self._regroup = False
-        self._load_names = tuple((f"node.{r}.used", f"node.{r}.capacity") for r in self.nodes.load.resources)
-        self._figures = Figures()
+        self._figures = Figures(self.policy, self.nodes.load.resources)
         self._assumed = Assumptions(self.nodes, self.ledger)
         self._results = KeptResults(self.nodes, self.policy)
         self._waiting = WaitingPods(self.queue, self.nodes, self._assumed.holds)
@@ -179,6 +181,7 @@ class SchedulerCore:
         return self.pods.store_placement(data, sequence, counted)
 
     def _fold_quota(self, event: Event, tree: str, quota: str) -> None:
+        self._causes_of_quota.clear()
         if event.tombstone or not isinstance(event.data, QuotaRuntime):
             self.ledger.end(tree, quota)
             self._quota_sequences.pop((tree, quota), None)
@@ -326,7 +329,7 @@ class SchedulerCore:
             placed = self._place_series(run, counted, evaluation, now, now_us, bound) if len(run) >= WORTHWHILE else 0
             if not placed:
                 assert record.facts is not None
-                figures = one(self.nodes, evaluation, row, self._load_names)
+                figures = self._figures.of_row(evaluation, row)
                 data = self._bind(bound, record, row, figures, counted, now)
                 assigned = self.pods.assigned(record.facts, shape, now_us)
                 self._assumed.one(row, record.key, counted, assigned, data)
@@ -358,14 +361,14 @@ class SchedulerCore:
         bound: list[Event],
     ) -> int:
         """Place equal pods that follow each other as far as that can be told at once; return how many."""
-        series = Series(evaluation, len(run), self._figures, self._load_names)
+        series = Series(evaluation, len(run))
         reports = self.nodes.load.reports
         keys: list[PodKey] = []
         placements: list[Placement] = []
         facts = run[0].facts
         assert facts is not None
         assigned = self.pods.assigned(facts, counted.shape, now_us)
-        for record, row, figures in zip(run, series.rows, series.figures(), strict=False):
+        for record, row, figures in zip(run, series.rows, series.figures(self._figures), strict=False):
             key = record.key
             assert record.facts is not None
             if reports(row, key) or self.pods.assigned(record.facts, counted.shape, now_us) != assigned:
@@ -413,11 +416,14 @@ class SchedulerCore:
         return data
 
     def _quota_causes(self, membership: Membership) -> tuple[str, ...]:
-        return tuple(
-            f"LOG:{self._quota_sequences[(membership.tree, level.name)]}"
-            for level in self.ledger.chain(membership)
-            if (membership.tree, level.name) in self._quota_sequences
-        )
+        known = self._causes_of_quota.get(membership)
+        if known is None:
+            known = self._causes_of_quota[membership] = tuple(
+                f"LOG:{self._quota_sequences[(membership.tree, level.name)]}"
+                for level in self.ledger.chain(membership)
+                if (membership.tree, level.name) in self._quota_sequences
+            )
+        return known
 
     def _regroup_pods(self) -> None:
         """Which quota a pod belongs to may have changed."""

@@ -1,123 +1,82 @@
 """What all nodes are worth to one shape, kept current row by row.
 
-In: the node table, a shape, the policy. Out: per row the refusal code (0: the node can take a pod of the shape) and
-the total score; and the best row. Only rows that changed since the last look are computed again, one by one where they
-are few. Rows are compared by one key, total << TIE_BITS | tie, so that the best is the highest total and, among
-equals, the name first in the alphabet. The maximum over all keys takes 1.5 µs at 10,000 rows.
+In: the node table, a shape, the policy. Out: per row one key: the total score and the tie-break, total << TIE_BITS | tie, so
+that the best row is the one with the highest key: the highest total and, among equals, the name first in the alphabet; or
+below 0 the refusal, -2 - code. Only rows that changed since the last look are computed again, one by one where they are
+few. The maximum over all keys takes 1.5 µs at 10,000 rows.
 
-Scores that are normalised over the feasible nodes depend on the highest raw score among them: when that changes, all
-keys are made anew. What placements never change (`static` plugins) is computed once per set of constraints and shared
-by shapes.
+Scores that are normalised over the feasible nodes depend on the highest raw score among them: when that changes, all keys
+are moved by as much as their `base` is (`static_results`).
 """
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
-from cotenant.events.placements import Figure
+from cotenant_scheduler.changed_columns import ChangedColumns
 from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows, distinct
 from cotenant_scheduler.nodes import TIE_BITS, NodeTable
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction
+from cotenant_scheduler.plugins import RowFunction
 from cotenant_scheduler.policy import CODES_PER_FILTER, NOT_DECLARED, Policy
 from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.static_results import StaticResults, scaled
 
-FEW_ROWS = 5
+FEW_ROWS = 6
 """Up to so many changed rows are computed one by one, more at once over arrays: about where the two cost the same."""
 
 FEW_REPEATS = 512
 """Up to so many changes are taken as they are; among more, repeats are looked for."""
 
-_REFUSED = -1
+_OF_CODE = -2
+"""The key of a row with code c is _OF_CODE - c; codes begin at NOT_DECLARED."""
 
-
-class Refusals(msgspec.Struct, frozen=True):
-    """Nodes refused for one reason."""
-
-    refusal: Refusal
-    count: int
-
-
-class StaticResults:
-    """Results of the static plugins for one set of constraints: codes, and raw scores of those that score."""
-
-    def __init__(self, nodes: NodeTable, shape: Shape, policy: Policy) -> None:
-        self._nodes = nodes
-        self._shape = shape
-        self._filters = tuple((i, plugin) for i, plugin in enumerate(policy.filters) if plugin.static)
-        self._scores = tuple(plugin for plugin in policy.scores if plugin.static)
-        self.version = -1
-        self.codes: CodeArray = np.zeros(0, dtype=np.int32)
-        self.raw: tuple[IntArray, ...] = ()
-        self._position = 0
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Bring the results up to the node table."""
-        nodes = self._nodes
-        changed = nodes.static_changes.since(self._position) if self.version == nodes.version else None
-        self._position = nodes.static_changes.position
-        if changed is None:
-            self.version = nodes.version
-            rows: Rows = nodes.all_rows
-            capacity = nodes.declared.shape[0]
-            self.codes = np.zeros(capacity, dtype=np.int32)
-            self.raw = tuple(np.zeros(capacity, dtype=np.int64) for _ in self._scores)
-        elif changed.size:
-            rows = distinct(changed, nodes.size)
-        else:
-            return
-        codes = np.zeros(nodes.declared[rows].shape[0], dtype=np.int32)
-        for i, plugin in reversed(self._filters):
-            found = plugin.filter(nodes, self._shape, rows)
-            codes = np.where(found > 0, found + i * CODES_PER_FILTER, codes)
-        self.codes[rows] = np.where(nodes.declared[rows] > 0, codes, NOT_DECLARED)
-        for plugin_score, raw in zip(self._scores, self.raw, strict=True):
-            raw[rows] = plugin_score.score(nodes, self._shape, rows)
+_REFUSED = _OF_CODE - NOT_DECLARED
+"""The key of a row without a node, the highest of those that refuse."""
 
 
 class Evaluation:
-    """Codes, scores and keys of all rows for one shape."""
+    """Keys of all rows for one shape."""
 
-    def __init__(self, nodes: NodeTable, shape: Shape, policy: Policy, static: StaticResults) -> None:
+    def __init__(
+        self, nodes: NodeTable, shape: Shape, policy: Policy, static: StaticResults, changed: ChangedColumns
+    ) -> None:
         self.nodes = nodes
         self.shape = shape
-        self._policy = policy
+        self.policy = policy
         self._static = static
+        self._changed = changed
         filters = [(i * CODES_PER_FILTER, f) for i, f in enumerate(policy.filters) if not f.static and f.concerns(shape)]
         self._filters = tuple((base, f) for base, f in filters if not f.relational)
         self._relational_filters = tuple((base, f) for base, f in filters if f.relational)
         """Asked about all rows at once, as a placement changes what all nodes of its domains are worth."""
-        self._dynamic = tuple(i for i, score in enumerate(policy.scores) if not score.static)
+        self._scores = tuple((i, policy.weights[i], s) for i, s in enumerate(policy.scores) if not s.static)
+        """Those that placements change: index, weight."""
         self._filter_rows: list[tuple[int, RowFunction]] = []
         self._score_rows: list[tuple[int, int, RowFunction]] = []
-        statics = [(k, i) for k, i in enumerate(i for i, score in enumerate(policy.scores) if score.static)]
-        weights, normalise = policy.weights, [score.normalise for score in policy.scores]
-        self._normalised = tuple((i, weights[i], normalise[i], k) for k, i in statics if normalise[i] is not Normalise.PLAIN)
-        self._fixed = tuple((i, weights[i], k) for k, i in statics if normalise[i] is Normalise.PLAIN)
-        """Scores of static plugins that are not normalised: index, weight, index among the static ones."""
-        self.figure_names = tuple(f"score.{score.name}" for score in policy.scores)
         self._version = -1
         self._position = 0
         self._static_position = 0
         self._relations = 0
         self._relational = policy.relational if shape.relational else ()
         self._relational_scores: tuple[IntArray, ...] = ()
-        self.codes: CodeArray = np.zeros(0, dtype=np.int32)
-        self._own_codes: CodeArray = self.codes
-        """The codes without those of relational filters; for shapes without relations the same array."""
-        self._totals: IntArray = np.zeros(0, dtype=np.int64)
         self._keys: IntArray = np.zeros(0, dtype=np.int64)
-        self._highest: list[int] = []
-        self._unscaled = sum(weight * normalise.apply(0, 0) for _, weight, normalise, _ in self._normalised)
-        """What the normalised scores give every row while none of their raw scores is above 0."""
-        self._scales = False
-        """Whether any raw score is above 0, so that normalising can change with the feasible rows."""
+        self._own: IntArray = self._keys
+        """The keys without what relational filters and scores say; for shapes without relations the same array."""
+        self._highest: tuple[int, ...] = ()
+        """The highest raw score among the feasible rows of each score that is normalised."""
+        self._base: IntArray = self._keys
 
     @property
     def cost_bytes(self) -> int:
         """Memory that the arrays take."""
-        return int(self.codes.nbytes + self._totals.nbytes + self._keys.nbytes)
+        return int(self._keys.nbytes + (self._own.nbytes if self.shape.relational else 0))
+
+    @property
+    def codes(self) -> CodeArray:
+        """The code of every row in use: 0 where the node can take a pod of the shape, else why not."""
+        keys = self._keys[: self.nodes.size]
+        codes: CodeArray = np.where(keys >= 0, 0, _OF_CODE - keys)
+        return codes
 
     @property
     def stamp(self) -> tuple[int, int, int, int]:
@@ -127,34 +86,38 @@ class Evaluation:
     def refresh(self) -> None:
         """Bring all rows up to the node table."""
         nodes = self.nodes
-        relations = nodes.relations.version + nodes.held_relations.version if self.shape.relational else 0
+        relational = self.shape.relational
+        relations = nodes.relations.version + nodes.held_relations.version if relational else 0
+        position, static_position = nodes.changes.position, nodes.static_changes.position
+        before, static_before = self._position, self._static_position
         if (
-            self._version == nodes.version
+            before == position
+            and self._version == nodes.version
             and self._relations == relations
-            and self._position == nodes.changes.position
-            and self._static_position == nodes.static_changes.position
+            and static_before == static_position
         ):
             return
+        changed, constraints = nodes.changes.since(before), nodes.static_changes.since(static_before)
+        self._position, self._static_position, self._relations = position, static_position, relations
         self._static.refresh()
-        changed, constraints = nodes.changes.since(self._position), nodes.static_changes.since(self._static_position)
-        self._position, self._static_position = nodes.changes.position, nodes.static_changes.position
-        self._relations = relations
         if self._version != nodes.version or changed is None or constraints is None:
             self._recompute()
-        elif self.shape.relational:
-            rows = distinct(np.concatenate((changed, constraints)), nodes.size)
-            if rows.size:
-                self._compute(rows)
-            self._relate()
-            self._normalise()
         elif constraints.size:
-            self._compute(distinct(np.concatenate((changed, constraints)), nodes.size))
+            self._rebase()
+            self._update(distinct(np.concatenate((changed, constraints)), nodes.size))
             self._normalise()
         elif changed.shape[0] > FEW_ROWS:
-            self._update(changed if changed.shape[0] < FEW_REPEATS else distinct(changed, nodes.size))
+            entries = None
+            if changed.shape[0] >= FEW_REPEATS:
+                changed = distinct(changed, nodes.size)
+            elif not self.shape.host_ports:
+                entries = self._changed.since(before)
+            self._update(changed, entries)
         else:
             for row in dict.fromkeys(changed.tolist()):
                 self._update_row(row)
+        if relational:
+            self._relate()
 
     def best(self) -> int:
         """Return the best row, -1 if no node can take the shape."""
@@ -162,7 +125,7 @@ class Evaluation:
         if not keys.shape[0]:
             return -1
         row = int(keys.argmax())
-        return row if keys[row] >= 0 else -1
+        return row if keys.item(row) >= 0 else -1
 
     def candidates(self, wanted: int) -> tuple[IntArray, int]:
         """Return the `wanted` best rows in no order (fewer if fewer can take the shape), and the best key among the
@@ -181,35 +144,31 @@ class Evaluation:
         """Return codes, weighted scores by plugin and their sums of all rows of another table, by the plugins that
         placements change."""
         rows = table.all_rows
-        codes = np.zeros(table.size, dtype=np.int32)
-        for base, plugin in self._filters:
-            found = plugin.filter(table, self.shape, rows)
-            codes = np.where((codes == 0) & (found > 0), found + base, codes)
-        scores = np.zeros((len(self._policy.scores), table.size), dtype=np.int64)
-        for i in self._dynamic:
-            scores[i] = self._policy.weights[i] * self._policy.scores[i].score(table, self.shape, rows)
-        return codes, scores, scores.sum(axis=0)
+        scores = np.zeros((len(self.policy.scores), table.size), dtype=np.int64)
+        for i, weight, plugin in self._scores:
+            scores[i] = weight * plugin.score(table, self.shape, rows)
+        return self._refused(np.zeros(table.size, dtype=np.int32), table, rows), scores, scores.sum(axis=0)
 
     def normalised_of(self, rows: IntArray) -> IntArray:
         """Return the weighted scores of rows by static plugin; 0 for the others."""
-        scores = np.zeros((len(self._policy.scores), rows.shape[0]), dtype=np.int64)
-        for i, weight, k in self._fixed:
-            scores[i] = weight * self._static.raw[k][rows]
-        for i, weight, normalise, k in self._normalised:
-            highest = self._highest[k]
-            scaled = self._static.raw[k][rows] * MAX_SCORE // highest if highest else np.zeros(rows.shape[0], np.int64)
-            scores[i] = weight * (scaled if normalise is Normalise.HIGHEST else MAX_SCORE - scaled)
+        static = self._static
+        scores = np.zeros((len(self.policy.scores), rows.shape[0]), dtype=np.int64)
+        for i, weight, k in static.plain:
+            scores[i] = weight * static.raw[k][rows]
+        for (i, weight, normalise, k), highest in zip(static.normalised, self._highest, strict=True):
+            scores[i] = weight * scaled(normalise, static.raw[k][rows], highest)
         return scores
 
     def at_highest(self) -> list[tuple[IntArray, int, int]]:
         """Return, for each score that is normalised to something, raw scores, the highest, and how many feasible rows
         have it."""
-        if not self._scales:
+        static = self._static
+        if not static.scales:
             return []
         feasible = self._keys[: self.nodes.size] >= 0
         return [
             (raw, highest, int(np.count_nonzero(feasible & (raw[: self.nodes.size] == highest))))
-            for raw, highest in ((self._static.raw[k], self._highest[k]) for *_, k in self._normalised)
+            for raw, highest in ((static.raw[k], most) for (*_, k), most in zip(static.normalised, self._highest, strict=True))
             if highest
         ]
 
@@ -227,149 +186,139 @@ class Evaluation:
 
     def total(self, row: int) -> int:
         """The total score of a feasible row."""
-        return int(self._keys[row]) >> TIE_BITS
+        return self._keys.item(row) >> TIE_BITS
 
-    def figures(self, row: int) -> tuple[Figure, ...]:
-        """Return the weighted scores of a row by plugin, and their sum."""
-        scores = [0] * len(self._policy.scores)
-        for i, _, score_of in self._score_rows:
-            scores[i] = score_of(row)
-        for i, _, k in self._fixed:
-            scores[i] = self._static.raw[k].item(row)
-        for i, _, normalise, k in self._normalised:
-            scores[i] = normalise.apply(self._static.raw[k].item(row), self._highest[k])
-        figures = [Figure(name="score", value=self.total(row))]
-        for name, weight, score in zip(self.figure_names, self._policy.weights, scores, strict=True):
-            figures.append(Figure(name=name, value=weight * score))
-        for (relational, _), values in zip(self._relational, self._relational_scores, strict=True):
-            # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
-            if values.item(row):
-                figures.append(Figure(name=f"score.{relational.name}", value=values.item(row)))
-        return tuple(figures)
-
-    def refusals(self) -> tuple[Refusals, ...]:
-        """Return why the nodes refuse the shape: the most frequent reason first."""
-        codes = self.codes[: self.nodes.size]
-        found = []
-        for code in self._present():
-            rows = np.flatnonzero(codes == code)
-            index, own = divmod(code, CODES_PER_FILTER)
-            refusal = self._policy.filters[index].reason(self.nodes, self.shape, own, rows)
-            found.append(Refusals(refusal, int(rows.shape[0])))
-        return tuple(sorted(found, key=lambda entry: -entry.count))
-
-    def wakes_on(self) -> tuple[str, ...]:
-        """Return the subjects whose events can change the refusals."""
-        indexes = sorted({code // CODES_PER_FILTER for code in self._present()})
-        subjects = {subject for index in indexes for subject in self._policy.filters[index].wakes_on}
-        return tuple(sorted(subjects or {"objects.core.nodes._.*"}))
-
-    def _present(self) -> list[int]:
-        """The codes of the rows that refuse the shape, ascending."""
-        counts = np.bincount(np.maximum(self.codes[: self.nodes.size], 0))
-        return [int(code) for code in np.flatnonzero(counts) if code]
+    def scores(self, row: int) -> list[int]:
+        """Return the weighted scores of a feasible row by plugin, those that are about other pods last."""
+        scores = [0] * len(self.policy.scores)
+        for i, weight, score_of in self._score_rows:
+            scores[i] = weight * score_of(row)
+        static = self._static
+        for i, weight, k in static.plain:
+            scores[i] = weight * static.raw[k].item(row)
+        for (i, weight, normalise, k), highest in zip(static.normalised, self._highest, strict=True):
+            scores[i] = weight * normalise.apply(static.raw[k].item(row), highest)
+        scores.extend([values.item(row) for values in self._relational_scores])
+        return scores
 
     def _recompute(self) -> None:
-        nodes = self.nodes
+        nodes, shape = self.nodes, self.shape
         self._version = nodes.version
-        capacity = nodes.declared.shape[0]
-        self.codes = np.full(capacity, NOT_DECLARED, dtype=np.int32)
-        self._own_codes = self.codes.copy() if self.shape.relational else self.codes
-        self._totals = np.zeros(capacity, dtype=np.int64)
-        self._keys = np.full(capacity, _REFUSED, dtype=np.int64)
-        shape = self.shape
+        self._keys = np.full(nodes.declared.shape[0], _REFUSED, dtype=np.int64)
+        self._own = self._keys.copy() if shape.relational else self._keys
         self._filter_rows = [(base, plugin.row_filter(nodes, shape)) for base, plugin in self._filters]
-        self._score_rows = [
-            (i, self._policy.weights[i], self._policy.scores[i].row_score(nodes, shape)) for i in self._dynamic
-        ]
-        self._compute(nodes.all_rows)
-        self._relate()
-        self._normalise()
+        self._score_rows = [(i, weight, plugin.row_score(nodes, shape)) for i, weight, plugin in self._scores]
+        self._highest, self._base = self._static.likely_base()
+        rows = nodes.all_rows
+        self._own[rows] = self._compute(nodes, rows, rows)
+        if not shape.relational:
+            self._normalise()
+
+    def _update(self, rows: IntArray, entries: slice | None = None) -> None:
+        """Compute rows anew: `entries` of the changed columns are these rows, None if they are not there. Of a row that
+        stands several times the last one counts: assigning goes by the order of the rows."""
+        keys = self._compute(self.nodes, rows, rows) if entries is None else self._compute(self._changed.table, entries, rows)
+        own = self._own
+        if not self._static.scales:
+            own[rows] = keys
+            return
+        turned = np.bitwise_xor(own.take(rows), keys) < 0
+        own[rows] = keys
+        if np.count_nonzero(turned) and self._rescales(rows[turned]):
+            self._normalise()
+
+    def _update_row(self, row: int) -> None:
+        code = self._static.codes.item(row)
+        if code == 0:
+            for base, refuses in self._filter_rows:
+                found = refuses(row)
+                if found:
+                    code = base + found
+                    break
+        key = _OF_CODE - code
+        if code == 0:
+            total = 0
+            for _, weight, score_of in self._score_rows:
+                total += weight * score_of(row)
+            key = (total << TIE_BITS) + self._base.item(row)
+        before = self._own.item(row)
+        self._own[row] = key
+        if (before < 0) != (key < 0) and self._static.scales and self._rescales(np.array([row])):
+            self._normalise()
+
+    def _compute(self, table: NodeTable, rows: Rows, numbers: Rows) -> IntArray:
+        """Return the keys of a table's rows, without relations; `numbers` are those of the nodes."""
+        shape = self.shape
+        keys: IntArray | None = None
+        for _, weight, plugin in self._scores:
+            score = plugin.score(table, shape, rows)
+            if weight != 1:
+                score *= weight
+            if keys is None:
+                keys = score
+            else:
+                keys += score
+        base = self._base[numbers]
+        if keys is None:
+            keys = base.copy()
+        else:
+            keys <<= TIE_BITS
+            keys += base
+        codes = self._refused(self._static.codes[numbers], table, rows)
+        if np.count_nonzero(codes):
+            np.copyto(keys, _OF_CODE - codes, where=codes != 0)
+        return keys
+
+    def _refused(self, codes: CodeArray, table: NodeTable, rows: Rows) -> CodeArray:
+        """Return codes with those of the filters that placements change; the first one that refuses counts."""
+        for base, plugin in self._filters:
+            found = plugin.filter(table, self.shape, rows)
+            if np.count_nonzero(found):
+                codes = np.where((codes == 0) & (found > 0), found + base, codes)
+        return codes
 
     def _relate(self) -> None:
-        """Bring in the codes of the relational filters: of several that refuse a row, the first one counts."""
-        if not self.shape.relational:
-            return
+        """Bring in what relational filters and scores say: of several filters that refuse a row, the first one counts."""
         rows = self.nodes.all_rows
-        codes = self._own_codes[rows].copy()
+        own = self._own[rows]
+        codes: IntArray = np.where(own >= 0, 0, _OF_CODE - own)
         for base, plugin in self._relational_filters:
             found = plugin.filter(self.nodes, self.shape, rows)
             if np.count_nonzero(found):
                 found = np.where(found > 0, found + base, 0)
                 codes = np.where((found > 0) & ((codes == 0) | (codes > found)), found, codes)
-        self.codes[rows] = codes
-
-    def _update(self, rows: IntArray) -> None:
-        feasible = self.codes[rows] == 0 if self._scales else None
-        codes, total = self._compute(rows)
-        if feasible is not None:
-            if self._rescales(rows[feasible != (codes == 0)]):
-                self._normalise()
-            else:
-                self._keys[rows] = self._keys_of(rows)
-            return
-        total += self._unscaled
-        total <<= TIE_BITS
-        total |= self.nodes.tie[rows]
-        if np.count_nonzero(codes):
-            total[codes != 0] = _REFUSED
-        self._keys[rows] = total
-
-    def _compute(self, rows: Rows) -> tuple[CodeArray, IntArray]:
-        """Compute codes and sums of the scores that placements change."""
-        nodes, shape = self.nodes, self.shape
-        codes = self._static.codes[rows]
-        if isinstance(rows, slice):
-            codes = codes.copy()
-        for base, plugin in self._filters:
-            found = plugin.filter(nodes, shape, rows)
-            if np.count_nonzero(found):
-                codes = np.where((codes == 0) & (found > 0), found + base, codes)
-        self._own_codes[rows] = codes
-        total: IntArray | None = None
-        for i in self._dynamic:
-            weight = self._policy.weights[i]
-            score = self._policy.scores[i].score(nodes, shape, rows)
-            if weight != 1:
-                score = score * weight
-            total = score if total is None else total + score
-        if total is None:
-            total = np.zeros(codes.shape[0], dtype=np.int64)
-        for _, weight, k in self._fixed:
-            total += weight * self._static.raw[k][rows]
-        self._totals[rows] = total
-        return codes, total
-
-    def _normalise(self) -> None:
-        """Find the highest raw scores among the feasible rows and make all keys anew."""
-        rows = self.nodes.all_rows
-        feasible = self.codes[rows] == 0
-        self._highest = [int(raw[rows][feasible].max(initial=0)) for raw in self._static.raw]
-        self._scales = any(bool(self._static.raw[k][rows].any()) for *_, k in self._normalised)
+        self._keys[rows] = np.where(codes == 0, own, _OF_CODE - codes)
+        self._normalise()
+        feasible = codes == 0
         self._relational_scores = tuple(
             weight * score.score(self.nodes, self.shape, feasible) for score, weight in self._relational
         )
-        self._keys[rows] = self._keys_of(rows)
+        keys = self._keys[rows]
+        for scores in self._relational_scores:
+            keys[feasible] += scores[feasible] << TIE_BITS
+
+    def _normalise(self) -> None:
+        """Find the highest raw scores among the feasible rows; if they are others, move all keys."""
+        highest = self._static.highest(self._keys >= 0)
+        if highest != self._highest:
+            self._highest = highest
+            self._rebase()
+
+    def _rebase(self) -> None:
+        """Move all keys from the base that they have to the one that they should have."""
+        before, self._base = self._base, self._static.base(self._highest)
+        moved = self._base - before
+        for keys in (self._keys, self._own) if self.shape.relational else (self._keys,):
+            np.add(keys, moved, out=keys, where=keys >= 0)
 
     def _rescales(self, turned: IntArray) -> bool:
         """Tell whether the highest raw scores may be others, as these rows became feasible or ceased to be. Those of a row that
         is below the highest, or has none, do not count."""
-        if not turned.shape[0]:
-            return False
-        if self._relational:
-            return True
-        tops = ((int(self._static.raw[k][turned].max()), self._highest[k]) for *_, k in self._normalised)
+        if self.shape.relational:
+            return False  # `_relate` finds them anyway
+        raw = self._static.raw
+        tops = ((int(raw[k][turned].max()), most) for (*_, k), most in zip(self._static.normalised, self._highest, strict=True))
         return any(top and top >= highest for top, highest in tops)
-
-    def _keys_of(self, rows: Rows) -> IntArray:
-        total = self._totals[rows].copy()
-        for _, weight, normalise, k in self._normalised:
-            highest = self._highest[k]
-            scaled = self._static.raw[k][rows] * MAX_SCORE // highest if highest else np.zeros_like(total)
-            total += weight * (scaled if normalise is Normalise.HIGHEST else MAX_SCORE - scaled)
-        for scores in self._relational_scores:
-            total += scores[rows]
-        return np.where(self.codes[rows] == 0, total << TIE_BITS | self.nodes.tie[rows], _REFUSED)
 
     def follow(self, row: int) -> None:
         """Bring one row up to date, where everything was and only this row changed since, once."""
@@ -378,32 +327,3 @@ class Evaluation:
             return
         self._position += 1
         self._update_row(row)
-
-    def _update_row(self, row: int) -> None:
-        was_feasible = self.codes.item(row) == 0
-        code = self._static.codes.item(row)
-        if code == 0:
-            for base, refuses in self._filter_rows:
-                found = refuses(row)
-                if found:
-                    code = base + found
-                    break
-        self.codes[row] = code
-        total = 0
-        for _, weight, score_of in self._score_rows:
-            total += weight * score_of(row)
-        for _, weight, k in self._fixed:
-            total += weight * self._static.raw[k].item(row)
-        self._totals[row] = total
-        if self._scales and was_feasible != (code == 0) and self._rescales(np.array([row])):
-            self._normalise()
-            return
-        key = _REFUSED
-        if code == 0:
-            if self._scales:
-                for _, weight, normalise, k in self._normalised:
-                    total += weight * normalise.apply(self._static.raw[k].item(row), self._highest[k])
-            else:
-                total += self._unscaled
-            key = total << TIE_BITS | self.nodes.tie.item(row)
-        self._keys[row] = key

@@ -8,7 +8,7 @@ pod that is assigned adds its estimate to each. Whether a report has expired dep
 
 from __future__ import annotations
 
-from copy import copy
+from copy import copy, deepcopy
 from functools import lru_cache
 
 import numpy as np
@@ -114,6 +114,16 @@ class LoadColumns:
         for i, name in enumerate(_SINGLE, len(_BY_RESOURCE) * size):
             setattr(self, name, block[i])
 
+    def __deepcopy__(self, memo: dict[int, object]) -> LoadColumns:
+        """A copy's columns are views of the copy's block."""
+        copied = copy(self)
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            if name not in _BY_RESOURCE and name not in _SINGLE:
+                setattr(copied, name, deepcopy(value, memo))
+        copied._lay(copied.block)
+        return copied
+
     def _fill_from(self, row: int) -> None:
         self.divisor[:, row:] = 1
         self._limit[:, row:] = NO_LIMIT
@@ -193,18 +203,16 @@ class LoadColumns:
         report = self._reports.get(row)
         return report is not None and key in report.pods
 
-    def add(self, row: int, estimate: Vector, prod: bool, sign: int) -> None:
-        """Add (or take off) a pod that the node's report does not know."""
-        for r, amount in enumerate(estimate):
-            if amount:
-                change = amount * sign
-                self.node_view[r, row] += change
-                self.score_view[r, row] += change
-                if prod:
-                    self.prod_view[r, row] += change
+    def lanes_of(self, estimate: Vector, prod: bool) -> IntArray:
+        """Return what a pod that the node's report does not know adds to the lanes of its row."""
+        lanes = np.zeros((self.block.shape[0], 1), dtype=np.int64)
+        pod = self.of(lanes)
+        for view in (pod.node_view, pod.score_view, pod.prod_view) if prod else (pod.node_view, pod.score_view):
+            view[:, 0] = estimate
+        return lanes[:, 0]
 
     def add_rows(self, rows: IntArray, estimate: Vector, prod: bool, times: IntArray) -> None:
-        """`add` on many rows, so many times each."""
+        """Add pods that the nodes' reports do not know: so many on each row."""
         for r, amount in enumerate(estimate):
             if amount:
                 self.node_view[r, rows] += amount * times

@@ -9,7 +9,7 @@ node does not offer it. `names`, `labels`, `taints` and `pods` are lists beside 
 
 from __future__ import annotations
 
-from copy import copy
+from copy import copy, deepcopy
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from cotenant_scheduler.load_columns import LoadColumns
 from cotenant_scheduler.load_estimate import AssignedPod, NodeReport
 from cotenant_scheduler.pod_needs import HostPort
 from cotenant_scheduler.relation_counts import RelationCounts
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.shapes import Asked, Shape
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -55,8 +55,29 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Size in bytes by name."""
 
 
+DIMENSIONS = 8
+"""Resources that there is room for at first; for more the room is doubled."""
+
+NOT_ASKED = -(1 << 62)
+"""Less than is left of any resource on any node."""
+
+_FIRST_DIMENSION = 4
+"""The lanes before are those of `nonzero` and `divisor`."""
+
+_LAID = frozenset({"allocatable", "requested", "nonzero", "divisor"})
+"""The columns that are views of the block."""
+
+
 class NodeTable:
-    """Rows of nodes. A row exists from when its node is declared, or has pods, until neither is true."""
+    """Rows of nodes. A row exists from when its node is declared, or has pods, until neither is true. Columns that
+    placements change, and what they are compared with, are views of one block, so that rows are taken out at once."""
+
+    allocatable: IntArray
+    requested: IntArray
+    nonzero: IntArray
+    """cpu and memory requested, with a small amount for containers that ask for none."""
+    divisor: IntArray
+    """cpu and memory allocatable, at least 1."""
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self.rows: dict[str, int] = {}
@@ -78,12 +99,8 @@ class NodeTable:
         self.unschedulable = self.declared.copy()
         self.tie = self.declared.copy()
         """What breaks a tie: the node whose name comes first in the alphabet has the largest."""
-        self.allocatable = np.zeros((16, FIRST_CAPACITY), dtype=np.int64)
-        self.requested = self.allocatable.copy()
-        self.nonzero = np.zeros((2, FIRST_CAPACITY), dtype=np.int64)
-        """cpu and memory requested, with a small amount for containers that ask for none."""
-        self.divisor = np.ones((2, FIRST_CAPACITY), dtype=np.int64)
-        """cpu and memory allocatable, at least 1."""
+        self._lay(np.zeros((_FIRST_DIMENSION + 2 * DIMENSIONS, FIRST_CAPACITY), dtype=np.int64))
+        self.divisor[:] = 1
         self.lacking: set[int] = set()
         """Declared rows that offer no cpu or no memory."""
         self.load = LoadColumns(args)
@@ -232,12 +249,7 @@ class NodeTable:
         if key in pods:
             raise ValueError(f"pod {key[0]}/{key[1]} is counted on node {self.names[row]} already")
         pods[key] = (shape, assigned)
-        self._count(row, shape, 1, self.held_relations if is_held(key) else self.relations)
-        if self.load.reports(row, key):
-            self._recompute_load(row)
-        else:
-            self.load.add(row, assigned.estimate, assigned.prod, 1)
-        self.changes.add(row)
+        self._count(row, key, shape, 1)
 
     def remove(self, name: str, key: PodKey) -> None:
         """Count a pod no longer on a node."""
@@ -247,13 +259,8 @@ class NodeTable:
 
     def retract(self, row: int, key: PodKey) -> None:
         """Count a pod no longer on a row; the row stays."""
-        shape, assigned = self.pods[row].pop(key)
-        self._count(row, shape, -1, self.held_relations if is_held(key) else self.relations)
-        if self.load.reports(row, key):
-            self._recompute_load(row)
-        else:
-            self.load.add(row, assigned.estimate, assigned.prod, -1)
-        self.changes.add(row)
+        shape, _ = self.pods[row].pop(key)
+        self._count(row, key, shape, -1)
 
     def with_more(self, rows: IntArray, shape: Shape, first: int, depth: int) -> NodeTable:
         """Return a table of what-if rows: each of `rows` `depth` times, with `first`, `first` + 1, ... pods of the shape
@@ -262,22 +269,44 @@ class NodeTable:
         For plugins that placements change, and shapes without host ports or relations, on nodes whose reports do not know
         the pods.
         """
-        table = copy(self)
         taken = np.repeat(rows, depth)
         more = np.tile(np.arange(first, first + depth, dtype=np.int64), rows.shape[0])
+        table = copy(self)
         table.size = taken.shape[0]
-        table.allocatable = self.allocatable[: len(self.dims)].take(taken, axis=1)
-        table.requested = self.requested[: len(self.dims)].take(taken, axis=1)
+        table._lay(self.block.take(taken, axis=1))
         for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
             if dim >= 0:
                 table.requested[dim] += amount * more
-        table.divisor = self.divisor.take(taken, axis=1)
-        table.nonzero = self.nonzero.take(taken, axis=1)
         table.nonzero[0] += shape.nonzero_cpu * more
         table.nonzero[1] += shape.nonzero_memory * more
         table.with_ports = set()
         table.load = self.load.with_more(taken, shape.estimate, shape.prod, more)
         return table
+
+    def beside(self, size: int) -> NodeTable:
+        """Return a table with room for so many entries in place of the rows, which are to be copied there. For plugins that
+        placements change, and shapes without host ports or relations; good until the version changes."""
+        table = copy(self)
+        table.size = size
+        table._lay(np.zeros((self.block.shape[0], size), dtype=np.int64))
+        table.load = self.load.of(np.zeros((self.load.block.shape[0], size), dtype=np.int64))
+        return table
+
+    def __deepcopy__(self, memo: dict[int, object]) -> NodeTable:
+        """A copy's columns are views of the copy's block."""
+        copied = copy(self)
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            if name not in _LAID:
+                setattr(copied, name, deepcopy(value, memo))
+        copied._lay(copied.block)
+        return copied
+
+    def _lay(self, block: IntArray) -> None:
+        """Take a block's lanes as columns."""
+        self.block = block
+        self.nonzero, self.divisor = block[:2], block[2:_FIRST_DIMENSION]
+        self.allocatable, self.requested = np.split(block[_FIRST_DIMENSION:], 2)
 
     def assume_series(self, rows: list[int], keys: list[PodKey], shape: Shape, assigned: AssignedPod) -> None:
         """`assume` equal pods, one on each of the rows; their nodes' reports do not know them."""
@@ -316,12 +345,29 @@ class NodeTable:
 
     def dims_of(self, shape: Shape) -> tuple[int, ...]:
         """Return the dimension of each of the shape's needs, -1 where no node offers the resource."""
-        known = shape.dims
-        if known is not None and known[0] is self.dims_version:
-            return known[1]
+        return self._asked(shape).dims
+
+    def asked_by(self, shape: Shape) -> IntArray:
+        """Return what the shape needs of each dimension, up to the last that it needs, as a column; NOT_ASKED where that is
+        nothing."""
+        return self._asked(shape).column
+
+    def _asked(self, shape: Shape) -> Asked:
+        known = shape.asked
+        if known is not None and known.version is self.dims_version:
+            return known
         dims = tuple(self.dims.get(name, -1) for name, _ in shape.needs)
-        shape.dims = (self.dims_version, dims)
-        return dims
+        column = np.full((max(dims) + 1, 1), NOT_ASKED, dtype=np.int64)
+        lanes = np.zeros(self.block.shape[0], dtype=np.int64)
+        lanes[:2] = shape.nonzero_cpu, shape.nonzero_memory
+        for dim, (_, amount) in zip(dims, shape.needs, strict=True):
+            if dim >= 0:
+                column[dim] = amount
+                lanes[dim - self.requested.shape[0]] = amount
+        load = self.load.lanes_of(shape.estimate, shape.prod)
+        known = Asked(self.dims_version, dims, column, {1: lanes, -1: -lanes}, {1: load, -1: -load})
+        shape.asked = known
+        return known
 
     def domains(self, topology: str) -> tuple[IntArray, int]:
         """Return each row's domain of a topology, -1 where it has none, and how many domains there are."""
@@ -342,15 +388,17 @@ class NodeTable:
         for place, name in enumerate(sorted(self.rows)):
             self.tie[self.rows[name]] = last - place
 
-    def _count(self, row: int, shape: Shape, sign: int, relations: RelationCounts) -> None:
+    def _count(self, row: int, key: PodKey, shape: Shape, sign: int) -> None:
         self._count_priority(shape.priority, sign)
-        requested = self.requested
-        for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
-            if dim >= 0:
-                requested[dim, row] += amount * sign
-        self.nonzero[0, row] += shape.nonzero_cpu * sign
-        self.nonzero[1, row] += shape.nonzero_memory * sign
+        asked = self._asked(shape)
+        self.block[:, row] += asked.lanes[sign]
+        if self.load.reports(row, key):
+            self._recompute_load(row)
+        else:
+            self.load.block[:, row] += asked.load_lanes[sign]
+        self.changes.add(row)
         if shape.relational:
+            relations = self.held_relations if is_held(key) else self.relations
             relations.count(row, shape, sign)
         if shape.host_ports:
             ports = self.ports[row]
@@ -408,8 +456,11 @@ class NodeTable:
 
     def _grow(self, capacity: int) -> None:
         self.version += 1
-        for column in ("declared", "unschedulable", "tie", "allocatable", "requested", "nonzero", "divisor"):
+        before = self.tie.shape[0]
+        for column in ("declared", "unschedulable", "tie"):
             setattr(self, column, grown(getattr(self, column), capacity))
+        self._lay(grown(self.block, capacity))
+        self.divisor[:, before:] = 1
         self.load.grow(capacity)
 
     def _dimension(self, name: str) -> None:
@@ -419,15 +470,10 @@ class NodeTable:
         self.dims_version = object()
         self.version += 1
         if dim >= self.allocatable.shape[0]:
-            self.allocatable = _taller(self.allocatable)
-            self.requested = _taller(self.requested)
+            room = np.zeros_like(self.allocatable)
+            self._lay(np.concatenate((self.nonzero, self.divisor, self.allocatable, room, self.requested, room)))
         # Pods that asked for the resource before any node offered it count from now on.
         for row in self.rows.values():
             for shape, _ in self.pods[row].values():
                 self.requested[dim, row] += shape.requests.get(name, 0)
 
-
-def _taller(array: IntArray) -> IntArray:
-    taller = np.zeros((array.shape[0] * 2, array.shape[1]), dtype=np.int64)
-    taller[: array.shape[0]] = array
-    return taller

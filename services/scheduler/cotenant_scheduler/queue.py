@@ -167,7 +167,9 @@ class Walk:
         """Return the pods of the top one's group that come before any other group's, at most so many."""
         heap = self._heap
         _, record, _, cursor = heap[0]
-        until = min(entry[0] for entry in heap[1:3]) if len(heap) > 1 else None
+        until = heap[1][0] if len(heap) > 1 else None
+        if until is not None and len(heap) > 2 and heap[2][0] < until:
+            until = heap[2][0]
         return [record, *cursor.look(most - 1, until)]
 
     def advance(self, count: int = 1) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from copy import deepcopy
 
-from cotenant_scheduler.evaluation import Evaluation, StaticResults
+from cotenant_scheduler.changed_columns import ChangedColumns
+from cotenant_scheduler.evaluation import Evaluation
 from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.policy import Policy
 from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.static_results import StaticResults
 
 EVALUATION_BYTES = 96 << 20
 STATIC_KEPT = 256
@@ -24,6 +26,7 @@ class KeptResults:
     def __init__(self, nodes: NodeTable, policy: Policy) -> None:
         self._nodes = nodes
         self._policy = policy
+        self._changed = ChangedColumns(nodes)
         self._evaluations: OrderedDict[Shape, Evaluation] = OrderedDict()
         self._evaluation_bytes = 0
         self._static: OrderedDict[tuple[object, ...], StaticResults] = OrderedDict()
@@ -36,7 +39,7 @@ class KeptResults:
         """Return the shape's results, brought up to the node table."""
         found = self._evaluations.get(shape)
         if found is None:
-            found = Evaluation(self._nodes, shape, self._policy, self._static_results(shape))
+            found = Evaluation(self._nodes, shape, self._policy, self._static_results(shape), self._changed)
             self._evaluations[shape] = found
         else:
             self._evaluations.move_to_end(shape)

@@ -23,7 +23,8 @@ import numpy as np
 from cotenant.events.placements import Figure
 from cotenant_scheduler.columns import IntArray
 from cotenant_scheduler.evaluation import Evaluation
-from cotenant_scheduler.nodes import TIE_BITS, NodeTable
+from cotenant_scheduler.figures import Figures
+from cotenant_scheduler.nodes import TIE_BITS
 
 FIRST_DEPTH = 2
 """Pods per row that are looked ahead at first."""
@@ -37,45 +38,12 @@ DEEPEST = 1024
 WORTHWHILE = 13
 """Fewer pods are placed one by one: some 50 us a pod, while a series costs 0.6 ms and 10 us a pod."""
 
-FIGURES_KEPT = 8192
-"""Figures of one name that are shared; further ones are made anew."""
-
-
-class _Shared(dict[int, Figure]):
-    """Figures of one name by value."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name = name
-
-    def __missing__(self, value: int) -> Figure:
-        figure = Figure(name=self._name, value=value)
-        if len(self) < FIGURES_KEPT:
-            self[value] = figure
-        return figure
-
-
-class Figures:
-    """Figures by name and value, shared where they repeat: scores do so all the time."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, _Shared] = {}
-
-    def column(self, name: str, values: list[int]) -> Iterator[Figure]:
-        """Return the figures of one name."""
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = _Shared(name)
-        return map(known.__getitem__, values)
-
 
 class Series:
     """Rows in the order in which they are taken."""
 
-    def __init__(self, evaluation: Evaluation, wanted: int, figures: Figures, load_names: tuple[tuple[str, str], ...]) -> None:
+    def __init__(self, evaluation: Evaluation, wanted: int) -> None:
         self._evaluation = evaluation
-        self._figures = figures
-        self._load_names = load_names
         self._candidates, excluded = evaluation.candidates(wanted)
         self.rows: list[int] = []
         size = self._candidates.shape[0]
@@ -87,8 +55,10 @@ class Series:
         self._owner = np.zeros(0, dtype=np.int64)
         """Index of the candidate that an entry belongs to; entries of one candidate stand in the order of their pods."""
         self._totals = np.zeros(0, dtype=np.int64)
-        self._parts = np.zeros((len(evaluation.figure_names) + 2 * len(load_names), 0), dtype=np.int64)
-        """By entry: weighted scores by plugin, then load and capacity by resource."""
+        self._scores = np.zeros((len(evaluation.policy.scores), 0), dtype=np.int64)
+        """By entry: weighted scores by plugin."""
+        self._load = np.zeros((2 * len(evaluation.nodes.load.resources), 0), dtype=np.int64)
+        """By entry: what the node is taken to use, and its capacity, in turn by resource."""
         depths = np.zeros(size, dtype=np.int64)
         self._extend(np.arange(size), 0, FIRST_DEPTH, np.full(size, 1 << 62, dtype=np.int64))
         depths += FIRST_DEPTH
@@ -125,11 +95,12 @@ class Series:
         keys[:, 0] = np.minimum(keys[:, 0], worst_so_far)
         worst: IntArray = np.minimum.accumulate(keys, axis=1).reshape(-1)
         scores += np.repeat(self._fixed[:, some], depth, axis=1)
-        load = [column for r in range(len(self._load_names)) for column in (table.load.score_view[r], table.load.capacity[r])]
+        load = np.stack((table.load.score_view, table.load.capacity), axis=1).reshape(-1, table.size)
         self._worst = np.concatenate((self._worst, worst))
         self._owner = np.concatenate((self._owner, np.repeat(some, depth)))
         self._totals = np.concatenate((self._totals, totals))
-        self._parts = np.concatenate((self._parts, np.concatenate((scores, np.array(load, dtype=np.int64)))), axis=1)
+        self._scores = np.concatenate((self._scores, scores), axis=1)
+        self._load = np.concatenate((self._load, load), axis=1)
 
     def _nth(self, order: IntArray) -> IntArray:
         """For each pick, which of its row's it is, from 1."""
@@ -155,18 +126,7 @@ class Series:
                     until = min(until, int(gone[count - 1]) + 1)
         return until
 
-    def figures(self) -> Iterator[tuple[Figure, ...]]:
-        """Walk the figures of the picks: the total, the weighted scores, and what the node is taken to use."""
-        names = ["score", *self._evaluation.figure_names, *(name for pair in self._load_names for name in pair)]
-        values = [self._totals[self._order].tolist(), *self._parts[:, self._order].tolist()]
-        return zip(*map(self._figures.column, names, values), strict=True)
-
-
-def one(nodes: NodeTable, evaluation: Evaluation, row: int, load_names: tuple[tuple[str, str], ...]) -> tuple[Figure, ...]:
-    """Return the figures of a single pick, in the same order."""
-    figures = list(evaluation.figures(row))
-    load = nodes.load
-    for r, (used, capacity) in enumerate(load_names):
-        figures.append(Figure(name=used, value=load.score_view.item(r, row)))
-        figures.append(Figure(name=capacity, value=load.capacity.item(r, row)))
-    return tuple(figures)
+    def figures(self, figures: Figures) -> Iterator[tuple[Figure, ...]]:
+        """Walk the figures of the picks."""
+        order = self._order
+        return figures.of_columns(self._totals[order], self._scores[:, order], self._load[:, order])

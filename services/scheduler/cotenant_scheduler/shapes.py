@@ -45,9 +45,9 @@ class Shape:
     __slots__ = (
         "__weakref__",
         "affinity",
+        "asked",
         "batch",
         "daemon",
-        "dims",
         "estimate",
         "estimate_column",
         "held",
@@ -101,14 +101,29 @@ class Shape:
         """Numbers of the selectors of pods whose presence can make a node feasible."""
         self.relational = bool(key.selected_by) or key.relations != NO_RELATIONS
         """Whether where other pods are matters to it, or it to them."""
-        self.dims: tuple[object, tuple[int, ...]] | None = None
-        """The needs' dimensions in the node table, with the version of the dimensions that they belong to."""
+        self.asked: Asked | None = None
+        """What it asks of the node table that was asked last."""
         self.request_column = _column((self.requests.get(CPU, 0), self.requests.get(MEMORY, 0)))
         self.nonzero_column = _column((self.nonzero_cpu, self.nonzero_memory))
         self.estimate_column = _column(self.estimate)
 
     def __deepcopy__(self, _memo: dict[int, object]) -> Shape:
         return self
+
+
+class Asked(msgspec.Struct, frozen=True, eq=False):
+    """What a shape asks of the nodes, as the columns of a table have it."""
+
+    version: object
+    """The version of the table's dimensions that this is about."""
+    dims: tuple[int, ...]
+    """The dimension of each need, -1 where no node offers the resource."""
+    column: IntArray
+    """The needs by dimension, up to the last one that is needed."""
+    lanes: dict[int, IntArray]
+    """What a pod adds to a row of the table's block (1), or takes off it (-1)."""
+    load_lanes: dict[int, IntArray]
+    """The same for the load columns."""
 
 
 def _column(amounts: Iterable[int]) -> IntArray:

@@ -17,6 +17,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination, Waiting, WaitingReason
 from cotenant.subjects import waiting_subject
 from cotenant_scheduler.evaluation import Evaluation
+from cotenant_scheduler.explanation import explain
 from cotenant_scheduler.load_estimate import microseconds
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.pods import PodRecord
@@ -47,7 +48,8 @@ class WaitingPods:
         if known is not None and group.stamp == stamp:
             return known
         group.stamp = stamp
-        found = evaluation.refusals()
+        explanation = explain(evaluation)
+        found = explanation.refusals
         reasons = tuple(
             WaitingReason(
                 code=entry.refusal.code,
@@ -66,7 +68,7 @@ class WaitingPods:
             uid="",
             nodes=total,
             reasons=reasons,
-            wakes_on=evaluation.wakes_on(),
+            wakes_on=explanation.wakes_on,
             message=f"{message} preemption: {preemption}" if preemption else message,
             priority=evaluation.shape.priority,
             nomination=nomination,

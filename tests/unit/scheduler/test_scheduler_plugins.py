@@ -93,6 +93,7 @@ def test_a_row_alone_gets_the_answer_that_it_gets_among_all(
     nodes = story.core.nodes
     nodes.expire(int(story.now.timestamp() * 1_000_000))
     some = np.array(data.draw(st.lists(st.integers(0, len(parts) - 1), unique=True).map(sorted)), dtype=np.int64)
+    part = slice(*sorted((data.draw(st.integers(0, len(parts))), data.draw(st.integers(0, len(parts))))))
     shapes = {id(r.facts.shape): r.facts.shape for r in story.core.pods.records.values() if r.facts and r.facts.shape}
     assert len(shapes) == len(PODS)
     for shape in shapes.values():
@@ -101,6 +102,7 @@ def test_a_row_alone_gets_the_answer_that_it_gets_among_all(
             alone = plugin.row_filter(nodes, shape)
             assert codes.tolist() == [alone(row) for row in range(nodes.size)], plugin.name
             assert plugin.filter(nodes, shape, some).tolist() == codes[some].tolist(), plugin.name
+            assert plugin.filter(nodes, shape, part).tolist() == codes[part].tolist(), plugin.name
             for code in sorted(set(codes.tolist()) - {0}):
                 refused = np.flatnonzero(codes == code)
                 assert plugin.reason(nodes, shape, code, refused).text
@@ -109,3 +111,4 @@ def test_a_row_alone_gets_the_answer_that_it_gets_among_all(
             one = score.row_score(nodes, shape)
             assert values.tolist() == [one(row) for row in range(nodes.size)], score.name
             assert score.score(nodes, shape, some).tolist() == values[some].tolist(), score.name
+            assert score.score(nodes, shape, part).tolist() == values[part].tolist(), score.name

@@ -88,7 +88,7 @@ class Score(Protocol):
     normalise: Normalise
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
-        """Return the raw score of each row."""
+        """Return the raw score of each row, in a new array."""
 
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         """Return the raw score as a function of one row; good until the table's `version` changes."""
@@ -105,14 +105,13 @@ class RelationalScore(Protocol):
 
 
 def row_count(rows: Rows) -> int:
-    """Return how many rows are asked for; a slice is from 0 to an end."""
-    if isinstance(rows, slice):
-        return int(rows.stop)
-    return int(rows.shape[0])
+    """Return how many rows are asked for."""
+    return int(rows.stop - (rows.start or 0)) if isinstance(rows, slice) else rows.shape[0]
 
 
 def row_numbers(rows: Rows) -> list[int]:
     """Return the row numbers asked for, ascending."""
     if isinstance(rows, slice):
-        return list(range(int(rows.stop)))
-    return [int(row) for row in rows]
+        return list(range(rows.start or 0, rows.stop))
+    found: list[int] = rows.tolist()
+    return found

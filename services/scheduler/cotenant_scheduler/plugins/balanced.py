@@ -25,15 +25,15 @@ class NodeResourcesBalancedAllocation:
     normalise = Normalise.PLAIN
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
-        # cpu and memory are the first two dimensions of the table.
-        used = of_rows(nodes.requested[:2], rows) + shape.request_column
-        fractions = used / of_rows(nodes.divisor, rows)
+        # cpu and memory are the first two dimensions of the table. (2 - s) * 50 is (1 - s / 2) * 100 to the last bit, as
+        # halving and doubling are exact.
+        fractions = (of_rows(nodes.requested[:2], rows) + shape.request_column) / of_rows(nodes.divisor, rows)
         np.minimum(fractions, 1.0, out=fractions)
-        spread = fractions[0] - fractions[1]
+        spread = fractions[0]
+        spread -= fractions[1]
         np.abs(spread, out=spread)
-        spread /= 2
-        np.subtract(1, spread, out=spread)
-        spread *= MAX_SCORE
+        np.subtract(2, spread, out=spread)
+        spread *= MAX_SCORE / 2
         scores: IntArray = spread.astype(np.int64)
         if not nodes.all_offer:
             scores[~of_rows(nodes.allocatable[:2], rows).all(axis=0)] = MAX_SCORE

@@ -10,7 +10,7 @@ import numpy as np
 
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import Refusal, RowFunction, row_count
+from cotenant_scheduler.plugins import Refusal, RowFunction, row_count, row_numbers
 from cotenant_scheduler.pod_needs import HostPort
 from cotenant_scheduler.shapes import Shape
 
@@ -40,12 +40,9 @@ class NodePorts:
         if not shape.host_ports or not nodes.with_ports:
             return codes
         refuses = self.row_filter(nodes, shape)
-        if isinstance(rows, slice):
-            for row in nodes.with_ports:
-                codes[row] = refuses(row)
-        else:
-            for index, row in enumerate(rows):
-                codes[index] = refuses(int(row))
+        for index, row in enumerate(row_numbers(rows)):
+            if row in nodes.with_ports:
+                codes[index] = refuses(row)
         return codes
 
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:

@@ -52,7 +52,7 @@ class LoadAwareScheduling:
         doubtful = used >= of_rows(load.limit, rows)
         if np.count_nonzero(doubtful):
             some: IntArray = np.flatnonzero(doubtful.any(axis=0))
-            codes[some] = self._judged(nodes, shape, some if isinstance(rows, slice) else rows[some])
+            codes[some] = self._judged(nodes, shape, some + (rows.start or 0) if isinstance(rows, slice) else rows[some])
         return codes
 
     def _judged(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
@@ -133,17 +133,19 @@ class LoadAwareScheduling:
         np.maximum(by_resource, 0, out=by_resource)
         by_resource *= MAX_SCORE
         by_resource //= of_rows(load.divisor, rows)
-        weights = args.dominant_resource_weight
-        total = np.zeros(by_resource.shape[1], dtype=np.int64)
-        for score, resource in zip(by_resource, load.resources, strict=True):
-            weight = args.resource_weights.get(resource, 0)
-            total += score if weight == 1 else score * weight
-            weights += weight
-        if weights == 0:
-            return np.zeros_like(total)
-        if args.dominant_resource_weight:
-            total += args.dominant_resource_weight * np.minimum(by_resource.min(axis=0), MAX_SCORE)
-        total //= weights
+        dominant = args.dominant_resource_weight
+        weights = [args.resource_weights.get(resource, 0) for resource in load.resources]
+        if not any(weights) and not dominant:
+            return np.zeros(by_resource.shape[1], dtype=np.int64)
+        lowest = np.minimum(by_resource.min(axis=0), MAX_SCORE) if dominant else None
+        if weights.count(1) < len(weights):
+            by_resource *= np.array(weights)[:, np.newaxis]
+        total: IntArray = by_resource[0]
+        for further in by_resource[1:]:
+            total += further
+        if lowest is not None:
+            total += dominant * lowest
+        total //= sum(weights) + dominant
         total *= load.usable[rows]
         return total
 

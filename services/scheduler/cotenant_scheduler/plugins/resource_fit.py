@@ -51,15 +51,13 @@ class NodeResourcesFit:
 
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         codes = np.zeros(row_count(rows), dtype=np.int32)
+        asked = nodes.asked_by(shape)
+        free = of_rows(nodes.allocatable[: asked.shape[0]], rows) - of_rows(nodes.requested[: asked.shape[0]], rows)
+        short = free < asked
         dims = nodes.dims_of(shape)
-        for index in range(len(dims) - 1, -1, -1):
-            dim, amount = dims[index], shape.needs[index][1]
-            if dim < 0:
-                codes[:] = index + 1
-                continue
-            short = nodes.allocatable[dim][rows] - nodes.requested[dim][rows] < amount
-            if np.count_nonzero(short):
-                codes[short] = index + 1
+        if np.count_nonzero(short) or -1 in dims:
+            for index in range(len(dims) - 1, -1, -1):
+                codes[short[dims[index]] if dims[index] >= 0 else slice(None)] = index + 1
         return codes
 
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
@@ -87,9 +85,11 @@ class NodeResourcesFit:
             np.subtract(allocatable, scores, out=scores)
         scores *= MAX_SCORE
         scores //= of_rows(nodes.divisor, rows)
-        total: IntArray = scores[0] + scores[1]
+        total: IntArray = scores[0]
+        total += scores[1]
         if not shape.batch and nodes.all_offer:
-            return total >> 1
+            total >>= 1
+            return total
         counted = (allocatable > 0).sum(axis=0)
         for dim, amount, column, lane in _scored(nodes, shape)[2:]:
             offered = nodes.allocatable[dim][rows]

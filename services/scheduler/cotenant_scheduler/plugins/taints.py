@@ -16,7 +16,7 @@ from cotenant.objects.node import Taint
 from cotenant.objects.pod import Toleration
 from cotenant_scheduler.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count
+from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count, row_numbers
 from cotenant_scheduler.shapes import Shape
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
@@ -97,6 +97,4 @@ def _tainted(nodes: NodeTable, rows: Rows) -> list[tuple[int, int]]:
     """Return (index within rows, row) of the asked rows that have taints."""
     if not nodes.tainted:
         return []
-    if isinstance(rows, slice):
-        return [(row, row) for row in nodes.tainted]
-    return [(index, int(row)) for index, row in enumerate(rows) if int(row) in nodes.tainted]
+    return [(index, row) for index, row in enumerate(row_numbers(rows)) if row in nodes.tainted]

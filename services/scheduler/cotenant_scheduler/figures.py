@@ -1,0 +1,63 @@
+"""The figures that a placement tells of its node: the total score, the weighted scores by plugin, and what the node is taken
+to use of what it has.
+
+In: the results of a shape and a row, or columns of such numbers. Out: `Figure` structs, shared where they repeat: scores
+do so all the time. Bounds: FIGURES_KEPT shared figures a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cotenant.events.placements import Figure
+from cotenant_scheduler.columns import IntArray
+from cotenant_scheduler.evaluation import Evaluation
+from cotenant_scheduler.policy import Policy
+
+FIGURES_KEPT = 8192
+"""Figures of one name that are shared; further ones are made anew."""
+
+
+class _Shared(dict[int, Figure]):
+    """Figures of one name by value."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def __missing__(self, value: int) -> Figure:
+        figure = Figure(name=self._name, value=value)
+        if len(self) < FIGURES_KEPT:
+            self[value] = figure
+        return figure
+
+
+class Figures:
+    """Figures of a policy by name and value."""
+
+    def __init__(self, policy: Policy, resources: tuple[str, ...]) -> None:
+        self._total = _Shared("score")
+        self._scores = [_Shared(f"score.{score.name}") for score in policy.scores]
+        self._relational = [_Shared(f"score.{score.name}") for score, _ in policy.relational]
+        self._load = [(r, _Shared(f"node.{name}.used"), _Shared(f"node.{name}.capacity")) for r, name in enumerate(resources)]
+
+    def of_row(self, evaluation: Evaluation, row: int) -> tuple[Figure, ...]:
+        """Return the figures of a row that can take a pod of the shape."""
+        scores = evaluation.scores(row)
+        figures = [self._total[evaluation.total(row)]]
+        figures.extend([known[score] for known, score in zip(self._scores, scores, strict=False)])
+        # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
+        further = scores[len(self._scores) :]
+        figures.extend([known[score] for known, score in zip(self._relational, further, strict=False) if score])
+        load = evaluation.nodes.load
+        for r, used, capacity in self._load:
+            figures.append(used[load.score_view.item(r, row)])
+            figures.append(capacity[load.capacity.item(r, row)])
+        return tuple(figures)
+
+    def of_columns(self, totals: IntArray, scores: IntArray, load: IntArray) -> Iterator[tuple[Figure, ...]]:
+        """Walk the figures of many rows for a shape without relations. `scores`: by plugin; `load`: used and capacity in turn
+        by resource."""
+        names = [self._total, *self._scores, *(known for _, *pair in self._load for known in pair)]
+        values = [totals.tolist(), *scores.tolist(), *load.tolist()]
+        return zip(*(map(known.__getitem__, column) for known, column in zip(names, values, strict=True)), strict=True)
