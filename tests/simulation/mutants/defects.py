@@ -621,7 +621,7 @@ MUTANTS = (
     Mutant("a_pod_is_evicted_again", ((chaos_gateways, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
     Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
     Mutant("the_executor_widens_the_child_before_the_parent", ((write_levels, "_position", children_first),), (8,), (1,)),
-    Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_admission, "_ancestor_refusal", leaf_only),), (3,), (3, 1, 2)),
+    Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_admission, "_ancestor_refusal", leaf_only),), (3,), faults=HUNGRY),
     Mutant(
         "the_arbiter_ignores_the_namespace_limit",
         ((stage, "CONFIGS", one_at_a_time), (budgets, "per_namespace", no_refusal)),
