@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
@@ -194,7 +194,8 @@ def load(world: World, name: str, resource: str) -> int:
     for key, (where, pod, at) in world.placements.items():
         if where != name or (pod.metadata.name, pod.metadata.uid) in world.ended:
             continue
-        reported = next((m for m in metric.pods if m.name == key), None)
+        # A pod that is said to use nothing at all was not measured.
+        reported = next((m for m in metric.pods if m.name == key and m.usage != Usage()), None)
         known = (reported.usage.cpu_milli if resource == "cpu" else reported.usage.memory_bytes) if reported else 0
         if reported is None or at > metric.update_time - timedelta(seconds=60):
             usage += max(0, estimate(pod, resource) - known)
