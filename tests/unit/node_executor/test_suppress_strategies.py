@@ -10,7 +10,7 @@ from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.strategies.situation import BESTEFFORT
 from cotenant_node_executor.strategies.suppress import CPUSET, OFF, suppress
 from cotenant_node_executor.strategies.suppress_cfs import FLOOR_US, next_quota
-from cotenant_node_executor.strategies.suppress_cpuset import Processor, next_cpuset, select_cpus
+from cotenant_node_executor.strategies.suppress_cpuset import Processor, next_cpuset, select_cpus, steadied
 from cotenant_node_executor.strategies.suppress_quantity import UsageSplit, suppress_milli
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
 
@@ -131,6 +131,14 @@ def test_constant_load_settles_and_noise_below_one_percent_changes_nothing() -> 
     assert current == 200_000
     assert next_quota(2079, 8000, current) is None
     assert next_quota(2080, 8000, current) == 208_000
+
+
+def test_seed_218_a_load_where_one_cpu_ends_and_the_next_begins_does_not_widen_and_narrow_the_set_in_turn() -> None:
+    assert steadied(2_001, 2, 4_000) == 2_000
+    assert steadied(2_039, 2, 4_000) == 2_000
+    assert steadied(2_040, 2, 4_000) == 2_040
+    assert steadied(2_000, 3, 4_000) == 2_000  # what services need is given back at once
+    assert steadied(3_500, 2, 4_000) == 3_500
 
 
 def test_unlimited_is_left_at_once_also_for_a_target_below_the_dead_band() -> None:

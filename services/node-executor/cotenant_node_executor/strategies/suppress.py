@@ -29,6 +29,7 @@ from cotenant_node_executor.strategies.suppress_cpuset import (
     cpuset_targets,
     next_cpuset,
     recover_cpuset,
+    steadied,
 )
 from cotenant_node_executor.strategies.suppress_quantity import (
     PodClass,
@@ -129,7 +130,8 @@ def _by_cpuset(situation: Situation, decided: Suppression) -> list[Wish]:
     processors = situation.node.processors
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
-    chosen = next_cpuset(decided.quantity_milli, processors, current, situation.tree.owners, _excluded(situation))
+    quantity = steadied(decided.quantity_milli, len(current), decided.capacity_milli)
+    chosen = next_cpuset(quantity, processors, current, situation.tree.owners, _excluded(situation))
     wishes = [_quota(UNLIMITED, decided.why)]
     if chosen is not None:
         wishes += _sets(situation, chosen, decided.why)

@@ -22,6 +22,8 @@ from cotenant.qos import QoSClass
 from cotenant_node_executor.kernel.cpulist import format_cpu_list
 
 MIN_CPUS = 2
+DEAD_BAND_PERCENT = 1
+"""Of the node: by so much the quantity passes what the present CPUs are before there is one more, as with the quota."""
 
 
 class Processor(Struct, frozen=True):
@@ -101,6 +103,13 @@ def _take_threads(count: int, buckets: list[list[Processor]], turn: int, used: s
                 chosen.append(processor.cpu)
                 break
         turn = (turn + 1) % len(buckets)
+
+
+def steadied(quantity_milli: int, cpus: int, capacity_milli: int) -> int:
+    """The quantity, or what so many present CPUs are if it is above that by less than the dead band: a load that lies where one
+    CPU ends and the next begins does not widen and narrow the set each cycle."""
+    above = quantity_milli - cpus * 1000
+    return cpus * 1000 if 0 < above and above * 100 < capacity_milli * DEAD_BAND_PERCENT else quantity_milli
 
 
 def next_cpuset(

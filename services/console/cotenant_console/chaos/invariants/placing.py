@@ -29,6 +29,11 @@ def new_placements(seen: CommitSeen) -> list[Event]:
     ]
 
 
+def placed_unasked(seen: CommitSeen, placement: Placement) -> bool:
+    """The placement is one of this commit's for a pod that names its node."""
+    return placement.reason == NAMED_BY_POD and placement.bound_at == seen.commit.now
+
+
 def no_node_is_over_allocated(sight: Sight, seen: CommitSeen) -> Wrong:
     """No commit places more on a node than it offered in the state decided on, in any resource that the new pods ask for.
 
@@ -45,7 +50,7 @@ def no_node_is_over_allocated(sight: Sight, seen: CommitSeen) -> Wrong:
         offered = sight.offer(node, seen.commit.folded)
         used: Counter[str] = Counter()
         for placement in sight.held(node, seen.commit.folded):
-            if placement.reason == NAMED_BY_POD and placement.bound_at == seen.commit.now:
+            if placed_unasked(seen, placement):
                 continue
             used.update(placement.requests)
             used[PODS] += 1

@@ -16,11 +16,13 @@ from cotenant.quota.names import DEFAULT, LABEL_QUOTA, ROOT, SYSTEM
 from cotenant.subjects import quota_subject
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
-from cotenant_console.chaos.invariants.placing import new_placements
+from cotenant_console.chaos.invariants.placing import new_placements, placed_unasked
 from cotenant_console.chaos.sight import CommitSeen, Sight
 
 APART = (DEFAULT, SYSTEM)
 """Quotas that are outside of the shared total."""
+
+NOTHING: Mapping[str, Counter[str]] = {}
 
 
 def admitted_pods_fit_their_quota(sight: Sight, seen: CommitSeen) -> Wrong:
@@ -37,7 +39,7 @@ def admitted_pods_fit_their_quota(sight: Sight, seen: CommitSeen) -> Wrong:
     used: dict[str, dict[str, Counter[str]]] = {}
     for (tree, name), asked in sorted(admitted.items()):
         if tree not in used:
-            used[tree] = used_by(sight, tree, seen.commit.folded)
+            used[tree] = used_by(sight, tree, seen.commit.folded, without=unasked(seen, tree))
         for quota in way_up(sight, tree, name, seen.commit.folded):
             resources = quota.max.keys() if quota.quota == name else quota.max.keys() & asked
             for resource in sorted(resources):
@@ -63,14 +65,26 @@ def way_up(sight: Sight, tree: str, name: str, folded: int) -> Iterator[QuotaRun
         name = known.data.parent
 
 
-def used_by(sight: Sight, tree: str, folded: int) -> dict[str, Counter[str]]:
-    """What each quota of a tree uses."""
+def unasked(seen: CommitSeen, tree: str) -> dict[str, Counter[str]]:
+    """What a commit charges to the quotas of a tree for pods that name their node: no quota is asked about them, and they are
+    placed behind those that were admitted."""
+    charged: dict[str, Counter[str]] = defaultdict(Counter)
+    for event in seen.events:
+        data = event.data
+        if isinstance(data, Placement) and placed_unasked(seen, data) and data.quota_tree == tree:
+            charged[data.quota].update(data.requests)
+    return charged
+
+
+def used_by(sight: Sight, tree: str, folded: int, without: Mapping[str, Counter[str]] = NOTHING) -> dict[str, Counter[str]]:
+    """What each quota of a tree uses, without some of what is charged to it."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for name in sight.charges.charged(tree):
         way = list(way_up(sight, tree, name, folded))
         if not way:
             continue
         own = sight.charges.of((tree, name), folded)
+        own.subtract(without.get(name, {}))
         limited = {resource: own[resource] for resource in way[0].max if own[resource]}
         for quota in way:
             used[quota.quota].update(limited)
