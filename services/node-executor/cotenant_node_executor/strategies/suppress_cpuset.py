@@ -109,7 +109,7 @@ def steadied(quantity_milli: int, cpus: int, capacity_milli: int) -> int:
     """The quantity, or what so many present CPUs are if it is above that by less than the dead band: a load that lies where one
     CPU ends and the next begins does not widen and narrow the set each cycle."""
     above = quantity_milli - cpus * 1000
-    return cpus * 1000 if 0 < above and above * 100 < capacity_milli * DEAD_BAND_PERCENT else quantity_milli
+    return cpus * 1000 if above > 0 and above * 100 < capacity_milli * DEAD_BAND_PERCENT else quantity_milli
 
 
 def next_cpuset(
