@@ -64,8 +64,6 @@ def admit(
         return None
     own = chain[0]
     request = masked(request, own.max)
-    if _admits(request, chain, preemptible, runtime_limits, check_ancestors):
-        return None
     return (
         _own_refusal(request, own, runtime_limits)
         or (None if preemptible else _non_preemptible_refusal(request, own))
@@ -73,73 +71,52 @@ def admit(
     )
 
 
-def _admits(
-    request: Amounts, chain: Sequence[QuotaLevel], preemptible: bool, runtime_limits: bool, check_ancestors: bool
-) -> bool:
-    """Tell whether no rule refuses; most pods fit, and nothing has to be said of them."""
-    own = chain[0]
-    if not fits(own.used, request, _limit(own, runtime_limits)):
-        return False
-    if not (preemptible or fits(own.non_preemptible_used, request, own.min)):
-        return False
-    for ancestor in chain[1:] if check_ancestors else ():
-        limit = _limit(ancestor, runtime_limits)
-        for resource, amount in request.items():
-            if resource in limit and ancestor.used.get(resource, 0) + amount > limit[resource]:
-                return False
-    return True
-
-
 def _limit(level: QuotaLevel, runtime_limits: bool) -> Amounts:
     return level.runtime if runtime_limits else level.max
 
 
 def _own_refusal(request: Amounts, own: QuotaLevel, runtime_limits: bool) -> Refusal | None:
-    return _level_refusal(request, own, own, plus(own.used, request), [], runtime_limits)
+    if fits(own.used, request, _limit(own, runtime_limits)):  # as most pods do; nothing has to be said of them
+        return None
+    return _level_refusal(request, own, own, plus(own.used, request), (), runtime_limits)
 
 
 def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_limits: bool) -> Refusal | None:
-    path = [chain[0].name]
-    for ancestor in chain[1:]:
-        path.insert(0, ancestor.name)
-        needed = masked(plus(ancestor.used, request), request)
-        refusal = _level_refusal(request, chain[0], ancestor, needed, path, runtime_limits)
-        if refusal is not None:
-            return refusal
+    for depth, ancestor in enumerate(chain[1:], 1):
+        needed = {resource: ancestor.used.get(resource, 0) + amount for resource, amount in request.items()}
+        if exceeding(needed, _limit(ancestor, runtime_limits)):
+            path = [level.name for level in reversed(chain[: depth + 1])]
+            return _level_refusal(request, chain[0], ancestor, needed, path, runtime_limits)
     return None
 
 
 def _level_refusal(
     request: Amounts, own: QuotaLevel, level: QuotaLevel, needed: Amounts, path: Sequence[str], runtime_limits: bool
-) -> Refusal | None:
+) -> Refusal:
+    """Say why `needed` is more than the level's limit."""
     limit = _limit(level, runtime_limits)
-    dimensions = exceeding(needed, limit)
-    if not dimensions:
-        return None
     named = f"quotaNameTopo: [{' '.join(path)}]" if path else f"quotaName: {own.name}"
     text = (
         f"Insufficient quotas, {named}, runtime: {format_amounts(limit)}, used: {format_amounts(level.used)}, "
         f"pod's request: {format_amounts(request)}"
     )
     ancestor = level.name if path else ""
-    return _refusal(own, ancestor, dimensions, needed, limit, "runtime" if runtime_limits else "max", text)
+    return _refusal(own, ancestor, needed, limit, "runtime" if runtime_limits else "max", text)
 
 
 def _non_preemptible_refusal(request: Amounts, own: QuotaLevel) -> Refusal | None:
-    needed = plus(own.non_preemptible_used, request)
-    dimensions = exceeding(needed, own.min)
-    if not dimensions:
+    if fits(own.non_preemptible_used, request, own.min):
         return None
+    needed = plus(own.non_preemptible_used, request)
     text = (
         f"Insufficient non-preemptible quotas, quotaName: {own.name}, min: {format_amounts(own.min)}, "
         f"nonPreemptibleUsed: {format_amounts(own.non_preemptible_used)}, pod's request: {format_amounts(request)}"
     )
-    return _refusal(own, "", dimensions, needed, own.min, "min", text)
+    return _refusal(own, "", needed, own.min, "min", text)
 
 
-def _refusal(
-    own: QuotaLevel, ancestor: str, dimensions: tuple[str, ...], needed: Amounts, limit: Amounts, limited_by: str, text: str
-) -> Refusal:
+def _refusal(own: QuotaLevel, ancestor: str, needed: Amounts, limit: Amounts, limited_by: str, text: str) -> Refusal:
+    dimensions = exceeding(needed, limit)
     return Refusal(
         quota=own.name,
         ancestor=ancestor,
