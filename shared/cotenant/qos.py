@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from cotenant.by_identity import ByIdentity
-from cotenant.names import CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY, MID_CPU, MID_MEMORY
 from cotenant.objects.pod import Pod, PodSpec
 from cotenant.quantities import parse_nanos
 
@@ -49,6 +49,12 @@ PRIORITY_RANGES: tuple[tuple[PriorityClass, int, int], ...] = (
     (PriorityClass.FREE, 3000, 3999),
 )
 """Inclusive ranges of `spec.priority`."""
+
+TIER_RESOURCES: dict[PriorityClass, dict[str, str]] = {
+    PriorityClass.BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY},
+    PriorityClass.MID: {CPU: MID_CPU, MEMORY: MID_MEMORY},
+}
+"""What pods of a tier ask for in the place of cpu and memory; the others have no resources of their own."""
 
 PRIORITY_VALUES: dict[PriorityClass, int] = {
     PriorityClass.PROD: 9000,

@@ -23,8 +23,8 @@ from typing import TypeVar
 
 import msgspec
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
-from cotenant.qos import PriorityClass
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
+from cotenant.qos import TIER_RESOURCES, PriorityClass
 
 ANNOTATION_SCALING_FACTORS = "scheduling.koordinator.sh/load-estimated-scaling-factors"
 ANNOTATION_SECONDS_AFTER_SCHEDULED = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
@@ -41,11 +41,7 @@ _DEFAULTS = {
     MEMORY: DEFAULT_MEMORY_BYTES,
     BATCH_MEMORY: DEFAULT_MEMORY_BYTES,
 }
-_TRANSLATION = {
-    PriorityClass.BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY},
-    PriorityClass.MID: {CPU: MID_CPU, MEMORY: MID_MEMORY},
-    PriorityClass.FREE: {},
-}
+_TRANSLATION: Mapping[PriorityClass, Mapping[str, str]] = {**TIER_RESOURCES, PriorityClass.FREE: {}}
 _FACTORS = msgspec.json.Decoder(dict[str, int])
 
 V = TypeVar("V")

@@ -21,7 +21,7 @@ import msgspec
 
 from cotenant.names import ANNOTATION_COLOCATION_PROFILES
 from cotenant.objects.pod import Pod
-from cotenant.qos import priority_default
+from cotenant.qos import TIER_RESOURCES, priority_default
 from cotenant.quantities import QuantityError
 from cotenant_gateway.admission.namespaces import NAMESPACES
 from cotenant_gateway.admission.priority import resolve_priority
@@ -29,7 +29,7 @@ from cotenant_gateway.admission.profile_effects import with_profile
 from cotenant_gateway.admission.profile_set import PROFILES, ReadyProfile, draw, ready_profiles
 from cotenant_gateway.admission.review import Change, Review
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
-from cotenant_gateway.admission.tier_resources import TIER_RESOURCES, translated_spec
+from cotenant_gateway.admission.tier_resources import translated_spec
 from cotenant_gateway.metadata import with_metadata
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import EMPTY_OBJECT, member_object, members, raw
@@ -141,4 +141,4 @@ def in_tier_resources(review: Review) -> Change | None:
     if translated == spec:
         return None
     top["spec"] = msgspec.Raw(translated)
-    return Change(raw(top), (f"resources in {' and '.join(TIER_RESOURCES[tier])}, those of {tier.value}",))
+    return Change(raw(top), (f"resources in {' and '.join(TIER_RESOURCES[tier].values())}, those of {tier.value}",))

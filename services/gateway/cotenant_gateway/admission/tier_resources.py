@@ -13,16 +13,12 @@ from functools import lru_cache
 
 import msgspec
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
-from cotenant.qos import PriorityClass
+from cotenant.names import CPU, MEMORY
+from cotenant.qos import TIER_RESOURCES, PriorityClass
 from cotenant.quantities import Scalar, format_decimal, parse_milli
 from cotenant_gateway.pod_views import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS
 from cotenant_gateway.splices import Members, elements, is_array, member_object, members, raw
 
-TIER_RESOURCES: Mapping[PriorityClass, tuple[str, str]] = {
-    PriorityClass.BATCH: (BATCH_CPU, BATCH_MEMORY),
-    PriorityClass.MID: (MID_CPU, MID_MEMORY),
-}
 _SCALAR = msgspec.json.Decoder(Scalar)
 
 
@@ -61,7 +57,7 @@ def _container(container: msgspec.Raw, tier: PriorityClass) -> msgspec.Raw | Non
     requests, limits = member_object(resources, "requests"), member_object(resources, "limits")
     asked = _translate_amounts(requests, tier)
     limited = _translate_amounts(limits, tier)
-    for resource in TIER_RESOURCES[tier]:
+    for resource in TIER_RESOURCES[tier].values():
         if resource in limits and resource not in requests:
             requests[resource] = limits[resource]
             asked = True
@@ -76,12 +72,12 @@ def _container(container: msgspec.Raw, tier: PriorityClass) -> msgspec.Raw | Non
 
 
 def _translate_amounts(amounts: Members, tier: PriorityClass) -> bool:
-    tier_cpu, tier_memory = TIER_RESOURCES[tier]
+    names = TIER_RESOURCES[tier]
     cpu, memory = amounts.pop(CPU, None), amounts.pop(MEMORY, None)
     if cpu is not None:
-        amounts[tier_cpu] = raw(_milli_cores(_SCALAR.decode(cpu)))
+        amounts[names[CPU]] = raw(_milli_cores(_SCALAR.decode(cpu)))
     if memory is not None:
-        amounts[tier_memory] = memory
+        amounts[names[MEMORY]] = memory
     return cpu is not None or memory is not None
 
 
@@ -93,6 +89,5 @@ def tier_amounts(amounts: Mapping[str, Scalar], tier: PriorityClass) -> dict[str
     """Return a resource list (a RuntimeClass' overhead) in the tier's resources. Raises QuantityError."""
     if tier not in TIER_RESOURCES:
         return dict(amounts)
-    tier_cpu, tier_memory = TIER_RESOURCES[tier]
-    names = {CPU: tier_cpu, MEMORY: tier_memory}
+    names = TIER_RESOURCES[tier]
     return {names.get(name, name): _milli_cores(amount) if name == CPU else amount for name, amount in amounts.items()}
