@@ -27,8 +27,7 @@ CONTROL = timedelta(seconds=1)
 """One control period."""
 SETTLING = timedelta(seconds=30)
 STEADY = 50
-"""Milli-CPU within which the wanted bound is the same; on a small machine less, as a hundredth of it is what the policies let
-pass (`strategies.suppress`): a load that goes to and fro by more has them follow."""
+"""Milli-CPU within which the wanted bound is the same."""
 CONSTANT = 300
 """Milli-CPU by which the wanted bound may move and count as constant."""
 
@@ -86,7 +85,7 @@ class Suppressions:
         # Two CPUs (one core) at least, a twentieth of the capacity: the policies' own floors; and the width of a CPU.
         most = max(wanted_milli, 2_000, capacity_milli // 20) + 2_000
         self._judge_delay(name, bound, most, wanted_milli, now)
-        self._judge_changes(name, bound, wanted_milli, min(STEADY, capacity_milli // 100), now)
+        self._judge_changes(name, bound, wanted_milli, now)
         self._judge_latency(name, control, most, capacity_milli, now)
 
     def _judge_delay(self, name: str, bound: int, most: int, wanted_milli: int, now: datetime) -> None:
@@ -99,12 +98,12 @@ class Suppressions:
         if samples and now - since >= PERIODS * CONTROL and len(self.late) < KEPT:
             self.late.append((name, f"from {since} until {now} best-effort may use {bound}m, by rule {wanted_milli}m"))
 
-    def _judge_changes(self, name: str, bound: int, wanted_milli: int, same: int, now: datetime) -> None:
+    def _judge_changes(self, name: str, bound: int, wanted_milli: int, now: datetime) -> None:
         """While the rule wants the same, the bound is changed a few times more at most, once it had time to settle."""
         steady = self._steady.get(name)
         low = min(steady.low, wanted_milli) if steady is not None else wanted_milli
         high = max(steady.high, wanted_milli) if steady is not None else wanted_milli
-        if steady is None or high - low > same:
+        if steady is None or high - low > STEADY:
             self._steady[name] = _Steady(wanted_milli, wanted_milli, now, bound)
             return
         steady.low, steady.high = low, high
