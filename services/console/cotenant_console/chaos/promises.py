@@ -85,6 +85,7 @@ PROMISES: tuple[Invariant, ...] = (
         at_moments=(k.stale_writes_are_refused,),
         when_quiet=(k.acknowledged_pods_are_there,),
     ),
+    Invariant(number=15, name="decisions_can_be_recomputed", when_quiet=(f.decisions_can_be_recomputed,)),
     Invariant(
         number=16,
         name="profiles_are_applied",
@@ -95,6 +96,5 @@ PROMISES: tuple[Invariant, ...] = (
         name="preemption_makes_room_for_the_more_important",
         on_commit=(v.victims_are_of_lower_priority, v.victims_make_room),
     ),
-    Invariant(number=15, name="decisions_can_be_recomputed", when_quiet=(f.decisions_can_be_recomputed,)),
 )
 """Invariant 10, the fold, is checked where a service comes to rest: `folding.state_is_the_fold`."""

@@ -25,7 +25,7 @@ def new_placements(seen: CommitSeen) -> list[Event]:
         and not event.tombstone
         and event.data.phase is PlacementPhase.BOUND
         and event.data.bound_at == seen.commit.now
-        and event.data.reason != NAMED_BY_POD
+        and not placed_unasked(seen, event.data)
     ]
 
 
