@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from tests.nats_server import free_port
 
@@ -18,6 +20,9 @@ PROGRAM = Path(sys.executable).parent / "cotenant-gateway"
 PODS = "/api/v1/namespaces/default/pods"
 WAIT_SECONDS = 90
 MERGE = {"Content-Type": "application/merge-patch+json"}
+with_kubectl = pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="kubectl is not installed: its commands are not tried"
+)
 
 
 class GatewayProcess:
@@ -40,6 +45,19 @@ class GatewayProcess:
                 except aiohttp.ClientError:
                     pass
                 await asyncio.sleep(0.05)
+
+    async def kubectl(self, home: Path, *arguments: str) -> str:
+        """Run a kubectl command against it, within a bound, and return what it prints; it must succeed."""
+        process = await asyncio.create_subprocess_exec(
+            *("kubectl", f"--server={self.url}", f"--cache-dir={home}/cache", *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
+        )
+        async with asyncio.timeout(WAIT_SECONDS):
+            output, _ = await process.communicate()
+        assert process.returncode == 0, output.decode()
+        return output.decode()
 
     def kill(self) -> None:
         """End it as a power cut would."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import aiohttp
 import pytest
 import yaml
 
-from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod
+from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod, with_kubectl
 from tests.nats_server import NatsServer
 
 PROFILES = "/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles"
@@ -120,7 +119,7 @@ async def test_both_gateways_draw_the_same_pods(one: aiohttp.ClientSession, two:
     assert {*by_one} == {True, False}
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed: its commands are not tried")
+@with_kubectl
 async def test_kubectl_applies_profile_and_pod_and_applies_them_again(
     gateways: tuple[GatewayProcess, GatewayProcess], tmp_path: Path
 ) -> None:
@@ -130,15 +129,7 @@ async def test_kubectl_applies_profile_and_pod_and_applies_them_again(
     )
     manifests.write_text(yaml.safe_dump_all([declared, pod("by-kubectl", by="kubectl")]))
 
-    async def kubectl(*arguments: str) -> str:
-        command = ["kubectl", f"--server={gateways[0].url}", f"--cache-dir={tmp_path}/cache", *arguments]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-        )
-        async with asyncio.timeout(WAIT_SECONDS):
-            output, _ = await process.communicate()
-        assert process.returncode == 0, output.decode()
-        return output.decode()
+    kubectl = partial(gateways[0].kubectl, tmp_path)
 
     assert "pod/by-kubectl created" in await kubectl("apply", "-f", str(manifests))
     before = json.loads(await kubectl("get", "pod", "by-kubectl", "-o", "json"))

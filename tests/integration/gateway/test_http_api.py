@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -15,7 +14,7 @@ import nats
 import pytest
 
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionOutcome, EvictionRequest
-from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod
+from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod, with_kubectl
 from tests.nats_server import NatsServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -250,20 +249,12 @@ async def test_the_log_is_told_in_words_and_a_pod_explained(http: aiohttp.Client
     await body_of(await http.get("/apis/cotenant.io/v1/explain/pod/default/nobody"), 404)
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed: its commands are not tried")
+@with_kubectl
 async def test_kubectl_applies_reads_patches_and_deletes(gateway_process: GatewayProcess, tmp_path: Path) -> None:
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(json.dumps(pod("by-kubectl", by="kubectl")))
 
-    async def kubectl(*arguments: str) -> str:
-        command = ["kubectl", f"--server={gateway_process.url}", f"--cache-dir={tmp_path}/cache", *arguments]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-        )
-        async with asyncio.timeout(WAIT_SECONDS):
-            output, _ = await process.communicate()
-        assert process.returncode == 0, output.decode()
-        return output.decode()
+    kubectl = partial(gateway_process.kubectl, tmp_path)
 
     assert "pod/by-kubectl created" in await kubectl("apply", "-f", str(manifest))
     assert "pod/by-kubectl unchanged" in await kubectl("apply", "-f", str(manifest))

@@ -413,6 +413,19 @@ def no_policy(_: Function) -> str:
     return "no such policy"
 
 
+def arriving(app: str, count: int, **wishes: Any) -> tuple[Entry, ...]:
+    """Small services of one app that come one after the other."""
+    return tuple(
+        Entry(
+            at_ms=15_000 + 100 * index,
+            kind="create-pod",
+            target=f"{app}-{index}",
+            args={"class": "ls", "app": app, "cpu": 50, "memory_mib": 64} | wishes,
+        )
+        for index in range(count)
+    )
+
+
 STALE = tuple(
     Entry(at_ms=at, kind="delay", target="scheduler/b", fault=True, args={"by_ms": 8_000, "for_ms": 30_000})
     for at in range(10_000, 240_000, 40_000)
@@ -456,35 +469,10 @@ HUNGRY = tuple(
     for index in range(6)
 )
 """Jobs that never end, in several quotas: at the end of a run these still want more than there is."""
-
-APART = tuple(
-    Entry(
-        at_ms=15_000 + 100 * index,
-        kind="create-pod",
-        target=f"solo-{index}",
-        args={"class": "ls", "app": "solo", "cpu": 50, "memory_mib": 64, "apart": "host", "of": "solo", "lasts": 60},
-    )
-    for index in range(6)
-)
+APART = arriving("solo", 6, apart="host", of="solo", lasts=60)
 """More pods than nodes, no two of which may be together."""
-GATED = tuple(
-    Entry(
-        at_ms=15_000 + 100 * index,
-        kind="create-pod",
-        target=f"shut-{index}",
-        args={"class": "ls", "app": "shut", "cpu": 50, "memory_mib": 64, "gated": 1},
-    )
-    for index in range(2)
-)
-PORTS = tuple(
-    Entry(
-        at_ms=15_000 + 100 * index,
-        kind="create-pod",
-        target=f"door-{index}",
-        args={"class": "ls", "app": "door", "cpu": 50, "memory_mib": 64, "port": 8_080},
-    )
-    for index in range(6)
-)
+GATED = arriving("shut", 2, gated=1)
+PORTS = arriving("door", 6, port=8_080)
 SPREAD = tuple(
     Entry(
         at_ms=15_000 + 100 * index,
@@ -494,15 +482,7 @@ SPREAD = tuple(
     )
     for index in range(6)
 )
-ZONED = tuple(
-    Entry(
-        at_ms=15_000 + 100 * index,
-        kind="create-pod",
-        target=f"here-{index}",
-        args={"class": "ls", "app": "here", "cpu": 50, "memory_mib": 64, "zones": "zone-1"},
-    )
-    for index in range(6)
-)
+ZONED = arriving("here", 6, zones="zone-1")
 TAINTED = tuple(
     Entry(at_ms=8_000, kind="taint", target=f"n{node}", args={"value": "others", "effect": "NoSchedule"}) for node in (0, 1)
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 
 from cotenant.events.placements import Figure, Placement
 from cotenant.events.runs import RunPhase
 from cotenant_scheduler.core import SchedulerCore
+from cotenant_scheduler.kept_placements import PlacementView
 from tests.unit.scheduler.builders_scheduler import GIB, NOW, Story, batch_pod, node, over_the_wire, pod
 
 
@@ -121,3 +123,11 @@ def test_figures_of_any_size_come_back() -> None:
     [kept] = core.pods.records["default", "p1"].placements.values()
     assert kept.kept.whole().figures == figures
     assert kept.data.figures == ()
+
+
+def test_the_view_of_a_placement_has_every_field_of_it_but_the_figures_as_they_are() -> None:
+    whole, view = ({field.name: field for field in msgspec.structs.fields(kind)} for kind in (Placement, PlacementView))
+    assert [*view] == [*whole]
+    for name in whole.keys() - {"figures"}:
+        assert view[name].type == whole[name].type, name
+        assert view[name].default == whole[name].default, name
