@@ -1,9 +1,10 @@
 """Waiting events of queued pods: why no node takes them, or why their quota does not.
 
 In: the groups of the queue with a verdict (each decision gives one to every group that it could not place). Out:
-Waiting events, in queue order of the groups. An event is stored when its pod was not told yet, when the set of reason
-codes or the nomination changed, or when figures changed and WAITING_PAUSE has passed since the last. A group all of whose
-pods have been told is passed over until its verdict changes, a pod joins it, or the next pause ends.
+Waiting events, in queue order of the groups. An event is stored when its pod was not told yet or its nomination changed,
+when the set of reason codes changed and CHANGE_PAUSE has passed since the last, or when figures changed and WAITING_PAUSE
+has. So a pod is told at most once a CHANGE_PAUSE beside its nominations, however its reasons go to and fro. A group all of
+whose pods have been told is passed over until its verdict changes, a pod joins it, or the next pause ends.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from cotenant_scheduler.queue import Group, PodQueue, Verdict
 
 WAITING_PAUSE = timedelta(seconds=30)
 """Figures alone are said again only after this time."""
+
+CHANGE_PAUSE = timedelta(seconds=1)
+"""Another set of reasons is said after this time: quotas follow their nodes a moment later, and answers go to and fro meanwhile."""
 
 _FAR_US = 1 << 62
 
@@ -122,13 +126,13 @@ class WaitingPods:
         """When the pod's waiting event must be stored (again); None: what is stored says it already."""
         said = record.waiting
         assert record.facts is not None
-        if said is None or said.uid != record.facts.uid or said.codes != verdict.codes:
-            return now
-        if said.nomination != verdict.nomination:
+        if said is None or said.uid != record.facts.uid or said.nomination != verdict.nomination:
             return now
         if (said.reasons, said.nodes, said.message) == (verdict.reasons, verdict.nodes, verdict.message):
             return None
-        return now if record.waiting_at is None else record.waiting_at + WAITING_PAUSE
+        if record.waiting_at is None:
+            return now
+        return record.waiting_at + (WAITING_PAUSE if said.codes == verdict.codes else CHANGE_PAUSE)
 
     def event(self, record: PodRecord, verdict: Verdict) -> Event:
         """Return the waiting event of a pod."""

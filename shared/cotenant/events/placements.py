@@ -102,8 +102,8 @@ class Waiting(Payload, frozen=True, kw_only=True):
 
     `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
     answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. `priority` is the
-    pod's; `nomination` the node that other pods make room on. Stored again when the set of (code, resource) or the
-    nomination changes, or when figures changed and 30 s have passed.
+    pod's; `nomination` the node that other pods make room on. Stored again when the nomination changes, when the set of
+    (code, resource) changes, at most once a second, or when figures changed and 30 s have passed.
     """
 
     TYPE = "cotenant.waiting.v1"

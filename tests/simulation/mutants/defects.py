@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ import cotenant_node_executor.strategies.suppress as suppression
 import cotenant_quota_tree.runtime as quota_runtime
 import cotenant_scheduler.plugins.taints as taints
 import cotenant_scheduler.shapes as shapes
+import cotenant_scheduler.waiting as waiting
 from cotenant.cycle import Cycle
 from cotenant.events.envelope import Event
 from cotenant.last_sequences import LastSequences
@@ -336,6 +337,11 @@ def said_when_asked(right: Function) -> Function:
     return wrong
 
 
+def no_pause(_: object) -> timedelta:
+    """A pod is told of each change of its reasons at once."""
+    return timedelta(0)
+
+
 def never_set(_: Function) -> Function:
     """NodeManagers keep the totals that they announce."""
     return lambda self, matches: []
@@ -621,6 +627,7 @@ MUTANTS = (
     Mutant("a_quota_that_refused_refuses_for_ever", ((QuotaAdmission, "check", waits_for_ever),), (10, 12, 15)),
     Mutant("suppression_is_late", ((suppression, "suppress_milli", suppressed_late),), (8,)),
     Mutant("waiting_is_said_with_every_decision", ((WaitingPods, "_due", said_when_asked),), (11, 12)),
+    Mutant("reasons_to_and_fro_are_all_said", ((waiting, "CHANGE_PAUSE", no_pause),), (12,)),
     Mutant("yarn_keeps_what_it_announces", ((YarnCopilot, "settings", never_set),), (12,), (4, 2)),
     Mutant("affinity_is_not_looked_at", ((InterPodAffinity, "concerns", unconcerned),), (1,), (1, 2), 1, faults=APART),
     Mutant("host_ports_are_not_looked_at", ((NodePorts, "concerns", unconcerned),), (1,), (1, 2), 1, faults=PORTS),

@@ -64,7 +64,26 @@ def test_another_reason_is_said_at_once() -> None:
     story.nodes(node("a", cpu="1"))
     story.pods(pod("big", cpu="4"))
     story.settle()
+    story.later(1)
     story.node(node("a", cpu="1", unschedulable=True))
+    (again,) = story.settle()
+    assert isinstance(again.data, Waiting)
+    assert [reason.code for reason in again.data.reasons] == ["unschedulable"]
+
+
+def test_reasons_that_go_to_and_fro_are_said_once_a_second() -> None:
+    """Seed 42 of 6 h: 750 waiting pods, told twice within 50 ms when a node's capacity and then its quota changed."""
+    story = Story()
+    story.nodes(node("a", cpu="1"))
+    story.pods(pod("big", cpu="4"))
+    story.settle()
+    for _ in range(2):
+        story.node(node("a", cpu="1", unschedulable=True))
+        assert story.settle() == []
+        story.node(node("a", cpu="1"))
+        assert story.settle() == []
+    story.node(node("a", cpu="1", unschedulable=True))
+    story.later(1)
     (again,) = story.settle()
     assert isinstance(again.data, Waiting)
     assert [reason.code for reason in again.data.reasons] == ["unschedulable"]

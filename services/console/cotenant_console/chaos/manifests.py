@@ -41,7 +41,8 @@ def pod(target: str, args: Args) -> Document:
         annotations |= {DURATION: f"{args['lasts']}s", EXIT_CODE: str(args.get("exit", 0))}
     metadata: Document = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
     if "app" in args:
-        owner: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": f"uid-{args['app']}"}
+        uid = f"uid-{namespace}-{args['app']}"
+        owner: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": uid}
         metadata["ownerReferences"] = [{**owner, "controller": True}]
     limits: Document = dict(borrowed) if kind == "batch" else {}
     devices: Document = {GPU_CORE: str(args["gpu_core"])} if "gpu_core" in args else {}

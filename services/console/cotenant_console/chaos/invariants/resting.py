@@ -18,6 +18,9 @@ LAST_STRETCH = timedelta(minutes=2)
 EVENTS_PER_NODE = 40
 """In the last stretch of the quiet: metrics, resources, quotas, reports of jobs that end."""
 STORM = 1_500
+"""Events of a source within a second, beside two for each pod: its placement, and that it does not wait any more."""
+TOLD_AGAIN = timedelta(seconds=0.9)
+"""A second, less what a commit is late behind its decision."""
 LEFT_ALONE = timedelta(minutes=2)
 """What was begun longer ago is work that is left undone."""
 DECIDING = ("scheduler", "quota-tree", "batch-resource-calculator", "descheduler-arbiter")
@@ -98,11 +101,25 @@ def it_is_quiet(moment: Moment) -> Wrong:
 
 
 def nobody_storms(sight: Sight, event: Event) -> Wrong:
-    """No source stores more than STORM events in one second."""
+    """No source stores more events in one second than STORM and two for each pod."""
     second = int(sight.now.timestamp()) if sight.now is not None else 0
     if sight.second != second:
         sight.second = second
         sight.of_second.clear()
     sight.of_second[event.source] += 1
-    if sight.of_second[event.source] > STORM:
-        yield event.subject, f"{event.source} stored more than {STORM} events within one second"
+    most = STORM + 2 * len(sight.pods)
+    if sight.of_second[event.source] > most:
+        yield event.subject, f"{event.source} stored more than {most} events within one second"
+
+
+def nobody_is_told_to_and_fro(sight: Sight, event: Event) -> Wrong:
+    """A pod that waits is told why at most once a second, however its reasons change; but for its nomination."""
+    data = event.data
+    before = sight.before(event)
+    if not isinstance(data, Waiting) or event.tombstone or before is None or before.tombstone:
+        return
+    said = before.data
+    if not isinstance(said, Waiting) or said.uid != data.uid or said.nomination != data.nomination:
+        return
+    if event.time is not None and before.time is not None and event.time - before.time < TOLD_AGAIN:
+        yield event.subject, f"{event.ref} tells {data.namespace}/{data.name} why it waits, {event.time - before.time} after {before.ref}"

@@ -7,6 +7,7 @@ it by its label, and that node may not be there.
 
 from __future__ import annotations
 
+from bisect import bisect
 from random import Random
 
 from cotenant_console.chaos.schedule import SETTLE_MS, Entry, Header
@@ -17,6 +18,12 @@ PERIODS = (60, 300, 1800)
 DAY = 86_400
 LONG_MS = 6 * 3_600_000
 """From here on a run is long enough for some services to follow the day."""
+TIDE_MS = 3_600_000
+"""From here on crowded times, in which jobs ask for more than there is, and calm ones take turns."""
+CROWDED_MS = (600_000, 1_200_000)
+CALM_MS = (1_800_000, 3_600_000)
+CALM_GAP = 8
+"""Times as long as in crowded times is the time between two jobs then."""
 
 
 def pods(header: Header, capacity: int) -> list[Entry]:
@@ -54,12 +61,14 @@ def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
 
 
 def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
-    """Jobs come all the time; a few stay for ever."""
+    """Jobs come all the time, more than the machines can hold; in long runs there are calm times in which the queue empties."""
     entries: list[Entry] = []
     mean_gap_ms = max(2_000, 120_000_000 // max(capacity, 1))
+    tide = _tide(header)
     at, index = float(SETTLE_MS), 0
     while True:
-        at += chance.expovariate(1.0 / mean_gap_ms)
+        calm = bisect(tide, at) % 2
+        at += chance.expovariate(1.0 / mean_gap_ms) * (CALM_GAP if calm else 1)
         if at >= header.span_ms - 1_000:
             return entries
         name = f"job-{index}"
@@ -80,6 +89,16 @@ def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
         entries.append(Entry(at_ms=int(at), kind="create-pod", target=name, args=args))
         if chance.random() < 0.15:
             entries += _meddling(chance, header, name, int(at), args)
+
+
+def _tide(header: Header) -> list[int]:
+    """When crowded and calm times change, in ms: none in runs shorter than TIDE_MS."""
+    chance = Random(f"tide/{header.seed}")
+    turns: list[int] = []
+    while header.span_ms >= TIDE_MS and (not turns or turns[-1] < header.span_ms):
+        crowded_until = (turns[-1] if turns else 0) + chance.randrange(*CROWDED_MS)
+        turns += [crowded_until, crowded_until + chance.randrange(*CALM_MS)]
+    return turns
 
 
 def _meddling(chance: Random, header: Header, name: str, born_ms: int, args: dict[str, int | str]) -> list[Entry]:
