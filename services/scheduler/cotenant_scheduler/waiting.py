@@ -28,7 +28,7 @@ WAITING_PAUSE = timedelta(seconds=30)
 """Figures alone are said again only after this time."""
 
 CHANGE_PAUSE = timedelta(seconds=1)
-"""Another set of reasons is said after this time: quotas follow their nodes a moment later, and answers go to and fro meanwhile."""
+"""Another set of reasons is said after this time: quotas follow their nodes a moment later, and answers go to and fro."""
 
 _FAR_US = 1 << 62
 

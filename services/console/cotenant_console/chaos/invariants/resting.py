@@ -121,5 +121,6 @@ def nobody_is_told_to_and_fro(sight: Sight, event: Event) -> Wrong:
     said = before.data
     if not isinstance(said, Waiting) or said.uid != data.uid or said.nomination != data.nomination:
         return
-    if event.time is not None and before.time is not None and event.time - before.time < TOLD_AGAIN:
-        yield event.subject, f"{event.ref} tells {data.namespace}/{data.name} why it waits, {event.time - before.time} after {before.ref}"
+    after = event.time - before.time if event.time is not None and before.time is not None else TOLD_AGAIN
+    if after < TOLD_AGAIN:
+        yield event.subject, f"{event.ref} tells {data.namespace}/{data.name} why it waits, {after} after {before.ref} did"
