@@ -4,7 +4,7 @@ In: the service's address, the day's curve, a control port. Out: requests at ran
 stated seed) at the curve's rate, each timed from the moment it was due; `GET /` on the control port tells the rate,
 what was answered, and the percentiles of the quiet and the loaded part of the day; `PUT /rate` with a number fixes
 the rate, with `null` gives it back to the curve. At most 256 requests are under way: what is due beyond that is
-counted as dropped.
+counted as dropped. Nothing is sent before the service has answered once, for a minute at most: its pod has yet to be placed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ MAX_UNDER_WAY = 256
 MAX_IDLE = 32
 MAX_SAMPLES = 50_000
 REQUEST_TIMEOUT_SECONDS = 10.0
+START_SECONDS = 60.0
 RECENT_SECONDS = 10.0
 MAX_CONTROL_BYTES = 1024
 
@@ -69,7 +70,9 @@ class Load:
         return rate_at(time.monotonic() - self.began, self.day_seconds, self.night, self.noon)
 
     async def run(self) -> None:
-        """Send for ever."""
+        """Send for ever, from the service's first answer on."""
+        await self._first_answer()
+        self.began = time.monotonic()
         gaps = random.Random(self.seed)
         due = time.monotonic()
         while True:
@@ -88,6 +91,17 @@ class Load:
             task = asyncio.create_task(self._one(due, rate))
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
+
+    async def _first_answer(self) -> None:
+        """Return when the service has answered, after START_SECONDS even if it has not. These requests are not counted."""
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            try:
+                async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                    return await self._exchange()
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+                await asyncio.sleep(0.1)
+        return None
 
     async def _one(self, due: float, rate: float) -> None:
         try:
