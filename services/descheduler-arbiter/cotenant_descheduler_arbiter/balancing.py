@@ -36,6 +36,7 @@ from cotenant_descheduler_arbiter.policy import LOW_NODE_LOAD, Policy
 from cotenant_descheduler_arbiter.pools import MeasuredNode
 from cotenant_descheduler_arbiter.reconcile import job_name
 from cotenant_descheduler_arbiter.selection import selects
+from cotenant_descheduler_arbiter.under_way import under_way
 
 MAX_KEPT = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -98,7 +99,7 @@ class Balancing:
             return
         pods = {name: self.fold.pods_on(name) for name in names}
         nodes = [node_facts(self.fold, name, pods[name]) for name in names]
-        leaving, arriving = self._under_way()
+        leaving, arriving = under_way(self.fold)
         measured: dict[str, MeasuredNode] = {}
         for node in nodes:
             metric = self.fold.metrics.get(node.name)
@@ -132,28 +133,6 @@ class Balancing:
             and known.value.created_at is not None
             and slot_of(known.value.created_at, self.policy.interval) == self.slot
         ]
-
-    def _under_way(self) -> tuple[set[tuple[str, str, str]], dict[str, list[dict[str, int]]]]:
-        """Return the pods (node, key, uid) that no longer count where they are, and what is on its way to which node."""
-        leaving: set[tuple[str, str, str]] = set()
-        arriving: dict[str, list[dict[str, int]]] = {}
-        for _, known in sorted(self.fold.jobs.items()):
-            job = known.value
-            will_go = job.phase == "Running" or job.trigger == LOW_NODE_LOAD
-            if (job.evicted_at is None) if job.finished else not will_go:
-                continue
-            if not job.finished or self._not_measured_since(job, job.node):
-                leaving.add((job.node, f"{job.namespace}/{job.pod}", job.uid))
-            if job.target and (not job.finished or self._not_measured_since(job, job.target)):
-                arriving.setdefault(job.target, []).append(dict(job.pod_usage))
-        return leaving, arriving
-
-    def _not_measured_since(self, job: Migration, node: str) -> bool:
-        metric = self.fold.metrics.get(node)
-        if metric is None or metric.value.update_time is None or job.finished_at is None:
-            return False
-        since = (metric.value.update_time - job.finished_at).total_seconds()
-        return since < metric.value.report_interval_seconds
 
     # -- questions of the balance --------------------------------------------------------------------------------
 

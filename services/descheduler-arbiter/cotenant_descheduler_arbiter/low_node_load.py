@@ -223,6 +223,11 @@ def _marked(
     return Streaks(node=node, prod=prod, abnormal_at=now if source else before.abnormal_at)
 
 
+def calm_is_news(args: LowNodeLoad, known: Streaks, now: datetime) -> bool:
+    """Tell whether it would change a node's streaks to be found not hot."""
+    return any(_marked(args, pool, known, LoadClass.NORMAL, now) != known for pool in args.pools)
+
+
 def _relieved(
     pool: Pool, streaks: Streaks, balance: Balance, load: NodeLoad, prod: bool, now: datetime
 ) -> Streaks:

@@ -12,21 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from cotenant.events.migrations import NodeLoadJudged
 from cotenant.names import CPU, MEMORY
-from cotenant_descheduler_arbiter.classify import LoadClass
 from cotenant_descheduler_arbiter.fold import ClusterFold
-from cotenant_descheduler_arbiter.low_node_load import SOURCES, LowNodeLoad, streaks_of
+from cotenant_descheduler_arbiter.low_node_load import LowNodeLoad, calm_is_news, streaks_of
 from cotenant_descheduler_arbiter.measuring import add_amounts, fresh
 from cotenant_descheduler_arbiter.node_views import allocatable_of, raw_allocatable_of
 from cotenant_descheduler_arbiter.policy import Policy
+from cotenant_descheduler_arbiter.under_way import under_way
 
 _SIMPLE = frozenset({CPU, MEMORY})
-
-
-def _open(judged: NodeLoadJudged) -> bool:
-    """Tell whether another judgement of the node would change what is known of it, even if it is calm."""
-    return LoadClass(judged.load_class) in SOURCES or not streaks_of(judged).idle
 
 
 def may_be_hot(
@@ -42,18 +36,15 @@ def may_be_hot(
             return True
         for name, percent in pool.high_thresholds.items():
             lowest[name] = min(lowest[name], percent)
-    arriving: dict[str, dict[str, int]] = {}
-    for known in fold.jobs.values():
-        if known.value.target:
-            arriving[known.value.target] = add_amounts(arriving.get(known.value.target, {}), known.value.pod_usage)
+    _, arriving = under_way(fold)
     for node, metric in fold.metrics.items():
         if node in judged_already or not fresh(metric.value, policy.metric_expiration, now):
             continue
         judged = fold.judged.get(node)
-        if judged is not None and _open(judged.value):
+        if judged is not None and calm_is_news(args, streaks_of(judged.value), now):
             return True
         usage = fold.measured_usage(node)
-        coming = arriving.get(node, {})
+        coming = add_amounts(*arriving.get(node, ()))
         capacity = {**allocatable_of(fold, node), **raw_allocatable_of(fold, node)}
         for name in (CPU, MEMORY):
             used = usage[name] + coming.get(name, 0)
