@@ -1,4 +1,4 @@
-"""Load that is under way between nodes: what a metric still says of a node that it left, or does not yet say of one it comes to.
+"""Load that is under way between nodes: still measured where it leaves, not yet measured where it comes to.
 
 In: the state. Out: the pods that no longer count where they are, and the usages that count on the node they go to. A job
 counts from when its pod is sure to go: one of LowNodeLoad at once, any other when it runs. Of a job that evicted its pod and

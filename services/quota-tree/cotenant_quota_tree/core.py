@@ -11,7 +11,7 @@ A quota is known by its name alone; of several with one name the smallest namesp
 cannot be read (a malformed quantity) counts as absent and is kept in `refused` with the reason.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -30,16 +30,14 @@ from cotenant.objects.pod import decode_pod
 from cotenant.quantities import QuantityError
 from cotenant.quota.amounts import parse_amounts
 from cotenant.quota.membership import QuotaIdentity, QuotaIndex
-from cotenant.quota.names import DEFAULT, DEFAULT_TREE, ROOT, SYSTEM
+from cotenant.quota.names import DEFAULT, SYSTEM
 from cotenant.quota.view import ElasticQuotaView, built_in_quota, decode_quota
-from cotenant.subjects import quota_subject, tokens
-from cotenant_quota_tree.hierarchy import build_trees
+from cotenant.subjects import tokens
+from cotenant_quota_tree.forest import Forest
 from cotenant_quota_tree.nodes import NodeOffers
 from cotenant_quota_tree.pods import PodDemands
-from cotenant_quota_tree.solution import Rules, SolvedQuota, solve_tree
-from cotenant_quota_tree.totals import tree_totals
+from cotenant_quota_tree.solution import Rules
 
-QUOTA_GROUP = "scheduling.sigs.k8s.io"
 FILTERS = (
     "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>",
     "objects.core.nodes.>",
@@ -52,7 +50,6 @@ FILTERS = (
 )
 """What the service reads from LOG."""
 
-DUPLICATE_NAME = "DuplicateName"
 SETTLE = timedelta(seconds=1)
 _AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -82,10 +79,26 @@ class QuotaTreeCore:
         self._newest_node = 0
         self._newest_pod = 0
         self._quotas_changed = True
-        self._desired: dict[str, QuotaRuntime] | None = None
-        self._solved_at = 0
-        self._quiet: tuple[dict[str, QuotaRuntime], datetime] | None = None
-        """For this solution, and what is published, nothing follows before this time."""
+        self._forest = Forest({}, {}, (), self.rules)
+        self._desired: dict[str, QuotaRuntime] = {}
+        """What should be on the log, by subject."""
+        self._solved_for: tuple[int, dict[str, int]] | None = None
+        """The version of the pods and the nodes' total that this follows from."""
+        self._open: set[str] = set()
+        """Subjects of which something may have to be said: all others are as they should be."""
+        self._quiet_until = _AT_ONCE
+        """Nothing follows before, unless something is folded."""
+        self._folds: dict[tuple[str, str, int], Callable[[Event, tuple[str, ...]], None]] = {
+            ("quotas", "", 3): self._own,
+            ("objects", "elasticquotas", 5): self._quota_object,
+            ("objects", "pods", 5): self._pod_object,
+            ("objects", "nodes", 5): self._node_object,
+            ("node", "resources", 3): self._node_fact,
+            ("node", "executor", 3): self._node_fact,
+            ("node", "placement", 5): self._on_node,
+            ("node", "run", 5): self._on_node,
+        }
+        """By a subject's first and third token, and how many it has."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -94,37 +107,22 @@ class QuotaTreeCore:
         if not self._sequences.is_new(event):
             return
         parts = tokens(event.subject)
-        fold = self._fold_of(parts)
+        third = parts[2] if len(parts) > 2 and parts[0] != "quotas" else ""
+        fold = self._folds.get((parts[0], third, len(parts)))
         if fold is None:
             return
-        if fold not in (self._own, self._pod_object, self._on_node):
-            self._desired = None
         try:
             fold(event, parts)
-            self.refused.pop(event.subject, None)
+            if self.refused:
+                self.refused.pop(event.subject, None)
         except (msgspec.DecodeError, QuantityError) as error:
             # The gateway refuses such an object; one that came another way must not stop the quotas of all others.
             self._end(parts)
             self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
-    def _fold_of(self, parts: tuple[str, ...]) -> Callable[[Event, tuple[str, ...]], None] | None:
-        match parts:
-            case ("quotas", _, _):
-                return self._own
-            case ("objects", group, "elasticquotas", _, _) if group == QUOTA_GROUP:
-                return self._quota_object
-            case ("objects", "core", "pods", _, _):
-                return self._pod_object
-            case ("objects", "core", "nodes", _, _):
-                return self._node_object
-            case ("node", _, "resources" | "executor"):
-                return self._node_fact
-            case ("node", _, "placement" | "run", _, _):
-                return self._on_node
-        return None
-
     def _own(self, event: Event, _: tuple[str, ...]) -> None:
-        self._quiet = None
+        self._open.add(event.subject)
+        self._quiet_until = _AT_ONCE
         if event.tombstone or not isinstance(event.data, QuotaRuntime):
             self._published.pop(event.subject, None)
         else:
@@ -188,15 +186,22 @@ class QuotaTreeCore:
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """The quota events that are missing on the log, by subject; ends of quotas that are no longer declared."""
-        desired = self._solve()
-        if self._quiet is not None and self._quiet[0] is desired and now < self._quiet[1]:
+        self._solve()
+        if now < self._quiet_until:
             return ()
         events: list[Event] = []
         settling = _NEVER
-        for subject in sorted({*desired, *self._published}):
+        for subject in sorted(self._open):
             published = self._published.get(subject)
-            quota = desired.get(subject)
-            if quota is None and published is not None:
+            quota = self._desired.get(subject)
+            due = self._due(quota, published) if quota is not None else _AT_ONCE if published is not None else _NEVER
+            if due == _NEVER:
+                self._open.discard(subject)
+            elif due > now:
+                settling = min(settling, due)
+            elif quota is not None:
+                events.append(Event(subject=subject, data=quota, causes=self._causes(quota, published)))
+            elif published is not None:
                 events.append(
                     Event(
                         subject=subject,
@@ -206,15 +211,10 @@ class QuotaTreeCore:
                         ttl_seconds=TOMBSTONE_TTL_SECONDS,
                     )
                 )
-            elif quota is not None:
-                due = self._due(quota, published)
-                if due <= now:
-                    events.append(Event(subject=subject, data=quota, causes=self._causes(quota, published)))
-                else:
-                    settling = min(settling, due)
             if len(events) == MAX_EVENTS_PER_DECISION:
                 break
-        self._quiet = (desired, settling) if not events else None
+        if not events:
+            self._quiet_until = settling
         return events
 
     def _due(self, quota: QuotaRuntime, published: _Published | None) -> datetime:
@@ -235,67 +235,32 @@ class QuotaTreeCore:
         candidates = (self._newest_quota, self._newest_node, own_pod, self._newest_pod)
         return _refs((own[1] if own is not None else 0, *(sequence for sequence in candidates if sequence > since)))
 
-    def _solve(self) -> dict[str, QuotaRuntime]:
-        """What should be on the log, by subject; recomputed only after a quota, a node or a sum of pods changed."""
-        if self._desired is not None and self._solved_at == self._pods.version:
-            return self._desired
+    def _solve(self) -> None:
+        """Bring what should be on the log to what quotas, nodes and pods say."""
+        if self._quotas_changed:
+            self._read_quotas()
+        facts = self._pods.version, self._nodes.total
+        if facts == self._solved_for:
+            return
+        before, self._desired = self._desired, self._forest.tell(self._nodes.total, self._pods.own)
+        self._solved_for = facts
+        self._open.update(subject for subject in before if subject not in self._desired)
+        self._open.update(subject for subject, quota in self._desired.items() if quota is not before.get(subject))
+        self._quiet_until = _AT_ONCE
+
+    def _read_quotas(self) -> None:
         quotas = {name: min(namesakes.items())[1][0] for name, namesakes in sorted(self._declared.items())}
         built_in = {name: quotas.get(name) or built_in_quota(name) for name in (SYSTEM, DEFAULT)}
-        if self._quotas_changed:
-            known = {**quotas, **built_in}
-            index = QuotaIndex(QuotaIdentity(q.name, q.namespace, q.tree, q.namespaces) for q in known.values())
-            self._pods.resolve(index, {name: view.max for name, view in known.items()})
-            self._quotas_changed = False
-        desired: dict[str, QuotaRuntime] = {}
-        if quotas:
-            totals = tree_totals(self._nodes.total, quotas)
-            for tree_id, tree in build_trees(quotas).items():
-                apart = built_in if tree_id == DEFAULT_TREE else {}
-                members = {*apart, *(node.name for node in tree.nodes)}
-                own = {name: pods for name, pods in self._pods.own.items() if name in members}
-                solved = solve_tree(totals[tree_id], tree, own, apart, self.rules)
-                for name, quota in solved.items():
-                    view = quotas.get(name) or apart.get(name)
-                    desired[quota_subject(tree_id, name)] = self._event_of(tree_id, quota, view)
-        self._desired, self._solved_at = desired, self._pods.version
-        return desired
-
-    def _event_of(self, tree: str, quota: SolvedQuota, view: ElasticQuotaView | None) -> QuotaRuntime:
-        duplicated = len(self._declared.get(quota.name, {})) > 1
-        return QuotaRuntime(
-            tree=tree,
-            quota=quota.name,
-            namespace=view.namespace if view else "",
-            parent=quota.parent,
-            is_parent=view.is_parent if view else quota.name == ROOT,
-            lends=view.lends if view else True,
-            namespaces=view.namespaces if view else (),
-            min=_in_order(quota.min),
-            scaled_min=_in_order(quota.scaled_min),
-            max=_in_order(quota.max),
-            shared_weight=_in_order(view.shared_weight if view else {}),
-            runtime=_in_order(quota.runtime),
-            request=_in_order(quota.sums.request),
-            child_request=_in_order(quota.sums.child_request),
-            used=_in_order(quota.sums.used),
-            non_preemptible_request=_in_order(quota.sums.non_preemptible_request),
-            non_preemptible_used=_in_order(quota.sums.non_preemptible_used),
-            allocated=_in_order(quota.sums.allocated),
-            guaranteed=_in_order(quota.sums.guaranteed),
-            overused=quota.overused,
-            total=_in_order(quota.runtime if quota.name == ROOT else {}),
-            reason=quota.reason or (DUPLICATE_NAME if duplicated else ""),
-        )
-
+        known = {**quotas, **built_in}
+        index = QuotaIndex(QuotaIdentity(q.name, q.namespace, q.tree, q.namespaces) for q in known.values())
+        self._pods.resolve(index, {name: view.max for name, view in known.items()})
+        duplicated = {name for name, namesakes in self._declared.items() if len(namesakes) > 1}
+        self._forest = Forest(quotas, built_in, duplicated, self.rules)
+        self._quotas_changed, self._solved_for = False, None
 
 def _limits(quota: QuotaRuntime) -> tuple[object, ...]:
     """What others decide on; the rest says how busy the quota is."""
     return (quota.parent, quota.namespaces, quota.min, quota.max, quota.runtime, quota.overused, quota.reason)
-
-
-def _in_order(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Resources by name: sums name them in the order in which pods came, and equal states must give equal bytes."""
-    return dict(sorted(amounts.items()))
 
 
 def _refs(sequences: Sequence[int]) -> tuple[str, ...]:

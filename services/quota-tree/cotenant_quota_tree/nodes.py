@@ -11,7 +11,7 @@ import msgspec
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
-from cotenant.quota.amounts import plus
+from cotenant.quota.amounts import minus, plus, without_zeros
 
 
 class _NodeFacts(msgspec.Struct, frozen=True):
@@ -26,16 +26,13 @@ class _NodeFacts(msgspec.Struct, frozen=True):
 
 
 class NodeOffers:
-    """Mutable; a fold. `total` is kept by adding and taking away whole nodes."""
+    """Mutable; a fold."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeFacts] = {}
-        self._total: dict[str, int] = {}
-
-    @property
-    def total(self) -> dict[str, int]:
-        """The sum over all declared nodes; resources that nobody offers are not in it."""
-        return {resource: amount for resource, amount in self._total.items() if amount}
+        self.total: dict[str, int] = {}
+        """The sum over all declared nodes, kept by adding and taking away whole nodes; another dictionary whenever it changes.
+        Resources that nobody offers are not in it."""
 
     def declare(self, node: str, allocatable: dict[str, int] | None) -> None:
         """The node's object, or None when it is gone."""
@@ -62,10 +59,10 @@ class NodeOffers:
         return self._nodes.get(node, _NodeFacts())
 
     def _change(self, node: str, facts: _NodeFacts) -> None:
-        before = self._facts(node).offers()
+        before, after = self._facts(node).offers(), facts.offers()
         if facts == _NodeFacts():
             self._nodes.pop(node, None)
         else:
             self._nodes[node] = facts
-        grown = plus(self._total, facts.offers())
-        self._total = {resource: amount - before.get(resource, 0) for resource, amount in grown.items()}
+        if after != before:
+            self.total = without_zeros(minus(plus(self.total, after), before))

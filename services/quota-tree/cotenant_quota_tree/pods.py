@@ -20,12 +20,19 @@ from cotenant.objects.pod import Pod, pod_requests
 from cotenant.quota.amounts import LARGEST_AMOUNT, Amounts, masked
 from cotenant.quota.membership import QuotaIndex, is_preemptible
 from cotenant.quota.names import LABEL_QUOTA
-from cotenant.quota.sums import OwnPods, PodDemand, add_pod
+from cotenant.quota.sums import OwnPods, PodDemand, PodSums
 
 PodKey = tuple[str, str]
 """Namespace and name."""
 
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    """Which quota counts a pod, and for how much: its request in the dimensions of that quota's max."""
+
+    quota: str
+    request: dict[str, int]
 
 
 class _PodFacts(msgspec.Struct, frozen=True):
@@ -57,8 +64,10 @@ class PodDemands:
         self._by_subject: dict[str, tuple[dict[PodKey, dict[str, _OnNode]], PodKey]] = {}
         self._index: QuotaIndex = QuotaIndex(())
         self._max: Mapping[str, Amounts] = {}
+        self._claims: dict[PodKey, _Claim | None] = {}
+        """Of each pod; None where no quota governs it."""
         self._counted: dict[PodKey, tuple[str, PodDemand]] = {}
-        self._own: dict[str, OwnPods] = {}
+        self._sums: dict[str, PodSums] = {}
         self._members: dict[str, set[PodKey]] = {}
         self.version = 0
         """Grows with every fact that changed a sum."""
@@ -77,11 +86,13 @@ class PodDemands:
             ended=pod.status.phase in ENDED_PHASES,
             sequence=sequence,
         )
+        self._claims[key] = self._claim(key)
         self._recount(key)
 
     def drop_pod(self, key: PodKey) -> None:
         """The pod's object is gone."""
         self._pods.pop(key, None)
+        self._claims.pop(key, None)
         self._recount(key)
 
     def store_placement(self, subject: str, placement: Placement, sequence: int) -> None:
@@ -122,15 +133,16 @@ class PodDemands:
         """The quotas changed: look up every pod's quota again. `maxima`: max by quota name."""
         self._index, self._max = index, maxima
         self._counted.clear()
-        self._own.clear()
+        self._sums.clear()
         self._members.clear()
         for key in self._pods:
+            self._claims[key] = self._claim(key)
             self._recount(key)
 
     @property
     def own(self) -> Mapping[str, OwnPods]:
         """The sums by quota name."""
-        return self._own
+        return {quota: sums.own for quota, sums in self._sums.items()}
 
     def newest(self, quota: str) -> int:
         """The highest sequence among the facts of the quota's own pods, 0 where it has none."""
@@ -149,27 +161,32 @@ class PodDemands:
         self.version += 1
         self._counted.pop(key, None)
         if before is not None:
-            self._own[before[0]] = add_pod(self._own[before[0]], before[1], -1)
+            self._sums[before[0]].add(before[1], -1)
             self._members[before[0]].discard(key)
         if after is not None:
             self._counted[key] = after
-            self._own[after[0]] = add_pod(self._own.get(after[0], OwnPods()), after[1])
+            self._sums.setdefault(after[0], PodSums()).add(after[1])
             self._members.setdefault(after[0], set()).add(key)
 
-    def _demand(self, key: PodKey) -> tuple[str, PodDemand] | None:
-        pod = self._pods.get(key)
-        if pod is None or pod.ended or self._has(self._runs, key, pod.uid):
-            return None
+    def _claim(self, key: PodKey) -> _Claim | None:
+        pod = self._pods[key]
         membership = self._index.associate(key[0], {LABEL_QUOTA: pod.quota_label} if pod.quota_label else {})
         if membership is None:
             return None
+        return _Claim(membership.quota, masked(pod.request, self._max.get(membership.quota, {})))
+
+    def _demand(self, key: PodKey) -> tuple[str, PodDemand] | None:
+        pod, claim = self._pods.get(key), self._claims.get(key)
+        if pod is None or claim is None or pod.ended or self._has(self._runs, key, pod.uid):
+            return None
         demand = PodDemand(
-            request=masked(pod.request, self._max.get(membership.quota, {})),
+            request=claim.request,
             assigned=pod.names_node or self._has(self._placements, key, pod.uid),
             preemptible=pod.preemptible,
         )
-        return membership.quota, demand
+        return claim.quota, demand
 
     @staticmethod
     def _has(facts: Mapping[PodKey, dict[str, _OnNode]], key: PodKey, uid: str) -> bool:
-        return any(fact.counts and fact.uid == uid for fact in facts.get(key, {}).values())
+        on_nodes = facts.get(key)
+        return on_nodes is not None and any(fact.counts and fact.uid == uid for fact in on_nodes.values())

@@ -12,10 +12,12 @@ refreshRuntime in its converged state (all siblings refreshed against the same t
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
 from cotenant.quota.amounts import Amounts
+from cotenant.quota.kept import Kept
 from cotenant.quota.names import ROOT
 from cotenant.quota.sums import QuotaNode, QuotaSums
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
@@ -29,33 +31,44 @@ class QuotaShare(msgspec.Struct, frozen=True, kw_only=True):
     runtime: dict[str, int]
 
 
-def tree_runtime(
-    total: Amounts, quotas: Sequence[QuotaNode], sums: Mapping[str, QuotaSums], *, scale_min: bool = True
-) -> dict[str, QuotaShare]:
-    """The share of every quota by name; `quotas` must form a tree below the root, `sums` is `aggregate` of them."""
-    children: dict[str, list[QuotaNode]] = {}
-    for quota in sorted(quotas, key=lambda quota: quota.name):
-        children.setdefault(quota.parent, []).append(quota)
-    every_resource = sorted({resource for quota in quotas for resource in quota.max})
-    shares: dict[str, QuotaShare] = {}
-    parents: list[tuple[str, Amounts, Sequence[str]]] = [(ROOT, total, every_resource)]
-    while parents:
-        name, distributable, resources = parents.pop()
-        siblings = children.get(name, [])
-        if not siblings:
-            continue
-        shared = _among(distributable, resources, siblings, sums, scale_min)
-        shares.update(shared)
-        parents += [(child.name, shared[child.name].runtime, sorted(child.max)) for child in siblings]
-    return shares
+Wants = tuple[Amounts, Amounts]
+"""What a quota's share rests on of its sums: the request limited by max, the usage guarantee."""
+
+
+class TreeShares:
+    """The shares of one tree's quotas, which must form a tree below the root. What a parent has is shared again where it
+    changed, or what one of its children wants."""
+
+    def __init__(self, quotas: Sequence[QuotaNode], *, scale_min: bool = True) -> None:
+        children: dict[str, list[QuotaNode]] = {}
+        for quota in sorted(quotas, key=lambda quota: quota.name):
+            children.setdefault(quota.parent, []).append(quota)
+        every_resource = sorted({resource for quota in quotas for resource in quota.max})
+        self._downwards: list[tuple[str, list[str], Kept[Amounts, tuple[Wants, ...], dict[str, QuotaShare]]]] = []
+        parents: list[tuple[str, Sequence[str]]] = [(ROOT, every_resource)]
+        while parents:
+            name, resources = parents.pop()
+            siblings = children.get(name, [])
+            if siblings:
+                among = Kept(partial(_among, resources, siblings, scale_min))
+                self._downwards.append((name, [sibling.name for sibling in siblings], among))
+                parents += [(child.name, sorted(child.max)) for child in siblings]
+
+    def of(self, total: Amounts, sums: Mapping[str, QuotaSums]) -> dict[str, QuotaShare]:
+        """The share of every quota by name; `sums` is that of `TreeSums`."""
+        shares: dict[str, QuotaShare] = {}
+        for parent, children, among in self._downwards:
+            distributable = total if parent == ROOT else shares[parent].runtime
+            shares.update(among(distributable, tuple((sums[name].limit_request, sums[name].guaranteed) for name in children)))
+        return shares
 
 
 def _among(
-    distributable: Amounts,
     resources: Sequence[str],
     siblings: Sequence[QuotaNode],
-    sums: Mapping[str, QuotaSums],
     scale_min: bool,
+    distributable: Amounts,
+    wants: tuple[Wants, ...],
 ) -> dict[str, QuotaShare]:
     mins = {sibling.name: _min_within_max(sibling) for sibling in siblings}
     if scale_min:
@@ -68,11 +81,11 @@ def _among(
             Sibling(
                 name=sibling.name,
                 weight=sibling.shared_weight.get(resource, 0),
-                request=sums[sibling.name].limit_request.get(resource, 0),
-                floor=max(mins[sibling.name].get(resource, 0), sums[sibling.name].guaranteed.get(resource, 0)),
+                request=request.get(resource, 0),
+                floor=max(mins[sibling.name].get(resource, 0), guaranteed.get(resource, 0)),
                 lends=sibling.lends,
             )
-            for sibling in siblings
+            for sibling, (request, guaranteed) in zip(siblings, wants, strict=True)
         ]
         for name, amount in share(distributable.get(resource, 0), contenders).runtime.items():
             runtime[name][resource] = amount

@@ -7,16 +7,18 @@ what it returns is always that of the facts given.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
-from cotenant.quota.amounts import Amounts, exceeding, masked
+from cotenant.quota.amounts import Amounts, exceeding
 from cotenant.quota.amounts import total as sum_of
+from cotenant.quota.kept import Kept
 from cotenant.quota.names import ROOT
-from cotenant.quota.sums import OwnPods, QuotaNode, QuotaSums, aggregate
+from cotenant.quota.sums import NO_PODS, OwnPods, QuotaNode, QuotaSums, TreeSums
 from cotenant.quota.view import ElasticQuotaView
 from cotenant_quota_tree.hierarchy import Tree
-from cotenant_quota_tree.runtime import tree_runtime
+from cotenant_quota_tree.runtime import QuotaShare, TreeShares
 from cotenant_quota_tree.totals import available
 
 
@@ -44,56 +46,27 @@ class SolvedQuota(msgspec.Struct, frozen=True, kw_only=True):
     """Resources in which used is above runtime, sorted."""
 
 
-def solve_tree(
-    total: Amounts,
-    tree: Tree,
-    own: Mapping[str, OwnPods],
-    built_in: Mapping[str, ElasticQuotaView],
-    rules: Rules,
-) -> dict[str, SolvedQuota]:
-    """All quotas of the tree by name. `built_in`: default and system quota in the default tree, empty in any other."""
-    apart = {name: _built_in_sums(built_in[name], own.get(name, OwnPods())) for name in sorted(built_in)}
-    at_root = {ROOT: _together([part.own for part in apart.values()])}
-    inside = {name: pods for name, pods in own.items() if name not in built_in}
-    sums = aggregate(tree.nodes, {**inside, **at_root}, guarantee_usage=rules.guarantee_usage)
-    distributable = available(total, sum_of(part.used for part in apart.values()))
-    shares = tree_runtime(distributable, tree.nodes, sums, scale_min=rules.scale_min)
-    solved = {
-        ROOT: SolvedQuota(
-            name=ROOT,
-            runtime=distributable,
-            sums=sums[ROOT],
-            overused=exceeding(inside_used(sums[ROOT], at_root[ROOT]), distributable),
-        )
-    }
-    for name, view in sorted(built_in.items()):
-        solved[name] = SolvedQuota(
-            name=name,
-            parent=ROOT,
-            min=view.min,
-            max=view.max,
-            scaled_min=view.min,
-            runtime=view.max,
-            sums=apart[name],
-            overused=exceeding(apart[name].used, view.max),
-        )
-    for node in tree.nodes:
-        share = shares[node.name]
-        runtime = masked(share.runtime, node.max)
-        # Below a parent that does not list a resource nothing of it was distributed.
-        runtime = {resource: runtime.get(resource, 0) for resource in node.max}
-        solved[node.name] = SolvedQuota(
-            name=node.name,
-            parent=node.parent,
-            reason=tree.reasons.get(node.name, ""),
-            min=node.min,
-            max=node.max,
-            scaled_min=share.scaled_min,
-            runtime=runtime,
-            sums=sums[node.name],
-            overused=exceeding(sums[node.name].used, runtime),
-        )
-    return solved
+class TreeSolution:
+    """One tree, its quotas at their places. `built_in`: default and system quota in the default tree, empty in any other."""
+
+    def __init__(self, tree: Tree, built_in: Mapping[str, ElasticQuotaView], rules: Rules) -> None:
+        self._sums = TreeSums(tree.nodes, guarantee_usage=rules.guarantee_usage)
+        self._shares = TreeShares(tree.nodes, scale_min=rules.scale_min)
+        self._built_in = {name: Kept(partial(_built_in, view)) for name, view in sorted(built_in.items())}
+        self._built_in_together = Kept(_together)
+        self._distributable = Kept(available)
+        self._root = Kept(_root)
+        self._quotas = {node.name: Kept(partial(_quota, node, tree.reasons.get(node.name, ""))) for node in tree.nodes}
+
+    def solve(self, total: Amounts, own: Mapping[str, OwnPods]) -> dict[str, SolvedQuota]:
+        """All quotas of the tree by name; the same structs as before where nothing of them changed."""
+        apart = {name: built_in(own.get(name, NO_PODS)) for name, built_in in self._built_in.items()}
+        at_root = self._built_in_together(tuple(quota.sums.own for quota in apart.values()))
+        sums = self._sums.of({**own, ROOT: at_root})
+        distributable = self._distributable(total, at_root.used)
+        shares = self._shares.of(distributable, sums)
+        inside = {name: quota(sums[name], shares[name]) for name, quota in self._quotas.items()}
+        return {ROOT: self._root(distributable, sums[ROOT], at_root), **apart, **inside}
 
 
 def inside_used(root: QuotaSums, apart: OwnPods) -> dict[str, int]:
@@ -101,12 +74,42 @@ def inside_used(root: QuotaSums, apart: OwnPods) -> dict[str, int]:
     return {resource: amount - apart.used.get(resource, 0) for resource, amount in root.used.items()}
 
 
-def _built_in_sums(view: ElasticQuotaView, pods: OwnPods) -> QuotaSums:
-    node = QuotaNode(name=view.name, max=view.max, min=view.min, lends=True)
-    return aggregate([node], {view.name: pods})[view.name]
+def _root(distributable: dict[str, int], sums: QuotaSums, apart: OwnPods) -> SolvedQuota:
+    overused = exceeding(inside_used(sums, apart), distributable)
+    return SolvedQuota(name=ROOT, runtime=distributable, sums=sums, overused=overused)
 
 
-def _together(parts: list[OwnPods]) -> OwnPods:
+def _built_in(view: ElasticQuotaView, pods: OwnPods) -> SolvedQuota:
+    sums = TreeSums([QuotaNode(name=view.name, max=view.max, min=view.min)]).of({view.name: pods})[view.name]
+    return SolvedQuota(
+        name=view.name,
+        parent=ROOT,
+        min=view.min,
+        max=view.max,
+        scaled_min=view.min,
+        runtime=view.max,
+        sums=sums,
+        overused=exceeding(sums.used, view.max),
+    )
+
+
+def _quota(node: QuotaNode, reason: str, sums: QuotaSums, share: QuotaShare) -> SolvedQuota:
+    # Below a parent that does not list a resource nothing of it was distributed.
+    runtime = {resource: share.runtime.get(resource, 0) for resource in node.max}
+    return SolvedQuota(
+        name=node.name,
+        parent=node.parent,
+        reason=reason,
+        min=node.min,
+        max=node.max,
+        scaled_min=share.scaled_min,
+        runtime=runtime,
+        sums=sums,
+        overused=exceeding(sums.used, runtime),
+    )
+
+
+def _together(parts: tuple[OwnPods, ...]) -> OwnPods:
     return OwnPods(
         request=sum_of(part.request for part in parts),
         used=sum_of(part.used for part in parts),

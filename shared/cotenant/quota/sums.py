@@ -10,15 +10,17 @@ very quota. Out: `QuotaSums` per quota. The rule, bottom-up:
     non-preemptible sums climb like used
 
 and with the usage guarantee: allocated = own used + sum over children of guaranteed, guaranteed = max(allocated, min).
-The sums are recomputed from their parts each time, so they cannot drift as running deltas do. Source: Koordinator
+The sums are computed from their parts, so they cannot drift as running deltas do. Source: Koordinator
 ElasticQuota, updateGroupDeltaRequest and updateGroupDeltaUsed.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
-from cotenant.quota.amounts import Amounts, larger, limited, masked, plus, total, without_zeros
+from cotenant.quota.amounts import Amounts, add_to, larger, limited, masked, total
+from cotenant.quota.kept import Kept
 from cotenant.quota.names import ROOT
 
 
@@ -30,6 +32,9 @@ class OwnPods(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of those that are placed."""
     non_preemptible_request: dict[str, int] = {}
     non_preemptible_used: dict[str, int] = {}
+
+
+NO_PODS = OwnPods()
 
 
 class QuotaSums(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,19 +62,25 @@ class QuotaNode(msgspec.Struct, frozen=True, kw_only=True):
     lends: bool = True
 
 
-def aggregate(
-    quotas: Sequence[QuotaNode], own: Mapping[str, OwnPods], *, guarantee_usage: bool = False
-) -> dict[str, QuotaSums]:
-    """The sums of every quota, and of the root under its own name; `quotas` must form a tree below the root."""
-    children: dict[str, list[QuotaNode]] = {ROOT: []}
-    for quota in sorted(quotas, key=lambda quota: quota.name):
-        children.setdefault(quota.parent, []).append(quota)
-    sums: dict[str, QuotaSums] = {}
-    for quota in _bottom_up(children):
-        sums[quota.name] = _sums_of(quota, own.get(quota.name, OwnPods()), children.get(quota.name, ()), sums, guarantee_usage)
-    root = _sums_of(QuotaNode(name=ROOT), own.get(ROOT, OwnPods()), children[ROOT], sums, guarantee_usage)
-    sums[ROOT] = root
-    return sums
+class TreeSums:
+    """The sums of one tree's quotas, which must form a tree below the root. They are computed again where an own sum changed,
+    and from there up as far as anything changes."""
+
+    def __init__(self, quotas: Sequence[QuotaNode], *, guarantee_usage: bool = False) -> None:
+        children: dict[str, list[QuotaNode]] = {ROOT: []}
+        for quota in sorted(quotas, key=lambda quota: quota.name):
+            children.setdefault(quota.parent, []).append(quota)
+        self._upwards = [
+            (node.name, [child.name for child in children.get(node.name, ())], Kept(partial(_sums_of, node, guarantee_usage)))
+            for node in (*_bottom_up(children), QuotaNode(name=ROOT))
+        ]
+
+    def of(self, own: Mapping[str, OwnPods]) -> dict[str, QuotaSums]:
+        """The sums of every quota, and of the root under its own name."""
+        sums: dict[str, QuotaSums] = {}
+        for name, children, sums_of in self._upwards:
+            sums[name] = sums_of(own.get(name, NO_PODS), tuple(sums[child] for child in children))
+        return sums
 
 
 def _bottom_up(children: Mapping[str, Sequence[QuotaNode]]) -> list[QuotaNode]:
@@ -81,14 +92,7 @@ def _bottom_up(children: Mapping[str, Sequence[QuotaNode]]) -> list[QuotaNode]:
     return order[::-1]
 
 
-def _sums_of(
-    quota: QuotaNode,
-    own: OwnPods,
-    children: Sequence[QuotaNode],
-    sums: Mapping[str, QuotaSums],
-    guarantee_usage: bool,
-) -> QuotaSums:
-    below = [sums[child.name] for child in children]
+def _sums_of(quota: QuotaNode, guarantee_usage: bool, own: OwnPods, below: tuple[QuotaSums, ...]) -> QuotaSums:
     child_request = total([own.request, *(part.limit_request for part in below)])
     lends = quota.lends and not guarantee_usage
     request = child_request if lends else larger(child_request, quota.min)
@@ -120,20 +124,35 @@ class PodDemand(msgspec.Struct, frozen=True, kw_only=True):
     preemptible: bool
 
 
-def add_pod(own: OwnPods, pod: PodDemand, times: int = 1) -> OwnPods:
-    """The sums with one pod more (`times` 1) or less (-1); dimensions that become zero are dropped."""
-    delta = {resource: amount * times for resource, amount in pod.request.items()}
-    nothing: dict[str, int] = {}
-    fixed = nothing if pod.preemptible else delta
-    return OwnPods(
-        request=_changed(own.request, delta),
-        used=_changed(own.used, delta if pod.assigned else nothing),
-        non_preemptible_request=_changed(own.non_preemptible_request, fixed),
-        non_preemptible_used=_changed(own.non_preemptible_used, fixed if pod.assigned else nothing),
-    )
+class PodSums:
+    """Sums over the pods of one quota, kept by adding and taking away whole pods. Mutable; no amount is zero."""
 
+    def __init__(self, own: OwnPods = NO_PODS) -> None:
+        self._request = dict(own.request)
+        self._used = dict(own.used)
+        self._non_preemptible_request = dict(own.non_preemptible_request)
+        self._non_preemptible_used = dict(own.non_preemptible_used)
+        self._own: OwnPods | None = own
 
-def _changed(amounts: dict[str, int], delta: dict[str, int]) -> dict[str, int]:
-    if not delta:
-        return amounts
-    return without_zeros(plus(amounts, delta))
+    def add(self, pod: PodDemand, times: int = 1) -> None:
+        """Count one pod more (`times` 1) or less (-1)."""
+        add_to(self._request, pod.request, times)
+        if pod.assigned:
+            add_to(self._used, pod.request, times)
+        if not pod.preemptible:
+            add_to(self._non_preemptible_request, pod.request, times)
+            if pod.assigned:
+                add_to(self._non_preemptible_used, pod.request, times)
+        self._own = None
+
+    @property
+    def own(self) -> OwnPods:
+        """The sums as they are now; the same struct until the next change."""
+        if self._own is None:
+            self._own = OwnPods(
+                request=dict(self._request),
+                used=dict(self._used),
+                non_preemptible_request=dict(self._non_preemptible_request),
+                non_preemptible_used=dict(self._non_preemptible_used),
+            )
+        return self._own

@@ -11,12 +11,12 @@ from cotenant.quota.admission import QuotaLevel, admit
 from cotenant.quota.amounts import Amounts, limited, masked, minus, parse_amounts, plus, total
 from cotenant.quota.membership import QuotaIdentity, QuotaIndex, is_preemptible
 from cotenant.quota.names import DEFAULT, ROOT, SYSTEM
-from cotenant.quota.sums import OwnPods, PodDemand, add_pod
+from cotenant.quota.sums import OwnPods, PodDemand, PodSums
 from cotenant.quota.view import ElasticQuotaView, built_in_quota, quota_view
 from cotenant_quota_tree.hierarchy import build_trees
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Shared, Sibling, share
-from cotenant_quota_tree.solution import Rules, SolvedQuota, solve_tree
+from cotenant_quota_tree.solution import Rules, SolvedQuota, TreeSolution
 from cotenant_quota_tree.totals import available, tree_totals
 from tests.conformance.mended import mended
 
@@ -260,7 +260,8 @@ class _World:
     def _check(self, step: dict) -> None:
         quotas = {name: view for name, view in self.quotas.items() if name not in (ROOT, SYSTEM, DEFAULT)}
         built_in = {} if self.tree else {name: self.quotas.get(name) or built_in_quota(name) for name in (SYSTEM, DEFAULT)}
-        own, counts = dict(self.extra), dict.fromkeys((*quotas, *built_in), 0)
+        sums = {quota: PodSums(own) for quota, own in self.extra.items()}
+        counts = dict.fromkeys((*quotas, *built_in), 0)
         for quota, document in self.pods.values():
             document = {**document, "metadata": dict(document["metadata"])}
             if (ends := document["metadata"].get("deletionTimestamp")) is not None:
@@ -278,12 +279,12 @@ class _World:
                 assigned=bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed"),
                 preemptible=is_preemptible(pod.metadata.labels),
             )
-            own[quota] = add_pod(own.get(quota, OwnPods()), demand)
+            sums.setdefault(quota, PodSums()).add(demand)
         whole = total([self.declared, *self.nodes.values()])
         if not self.tree:
             whole = tree_totals(whole, quotas)[""]
-        tree = build_trees(quotas)[self.tree]
-        solved = solve_tree(whole, tree, own, built_in, self.rules)
+        own = {quota: each.own for quota, each in sums.items()}
+        solved = TreeSolution(build_trees(quotas)[self.tree], built_in, self.rules).solve(whole, own)
         checks: dict[str, object] = {
             name: _fields(quota, self.quotas.get(name), counts.get(name, 0)) for name, quota in solved.items()
         }

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.quota.names import ROOT
-from cotenant.quota.sums import OwnPods, QuotaNode, aggregate
-from cotenant_quota_tree.runtime import tree_runtime
+from cotenant.quota.names import DEFAULT, ROOT, SYSTEM
+from cotenant.quota.sums import OwnPods, QuotaNode, TreeSums
+from cotenant.quota.view import built_in_quota
+from cotenant_quota_tree.hierarchy import Tree
+from cotenant_quota_tree.runtime import TreeShares
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Sibling, share, split
+from cotenant_quota_tree.solution import Rules, TreeSolution
 
 AMOUNT = st.integers(0, 2**50)
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
@@ -125,14 +128,41 @@ def test_scaled_mins_fit_and_are_never_above_the_min(
         assert given_out <= max(amount - fixed, 0)
 
 
+@given(trees(), st.booleans(), st.booleans(), st.data())
+def test_a_tree_that_is_kept_solved_is_as_one_solved_from_scratch(
+    tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]], scale_min: bool, guarantee: bool, data: st.DataObject
+) -> None:
+    nodes, own, total = tree
+    built_in = {name: built_in_quota(name) for name in (DEFAULT, SYSTEM)}
+    amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 20_000))
+    changes = st.one_of(
+        st.tuples(st.sampled_from([DEFAULT, SYSTEM, *own]), st.builds(OwnPods, request=amounts, used=amounts)),
+        st.tuples(st.none(), amounts),
+    )
+    rules = Rules(scale_min=scale_min, guarantee_usage=guarantee)
+
+    def fresh() -> TreeSolution:
+        return TreeSolution(Tree(nodes=tuple(nodes), reasons={}), built_in, rules)
+
+    kept = fresh()
+    assert kept.solve(total, own) == fresh().solve(total, own)
+    for quota, change in data.draw(st.lists(changes, max_size=5)):
+        if isinstance(change, OwnPods):
+            own = {**own, str(quota): change}
+        else:
+            total = change
+        assert kept.solve(total, own) == fresh().solve(total, own)
+        again = kept.solve(dict(total), dict(own))
+        assert all(quota is kept.solve(total, own)[name] for name, quota in again.items())
+
+
 @settings(max_examples=300)
 @given(trees())
 def test_with_min_scaling_a_tree_never_promises_more_than_there_is(
     tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]],
 ) -> None:
     nodes, own, total = tree
-    sums = aggregate(nodes, own)
-    shares = tree_runtime(total, nodes, sums, scale_min=True)
+    shares = TreeShares(nodes, scale_min=True).of(total, TreeSums(nodes).of(own))
     for parent in [ROOT, *(node.name for node in nodes)]:
         children = [node for node in nodes if node.parent == parent]
         has = total if parent == ROOT else shares[parent].runtime
@@ -148,8 +178,8 @@ def test_who_asks_for_its_scaled_min_gets_it_and_nobody_gets_more_than_max(
     tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]],
 ) -> None:
     nodes, own, total = tree
-    sums = aggregate(nodes, own)
-    shares = tree_runtime(total, nodes, sums, scale_min=True)
+    sums = TreeSums(nodes).of(own)
+    shares = TreeShares(nodes, scale_min=True).of(total, sums)
     for node in nodes:
         mine = shares[node.name]
         for resource, amount in mine.runtime.items():
@@ -180,5 +210,5 @@ def test_surplus_of_the_satisfied_goes_to_the_hungry() -> None:
 
 def test_a_resource_that_no_node_offers_gives_nobody_a_runtime() -> None:
     node = QuotaNode(name="a", min={"nvidia.com/gpu": 2}, max={"nvidia.com/gpu": 4}, shared_weight={"nvidia.com/gpu": 1})
-    sums = aggregate([node], {"a": OwnPods(request={"nvidia.com/gpu": 4})})
-    assert tree_runtime({"cpu": 1000}, [node], sums)["a"].runtime == {"nvidia.com/gpu": 0}
+    sums = TreeSums([node]).of({"a": OwnPods(request={"nvidia.com/gpu": 4})})
+    assert TreeShares([node]).of({"cpu": 1000}, sums)["a"].runtime == {"nvidia.com/gpu": 0}

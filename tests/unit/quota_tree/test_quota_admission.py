@@ -9,7 +9,7 @@ from cotenant.objects.validation import FieldError
 from cotenant.quota.admission import QuotaLevel, admit
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership, QuotaIdentity, QuotaIndex
-from cotenant.quota.sums import OwnPods, PodDemand, add_pod
+from cotenant.quota.sums import OwnPods, PodDemand, PodSums
 from cotenant.quota.validation import validate_quota, validate_quota_deletion
 from cotenant.quota.view import ElasticQuotaView, decode_quota
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document
@@ -94,12 +94,12 @@ demands = st.builds(
 
 @given(st.lists(demands, max_size=12))
 def test_pods_added_and_taken_away_leave_no_trace(pods: list[PodDemand]) -> None:
-    own = OwnPods()
+    sums = PodSums()
     for pod in pods:
-        own = add_pod(own, pod)
+        sums.add(pod)
     for pod in reversed(pods):
-        own = add_pod(own, pod, -1)
-    assert own == OwnPods()
+        sums.add(pod, -1)
+    assert sums.own == OwnPods()
 
 
 def ledger_of_three() -> QuotaLedger:

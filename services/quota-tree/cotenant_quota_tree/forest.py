@@ -1,0 +1,85 @@
+"""All trees of quotas as they are told: one QuotaRuntime per quota, by the subject that says it.
+
+In: the quotas as declared, by name; what the cluster offers; per quota the sums over its own pods. Out: what should be on the
+log. While any quota is declared there is one event for the root of each tree, and in the default tree for the default and the
+system quota.
+"""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.quota.amounts import Amounts
+from cotenant.quota.kept import Kept
+from cotenant.quota.names import DEFAULT_TREE, ROOT
+from cotenant.quota.sums import OwnPods
+from cotenant.quota.view import ElasticQuotaView
+from cotenant.subjects import quota_subject
+from cotenant_quota_tree.hierarchy import build_trees
+from cotenant_quota_tree.solution import Rules, SolvedQuota, TreeSolution
+from cotenant_quota_tree.totals import tree_totals
+
+DUPLICATE_NAME = "DuplicateName"
+
+
+class Forest:
+    """The trees of one set of quotas. `built_in`: the default and the system quota; `duplicated`: names that several have."""
+
+    def __init__(
+        self,
+        quotas: Mapping[str, ElasticQuotaView],
+        built_in: Mapping[str, ElasticQuotaView],
+        duplicated: Collection[str],
+        rules: Rules,
+    ) -> None:
+        self._totals = Kept(partial(tree_totals, quotas=quotas))
+        self._trees: list[tuple[str, TreeSolution]] = []
+        self._tellers: dict[tuple[str, str], tuple[str, Kept[SolvedQuota, QuotaRuntime]]] = {}
+        for tree_id, tree in build_trees(quotas).items() if quotas else ():
+            apart = built_in if tree_id == DEFAULT_TREE else {}
+            self._trees.append((tree_id, TreeSolution(tree, apart, rules)))
+            for name in (ROOT, *apart, *(node.name for node in tree.nodes)):
+                tell = Kept(partial(_told, tree_id, quotas.get(name) or apart.get(name), name in duplicated))
+                self._tellers[tree_id, name] = quota_subject(tree_id, name), tell
+
+    def tell(self, cluster: Amounts, own: Mapping[str, OwnPods]) -> dict[str, QuotaRuntime]:
+        """What should be on the log, by subject; the same structs as before where nothing of them changed."""
+        totals = self._totals(cluster)
+        told: dict[str, QuotaRuntime] = {}
+        for tree_id, tree in self._trees:
+            for name, quota in tree.solve(totals[tree_id], own).items():
+                subject, tell = self._tellers[tree_id, name]
+                told[subject] = tell(quota)
+        return told
+
+
+def _told(tree: str, view: ElasticQuotaView | None, duplicated: bool, quota: SolvedQuota) -> QuotaRuntime:
+    return QuotaRuntime(
+        tree=tree,
+        quota=quota.name,
+        namespace=view.namespace if view else "",
+        parent=quota.parent,
+        is_parent=view.is_parent if view else quota.name == ROOT,
+        lends=view.lends if view else True,
+        namespaces=view.namespaces if view else (),
+        min=_in_order(quota.min),
+        scaled_min=_in_order(quota.scaled_min),
+        max=_in_order(quota.max),
+        shared_weight=_in_order(view.shared_weight if view else {}),
+        runtime=_in_order(quota.runtime),
+        request=_in_order(quota.sums.request),
+        child_request=_in_order(quota.sums.child_request),
+        used=_in_order(quota.sums.used),
+        non_preemptible_request=_in_order(quota.sums.non_preemptible_request),
+        non_preemptible_used=_in_order(quota.sums.non_preemptible_used),
+        allocated=_in_order(quota.sums.allocated),
+        guaranteed=_in_order(quota.sums.guaranteed),
+        overused=quota.overused,
+        total=_in_order(quota.runtime if quota.name == ROOT else {}),
+        reason=quota.reason or (DUPLICATE_NAME if duplicated else ""),
+    )
+
+
+def _in_order(amounts: Amounts) -> dict[str, int]:
+    """Resources by name: sums name them in the order in which pods came, and equal states must give equal bytes."""
+    return dict(sorted(amounts.items()))
