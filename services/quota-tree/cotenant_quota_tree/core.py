@@ -164,14 +164,15 @@ class QuotaTreeCore:
         elif isinstance(event.data, NodeResources):
             self._nodes.overcommit(parts[1], None if event.tombstone else event.data)
 
-    def _on_node(self, event: Event, _: tuple[str, ...]) -> None:
+    def _on_node(self, event: Event, parts: tuple[str, ...]) -> None:
         self._newest_pod = max(self._newest_pod, event.sequence)
+        pod = parts[3], parts[4]
         if event.tombstone:
-            self._pods.drop(event.subject)
+            self._pods.drop(event.subject, pod)
         elif isinstance(event.data, Placement):
-            self._pods.store_placement(event.subject, event.data, event.sequence)
+            self._pods.store_placement(event.subject, pod, event.data, event.sequence)
         elif isinstance(event.data, RunStatus):
-            self._pods.store_run(event.subject, event.data, event.sequence)
+            self._pods.store_run(event.subject, pod, event.data, event.sequence)
 
     def _end(self, parts: tuple[str, ...]) -> None:
         match parts[2]:

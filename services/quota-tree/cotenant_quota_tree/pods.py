@@ -10,7 +10,7 @@ The sums are integers kept by adding and taking away whole pods, so they always 
 quotas change, every pod's membership is looked up anew.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -20,7 +20,7 @@ from cotenant.objects.pod import Pod, pod_requests
 from cotenant.quota.amounts import LARGEST_AMOUNT, Amounts, masked
 from cotenant.quota.membership import QuotaIndex, is_preemptible
 from cotenant.quota.names import LABEL_QUOTA
-from cotenant.quota.sums import OwnPods, PodDemand, PodSums
+from cotenant.quota.sums import OwnPods, PodSums
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -33,6 +33,7 @@ class _Claim(msgspec.Struct, frozen=True):
 
     quota: str
     request: dict[str, int]
+    preemptible: bool
 
 
 class _PodFacts(msgspec.Struct, frozen=True):
@@ -46,11 +47,11 @@ class _PodFacts(msgspec.Struct, frozen=True):
 
 
 class _OnNode(msgspec.Struct, frozen=True):
-    """A placement or a run of a pod, by the subject that says it."""
+    """What a placement or a run says of the pod with this uid: that it is assigned, that it has ended for good, or neither."""
 
-    pod: PodKey
     uid: str
-    counts: bool
+    assigned: bool
+    ended: bool
     sequence: int
 
 
@@ -59,14 +60,15 @@ class PodDemands:
 
     def __init__(self) -> None:
         self._pods: dict[PodKey, _PodFacts] = {}
-        self._placements: dict[PodKey, dict[str, _OnNode]] = {}
-        self._runs: dict[PodKey, dict[str, _OnNode]] = {}
-        self._by_subject: dict[str, tuple[dict[PodKey, dict[str, _OnNode]], PodKey]] = {}
+        self._on_nodes: dict[PodKey, dict[str, _OnNode]] = {}
+        """Placements and runs of a pod, by the subject that says them."""
         self._index: QuotaIndex = QuotaIndex(())
         self._max: Mapping[str, Amounts] = {}
         self._claims: dict[PodKey, _Claim | None] = {}
         """Of each pod; None where no quota governs it."""
-        self._counted: dict[PodKey, tuple[str, PodDemand]] = {}
+        self._asking: dict[PodKey, _Claim] = {}
+        self._holding: dict[PodKey, _Claim] = {}
+        """What is counted of each pod as asked for, and as used."""
         self._sums: dict[str, PodSums] = {}
         self._members: dict[str, set[PodKey]] = {}
         self.version = 0
@@ -95,46 +97,38 @@ class PodDemands:
         self._claims.pop(key, None)
         self._recount(key)
 
-    def store_placement(self, subject: str, placement: Placement, sequence: int) -> None:
+    def store_placement(self, subject: str, key: PodKey, placement: Placement, sequence: int) -> None:
         """The pod as a node shall have it."""
         here = placement.phase is not PlacementPhase.GONE
-        fact = _OnNode((placement.namespace, placement.name), placement.uid, here, sequence)
-        self._store(self._placements, subject, fact)
+        self._store(subject, key, _OnNode(placement.uid, here, False, sequence))
 
-    def store_run(self, subject: str, run: RunStatus, sequence: int) -> None:
+    def store_run(self, subject: str, key: PodKey, run: RunStatus, sequence: int) -> None:
         """What became of the pod on its node; counts once it has ended for good."""
-        fact = _OnNode((run.namespace, run.name), run.uid, run.phase.terminal, sequence)
-        self._store(self._runs, subject, fact)
+        self._store(subject, key, _OnNode(run.uid, False, run.phase.terminal, sequence))
 
-    def drop(self, subject: str) -> None:
+    def drop(self, subject: str, key: PodKey) -> None:
         """A placement or run is gone."""
-        known = self._by_subject.pop(subject, None)
-        if known is None:
+        on_nodes = self._on_nodes.get(key, {})
+        if on_nodes.pop(subject, None) is None:
             return
-        facts, key = known
-        on_nodes = facts[key]
-        del on_nodes[subject]
         if not on_nodes:
-            del facts[key]
+            del self._on_nodes[key]
         self._recount(key)
 
-    def _store(self, facts: dict[PodKey, dict[str, _OnNode]], subject: str, fact: _OnNode) -> None:
-        on_nodes = facts.setdefault(fact.pod, {})
+    def _store(self, subject: str, key: PodKey, fact: _OnNode) -> None:
+        on_nodes = self._on_nodes.get(key)
+        if on_nodes is None:
+            on_nodes = self._on_nodes[key] = {}
         before = on_nodes.get(subject)
         on_nodes[subject] = fact
-        self._by_subject[subject] = (facts, fact.pod)
-        counted = before.uid if before is not None and before.counts else None
-        if counted != (fact.uid if fact.counts else None):
-            self._recount(fact.pod)
+        if fact.assigned or fact.ended or (before is not None and (before.assigned or before.ended)):
+            self._recount(key)
 
     # -- sums ----------------------------------------------------------------------------------------------------
 
     def resolve(self, index: QuotaIndex, maxima: Mapping[str, Amounts]) -> None:
         """The quotas changed: look up every pod's quota again. `maxima`: max by quota name."""
         self._index, self._max = index, maxima
-        self._counted.clear()
-        self._sums.clear()
-        self._members.clear()
         for key in self._pods:
             self._claims[key] = self._claim(key)
             self._recount(key)
@@ -149,44 +143,56 @@ class PodDemands:
         return max((self._sequence(key) for key in self._members.get(quota, ())), default=0)
 
     def _sequence(self, key: PodKey) -> int:
-        uid = self._pods[key].uid
-        on_nodes = (*self._placements.get(key, {}).values(), *self._runs.get(key, {}).values())
-        return max(self._pods[key].sequence, *(fact.sequence for fact in on_nodes if fact.uid == uid), 0)
-
-    def _recount(self, key: PodKey) -> None:
-        before = self._counted.get(key)
-        after = self._demand(key)
-        if before == after:
-            return
-        self.version += 1
-        self._counted.pop(key, None)
-        if before is not None:
-            self._sums[before[0]].add(before[1], -1)
-            self._members[before[0]].discard(key)
-        if after is not None:
-            self._counted[key] = after
-            self._sums.setdefault(after[0], PodSums()).add(after[1])
-            self._members.setdefault(after[0], set()).add(key)
+        pod = self._pods[key]
+        return max(pod.sequence, *(fact.sequence for fact in self._on_nodes.get(key, {}).values() if fact.uid == pod.uid), 0)
 
     def _claim(self, key: PodKey) -> _Claim | None:
         pod = self._pods[key]
         membership = self._index.associate(key[0], {LABEL_QUOTA: pod.quota_label} if pod.quota_label else {})
         if membership is None:
             return None
-        return _Claim(membership.quota, masked(pod.request, self._max.get(membership.quota, {})))
+        request = masked(pod.request, self._max.get(membership.quota, {}))
+        return _Claim(membership.quota, request, pod.preemptible)
 
-    def _demand(self, key: PodKey) -> tuple[str, PodDemand] | None:
+    def _recount(self, key: PodKey) -> None:
+        """Count the pod as what it asks for until it has ended, and what it holds once it is assigned."""
         pod, claim = self._pods.get(key), self._claims.get(key)
-        if pod is None or claim is None or pod.ended or self._has(self._runs, key, pod.uid):
-            return None
-        demand = PodDemand(
-            request=claim.request,
-            assigned=pod.names_node or self._has(self._placements, key, pod.uid),
-            preemptible=pod.preemptible,
-        )
-        return claim.quota, demand
+        assigned = False
+        if pod is not None and claim is not None:
+            assigned, ended = pod.names_node, pod.ended
+            for fact in self._on_nodes.get(key, {}).values():
+                if fact.uid == pod.uid:
+                    assigned, ended = assigned or fact.assigned, ended or fact.ended
+            claim = claim if not ended else None
+        asked, held = self._asking.get(key), self._holding.get(key)
+        holds = claim if assigned else None
+        if asked != claim:
+            self._count(self._asking, PodSums.ask, key, asked, claim)
+            if asked is not None:
+                self._members[asked.quota].discard(key)
+            if claim is not None:
+                self._members.setdefault(claim.quota, set()).add(key)
+        if held != holds:
+            self._count(self._holding, PodSums.hold, key, held, holds)
 
-    @staticmethod
-    def _has(facts: Mapping[PodKey, dict[str, _OnNode]], key: PodKey, uid: str) -> bool:
-        on_nodes = facts.get(key)
-        return on_nodes is not None and any(fact.counts and fact.uid == uid for fact in on_nodes.values())
+    def _count(
+        self,
+        counted: dict[PodKey, _Claim],
+        count: Callable[[PodSums, Amounts, bool, int], None],
+        key: PodKey,
+        before: _Claim | None,
+        after: _Claim | None,
+    ) -> None:
+        self.version += 1
+        if before is not None:
+            del counted[key]
+            count(self._sums[before.quota], before.request, before.preemptible, -1)
+        if after is not None:
+            counted[key] = after
+            count(self._of(after.quota), after.request, after.preemptible, 1)
+
+    def _of(self, quota: str) -> PodSums:
+        sums = self._sums.get(quota)
+        if sums is None:
+            sums = self._sums[quota] = PodSums()
+        return sums

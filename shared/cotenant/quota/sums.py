@@ -116,16 +116,11 @@ def _sums_of(quota: QuotaNode, guarantee_usage: bool, own: OwnPods, below: tuple
     )
 
 
-class PodDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pod counts for in its quota. `request` is already reduced to the dimensions of the quota's max."""
-
-    request: dict[str, int]
-    assigned: bool
-    preemptible: bool
-
-
 class PodSums:
-    """Sums over the pods of one quota, kept by adding and taking away whole pods. Mutable; no amount is zero."""
+    """Sums over the pods of one quota, kept by adding and taking away whole pods. Mutable; no amount is zero.
+
+    A pod's request is already reduced to the dimensions of the quota's max; `times` is 1, or -1 to take it away.
+    """
 
     def __init__(self, own: OwnPods = NO_PODS) -> None:
         self._request = dict(own.request)
@@ -134,15 +129,18 @@ class PodSums:
         self._non_preemptible_used = dict(own.non_preemptible_used)
         self._own: OwnPods | None = own
 
-    def add(self, pod: PodDemand, times: int = 1) -> None:
-        """Count one pod more (`times` 1) or less (-1)."""
-        add_to(self._request, pod.request, times)
-        if pod.assigned:
-            add_to(self._used, pod.request, times)
-        if not pod.preemptible:
-            add_to(self._non_preemptible_request, pod.request, times)
-            if pod.assigned:
-                add_to(self._non_preemptible_used, pod.request, times)
+    def ask(self, request: Amounts, preemptible: bool, times: int = 1) -> None:
+        """Count a pod that asks for so much."""
+        add_to(self._request, request, times)
+        if not preemptible:
+            add_to(self._non_preemptible_request, request, times)
+        self._own = None
+
+    def hold(self, request: Amounts, preemptible: bool, times: int = 1) -> None:
+        """Count a pod that is assigned as what it uses."""
+        add_to(self._used, request, times)
+        if not preemptible:
+            add_to(self._non_preemptible_used, request, times)
         self._own = None
 
     @property

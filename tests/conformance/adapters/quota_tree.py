@@ -11,7 +11,7 @@ from cotenant.quota.admission import QuotaLevel, admit
 from cotenant.quota.amounts import Amounts, limited, masked, minus, parse_amounts, plus, total
 from cotenant.quota.membership import QuotaIdentity, QuotaIndex, is_preemptible
 from cotenant.quota.names import DEFAULT, ROOT, SYSTEM
-from cotenant.quota.sums import OwnPods, PodDemand, PodSums
+from cotenant.quota.sums import OwnPods, PodSums
 from cotenant.quota.view import ElasticQuotaView, built_in_quota, quota_view
 from cotenant_quota_tree.hierarchy import build_trees
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
@@ -274,12 +274,11 @@ class _World:
             request = pod_requests(pod)
             if not self.overhead:
                 request = minus(request, parse_amounts(pod.spec.overhead))
-            demand = PodDemand(
-                request=masked(request, known.max),
-                assigned=bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed"),
-                preemptible=is_preemptible(pod.metadata.labels),
-            )
-            sums.setdefault(quota, PodSums()).add(demand)
+            of_quota = sums.setdefault(quota, PodSums())
+            request, preemptible = masked(request, known.max), is_preemptible(pod.metadata.labels)
+            of_quota.ask(request, preemptible)
+            if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+                of_quota.hold(request, preemptible)
         whole = total([self.declared, *self.nodes.values()])
         if not self.tree:
             whole = tree_totals(whole, quotas)[""]

@@ -9,7 +9,7 @@ from cotenant.objects.validation import FieldError
 from cotenant.quota.admission import QuotaLevel, admit
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.quota.membership import Membership, QuotaIdentity, QuotaIndex
-from cotenant.quota.sums import OwnPods, PodDemand, PodSums
+from cotenant.quota.sums import OwnPods, PodSums
 from cotenant.quota.validation import validate_quota, validate_quota_deletion
 from cotenant.quota.view import ElasticQuotaView, decode_quota
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document
@@ -84,21 +84,17 @@ def test_a_pod_belongs_to_its_label_then_its_namespace_then_the_list_then_the_de
     assert index.associate("web", {PREFIX + "name": "nobody"}) == Membership("koordinator-default-quota")
 
 
-demands = st.builds(
-    PodDemand,
-    request=st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(0, 2**60)),
-    assigned=st.booleans(),
-    preemptible=st.booleans(),
-)
+pods = st.tuples(st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(0, 2**60)), st.booleans())
 
 
-@given(st.lists(demands, max_size=12))
-def test_pods_added_and_taken_away_leave_no_trace(pods: list[PodDemand]) -> None:
+@given(st.lists(st.tuples(pods, st.booleans()), max_size=12))
+def test_pods_added_and_taken_away_leave_no_trace(counted: list[tuple[tuple[dict[str, int], bool], bool]]) -> None:
     sums = PodSums()
-    for pod in pods:
-        sums.add(pod)
-    for pod in reversed(pods):
-        sums.add(pod, -1)
+    for times in (1, -1):
+        for pod, assigned in counted:
+            sums.ask(*pod, times)
+            if assigned:
+                sums.hold(*pod, times)
     assert sums.own == OwnPods()
 
 
