@@ -47,6 +47,11 @@ def slot_of(at: datetime, interval: timedelta) -> int:
     return (at - _EPOCH) // interval
 
 
+def start_of_slot(slot: int, interval: timedelta) -> datetime:
+    """Return when a cycle begins."""
+    return _EPOCH + slot * interval
+
+
 def candidates(fold: ClusterFold, policy: Policy) -> list[str]:
     """Return the nodes that cycles look at: ready and selected."""
     return [

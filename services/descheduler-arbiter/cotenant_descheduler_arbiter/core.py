@@ -14,34 +14,35 @@ and, as requests to the gateway, the evictions that are ordered and not answered
 does not fit follows from the same state in the next one; a judgement and its moves are never parted.
 
 A decision that found nothing is not computed again until an event arrives or time makes a difference: the next cycle's
-slot begins, or a metric expires, or there are jobs or lost nodes.
+slot begins, a metric expires, a job is to be put away or is not over, a lost node's pod is overdue. Of what does follow
+from single nodes and jobs, only those are looked at of which something was folded since nothing followed from them.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from cotenant.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import NodeLoadJudged
 from cotenant.subjects import migration_subject
-from cotenant_descheduler_arbiter.balancing import Balancing, forget_gone_nodes, judged_in_slot, slot_of
+from cotenant_descheduler_arbiter.balancing import Balancing, forget_gone_nodes, slot_of, start_of_slot
 from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.job_filters import JobFilters
-from cotenant_descheduler_arbiter.jobs import JobDecisions, outstanding_evictions
-from cotenant_descheduler_arbiter.lifecycle import decide_conditions
-from cotenant_descheduler_arbiter.low_node_load import LowNodeLoad
+from cotenant_descheduler_arbiter.jobs import NEVER, JobDecisions, outstanding_evictions
+from cotenant_descheduler_arbiter.lifecycle import changed_condition
 from cotenant_descheduler_arbiter.policy import Policy
 from cotenant_descheduler_arbiter.preemptions import decide_preemptions
-from cotenant_descheduler_arbiter.quick_look import may_be_hot
+from cotenant_descheduler_arbiter.quick_look import QuickLook
 from cotenant_descheduler_arbiter.reconcile import TAINT_EVICTION, arbitrated_job
-from cotenant_descheduler_arbiter.taint_eviction import overdue_pods
+from cotenant_descheduler_arbiter.taint_eviction import tolerated_pods
 
 CORE_VERSION = "1"
 """Changes when the same state leads to other decisions."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 class DeschedulerArbiterCore:
     """Pure; see the module."""
@@ -49,12 +50,16 @@ class DeschedulerArbiterCore:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.fold = ClusterFold()
-        self._quiet_version = -1
-        self._quiet_slot = -1
-        self._calm = (-1, -1)
-        self._conditions_stand = -1
-        self._nodes: tuple[int, bool, list[datetime]] = (-1, False, [])
-        """Of this version: whether a node is lost, and when the metrics expire, in order."""
+        args = policy.low_node_load
+        self._look = QuickLook(self.fold, policy, args) if args is not None else None
+        self._heard: set[str] = set()
+        """Nodes of which something was folded since their condition was found to stand."""
+        self._jobs_rest = (-1, _EPOCH)
+        """At this version of the jobs, or else of the state, nothing follows for them before this time."""
+        self._expiry = _EPOCH
+        """No metric expires earlier that has not expired."""
+        self._quiet = (-1, _EPOCH, _EPOCH)
+        """At this version of the state nothing follows from this time on until that one."""
 
     def apply(self, event: Event) -> None:
         """Fold one fact."""
@@ -62,54 +67,61 @@ class DeschedulerArbiterCore:
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what follows from the state."""
-        slot = slot_of(now, self.policy.interval)
-        if self.fold.version == self._quiet_version and slot == self._quiet_slot:
+        version, since, until = self._quiet
+        if version == self.fold.version and since <= now < until:
             return ()
-        events = list(self._bounded(self._decisions(now)))
-        if not events and not self._time_matters(now):
-            self._quiet_version, self._quiet_slot = self.fold.version, slot
+        self._note_changes()
+        tolerated = list(tolerated_pods(self.fold, self.policy.default_toleration)) if self.policy.lifecycle else []
+        events = list(self._bounded(self._decisions(tolerated, now)))
+        if not events:
+            self._quiet = self.fold.version, now, self._next_look(tolerated, now)
         return events
 
     def requests(self, now: datetime) -> Sequence[Request]:
         """Return the evictions that are ordered and not answered, by job name."""
         return outstanding_evictions(self.fold, self.policy, now)
 
-    def _decisions(self, now: datetime) -> Iterator[list[Event]]:
+    def _note_changes(self) -> None:
+        changed = self.fold.take_changed_nodes()
+        self._heard |= changed
+        if self._look is not None:
+            self._look.doubt(changed)
+        for node in changed:
+            self._expiry = min(self._expiry, self._expires(node))
+
+    def _decisions(self, tolerated: Iterable[tuple[PodFacts, timedelta, datetime]], now: datetime) -> Iterator[list[Event]]:
         """Yield events in groups that belong together."""
-        yield from ([event] for event in self._conditions(now))
+        if self.policy.lifecycle:
+            yield from ([event] for event in self._conditions(now))
         filters = JobFilters(self.fold, self.policy)
-        preemptions = list(decide_preemptions(self.fold, filters, now)) if self.fold.nominated or self.fold.jobs else []
-        yield from ([event] for event in preemptions)
-        if self.fold.jobs or self.fold.job_objects:
-            decided = frozenset(event.subject for event in preemptions)
-            yield from ([event] for event in JobDecisions(self.fold, self.policy, filters, now, decided).decide())
-        if self.policy.lifecycle and self._known_of_nodes()[0]:
-            for pod, tolerated in overdue_pods(self.fold, self.policy.default_toleration, now):
-                if filters.active_job(pod) is None and not filters.evicted(pod):
-                    yield [self._taint_eviction(pod, tolerated, now)]
+        yield from ([event] for event in self._jobs(filters, now))
+        for pod, allowed, until in tolerated:
+            if until <= now and filters.active_job(pod) is None and not filters.evicted(pod):
+                yield [self._taint_eviction(pod, allowed, now)]
         yield from ([event] for event in forget_gone_nodes(self.fold))
         args = self.policy.low_node_load
-        if args is not None and self._may_be_hot(args, now):
+        if args is not None and self._look is not None and self._look.may_be_hot(now):
             yield from _grouped(Balancing(self.fold, self.policy, filters, now).decide(args))
 
-    def _conditions(self, now: datetime) -> Sequence[Event]:
-        """Conditions that change; that none does holds until something is heard of a node."""
-        if not self.policy.lifecycle or self._conditions_stand == self.fold.load_version:
-            return ()
-        events = list(decide_conditions(self.fold, now))
-        if not events:
-            self._conditions_stand = self.fold.load_version
-        return events
+    def _conditions(self, now: datetime) -> Iterator[Event]:
+        for node in sorted(self._heard):
+            event = changed_condition(self.fold, node, now)
+            if event is None:
+                self._heard.discard(node)
+            else:
+                yield event
 
-    def _may_be_hot(self, args: LowNodeLoad, now: datetime) -> bool:
-        """Take the quick look; its "no" holds for the rest of the slot, as metrics that grow old only leave nodes out."""
-        look = self.fold.load_version, slot_of(now, self.policy.interval)
-        if look == self._calm:
-            return False
-        hot = may_be_hot(self.fold, self.policy, args, judged_in_slot(self.fold, self.policy, now), now)
-        if not hot:
-            self._calm = look
-        return hot
+    def _jobs(self, filters: JobFilters, now: datetime) -> Sequence[Event]:
+        version, until = self._jobs_rest
+        if version == self.fold.job_version and now < until:
+            return ()
+        preemptions = list(decide_preemptions(self.fold, filters, now))
+        jobs = JobDecisions(self.fold, self.policy, filters, now, frozenset(event.subject for event in preemptions))
+        events = [*preemptions, *jobs.decide()]
+        if not events:
+            # What follows from a nomination depends on pods: it is looked at again whatever was folded.
+            self._jobs_rest = -1 if self.fold.nominated else self.fold.job_version, jobs.at_rest_until()
+        return events
 
     def _bounded(self, groups: Iterable[list[Event]]) -> Iterator[Event]:
         room = MAX_EVENTS_PER_DECISION
@@ -119,23 +131,19 @@ class DeschedulerArbiterCore:
             room -= len(group)
             yield from group
 
-    def _time_matters(self, now: datetime) -> bool:
-        """Tell whether the passing of time alone may lead to a decision before the next slot."""
-        if self.fold.jobs:
-            return True
-        lost, expiring = self._known_of_nodes()
-        following = bisect_left(expiring, now)
-        return lost or (following < len(expiring) and expiring[following] - now <= self.policy.interval)
+    def _next_look(self, tolerated: Iterable[tuple[PodFacts, timedelta, datetime]], now: datetime) -> datetime:
+        """Return when something may follow by the passing of time alone, if nothing follows now."""
+        if self._expiry <= now:
+            self._expiry = min((at for at in map(self._expires, self.fold.metrics) if at > now), default=NEVER)
+        slot_ends = start_of_slot(slot_of(now, self.policy.interval) + 1, self.policy.interval)
+        overdue = (until for _, _, until in tolerated if until > now)
+        return min(slot_ends, self._expiry, self._jobs_rest[1], *overdue)
 
-    def _known_of_nodes(self) -> tuple[bool, list[datetime]]:
-        """Whether a node is lost, and when the metrics expire; all nodes are looked through when something is heard of one."""
-        version, lost, expiring = self._nodes
-        if version != self.fold.load_version:
-            lost = any(not known.value.ready for known in self.fold.conditions.values())
-            updates = (known.value.update_time for known in self.fold.metrics.values())
-            expiring = sorted(updated + self.policy.metric_expiration for updated in updates if updated is not None)
-            self._nodes = (self.fold.load_version, lost, expiring)
-        return lost, expiring
+    def _expires(self, node: str) -> datetime:
+        """Return when the node's metric is too old."""
+        metric = self.fold.metrics.get(node)
+        updated = metric.value.update_time if metric is not None else None
+        return updated + self.policy.metric_expiration if updated is not None else NEVER
 
     def _taint_eviction(self, pod: PodFacts, tolerated: timedelta, now: datetime) -> Event:
         condition = self.fold.conditions[pod.node]

@@ -24,6 +24,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.last_sequences import LastSequences
+from cotenant.log import LOG
 from cotenant.names import CPU, MEMORY
 from cotenant.objects.node import Node, decode_node
 from cotenant.objects.pod import Pod, decode_pod, pod_requests
@@ -63,11 +64,15 @@ _RUN_PHASES = {
 
 
 class Known(msgspec.Struct, Generic[T], frozen=True):
-    """A value and the event that said it."""
+    """A value and the event of LOG that said it."""
 
     value: T
-    ref: str
     sequence: int
+
+    @property
+    def ref(self) -> str:
+        """How other events name it as their cause."""
+        return f"{LOG}:{self.sequence}"
 
 
 class StoredPod(msgspec.Struct, frozen=True):
@@ -112,57 +117,52 @@ class ClusterFold:
         self._usage: dict[str, dict[str, int]] = {}
         self.version = 0
         """Grows with every event that changed something."""
-        self.load_version = 0
-        """Grows with every event but those of pods, placements, runs, waiting pods, answers and users' jobs."""
+        self._changed_nodes: set[str] = set()
+        """Nodes of which something but their pods was folded since `take_changed_nodes`."""
+        self.job_version = 0
+        """Grows with every event of jobs, users' jobs and nominations."""
         self._sequences = LastSequences()
+        self._folds: dict[tuple[str, str, int], Callable[[Event, tuple[str, ...]], None]] = {
+            ("objects", "pods", 5): self._pod,
+            ("objects", "nodes", 5): self._node,
+            ("objects", "podmigrationjobs", 5): self._job_object,
+            ("objects", "priorityclasses", 5): self._priority_class,
+            ("node", "placement", 5): self._placement,
+            ("node", "run", 5): self._run,
+            ("node", "executor", 3): self._node_fact,
+            ("node", "resources", 3): self._node_fact,
+            ("node", "condition", 3): self._node_fact,
+            ("metrics", "", 2): self._node_fact,
+            ("waiting", "", 3): self._waiting,
+            ("evictions", "", 3): self._outcome,
+            ("migrations", "", 2): self._migration,
+            ("descheduling", "", 2): self._judgement,
+        }
+        """By a subject's first token, its third one (of objects and nodes) and how many it has."""
 
     def apply(self, event: Event) -> None:
         """Fold one fact."""
         if not self._sequences.is_new(event):
             return
         parts = tokens(event.subject)
-        fold = self._fold_of(parts)
-        if fold is None or (fold == self._waiting and not self._concerns_nominations(event, parts)):
+        third = parts[2] if parts[0] in ("objects", "node") and len(parts) > 2 else ""
+        fold = self._folds.get((parts[0], third, len(parts)))
+        if fold is None or (parts[0] == "waiting" and not self._concerns_nominations(event, parts)):
             return
         self.version += 1
-        if fold not in (self._pod, self._placement, self._run, self._outcome, self._job_object, self._waiting):
-            self.load_version += 1
+        self.job_version += parts[0] in ("migrations", "waiting") or third == "podmigrationjobs"
         try:
             fold(event, parts)
-            self.refused.pop(event.subject, None)
+            if self.refused:
+                self.refused.pop(event.subject, None)
         except (msgspec.DecodeError, ValueError) as error:
             # The gateway refuses such an object; one that came another way must not stop the moves of all others.
             self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
-    def _fold_of(self, parts: tuple[str, ...]) -> Callable[[Event, tuple[str, ...]], None] | None:
-        match parts:
-            case ("objects", "core", "pods", _, _):
-                return self._pod
-            case ("objects", "core", "nodes", _, _):
-                return self._node
-            case ("objects", _, "podmigrationjobs", _, _):
-                return self._job_object
-            case ("objects", _, "priorityclasses", _, _):
-                return self._priority_class
-            case ("node", _, "placement", _, _):
-                return self._placement
-            case ("node", _, "run", _, _):
-                return self._run
-            case ("metrics", _) | ("node", _, "executor" | "resources" | "condition"):
-                return self._node_fact
-            case ("waiting", _, _):
-                return self._waiting
-            case ("evictions", _, _):
-                return self._outcome
-            case ("migrations", _):
-                return self._migration
-            case ("descheduling", _):
-                return self._judgement
-        return None
-
     # -- objects -------------------------------------------------------------------------------------------------
 
     def _node(self, event: Event, parts: tuple[str, ...]) -> None:
+        self._changed_nodes.add(parts[4])
         self.nodes.pop(parts[4], None)
         if not event.tombstone and isinstance(event.data, ObjectStored):
             self.nodes[parts[4]] = _known(decode_node(event.data.object), event)
@@ -200,6 +200,7 @@ class ClusterFold:
 
     def _node_fact(self, event: Event, parts: tuple[str, ...]) -> None:
         data, name = event.data, parts[1]
+        self._changed_nodes.add(name)
         if parts[0] == "metrics":
             self._usage.pop(name, None)
             self.metrics.pop(name, None)
@@ -215,6 +216,7 @@ class ClusterFold:
             _keep(self.conditions, name, data if isinstance(data, NodeCondition) else None, event)
 
     def _judgement(self, event: Event, parts: tuple[str, ...]) -> None:
+        self._changed_nodes.add(parts[1])
         _keep(self.judged, parts[1], event.data if isinstance(event.data, NodeLoadJudged) else None, event)
 
     def _placement(self, event: Event, parts: tuple[str, ...]) -> None:
@@ -255,6 +257,11 @@ class ClusterFold:
         _keep(self.jobs, parts[1], event.data if isinstance(event.data, Migration) else None, event)
 
     # -- what the rules read -------------------------------------------------------------------------------------
+
+    def take_changed_nodes(self) -> set[str]:
+        """Return the nodes of which something but their pods was folded since the last call."""
+        changed, self._changed_nodes = self._changed_nodes, set()
+        return changed
 
     def node_of(self, key: str, uid: str) -> str:
         """Return the node that the pod is placed on, or an empty text."""
@@ -319,7 +326,7 @@ def _check_zone(field: str, at: datetime | None) -> None:
 
 
 def _known(value: T, event: Event) -> Known[T]:
-    return Known(value=value, ref=event.ref, sequence=event.sequence)
+    return Known(value, event.sequence)
 
 
 def _keep(into: dict[str, Known[T]], key: str, value: T | None, event: Event) -> None:

@@ -10,6 +10,7 @@ Source: koord-descheduler arbitrator, its non-retryable and retryable filters an
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property
 
 import msgspec
 
@@ -58,13 +59,22 @@ class JobFilters:
         if policy.priority_threshold_class:
             threshold = fold.priority_classes.get(policy.priority_threshold_class)
             self.rules = msgspec.structs.replace(policy.evictable, priority_threshold=threshold)
-        self.jobs = [job_facts(known.value) for _, known in sorted(fold.jobs.items())]
         self._workloads: dict[str, list[PodFacts]] = {}
         self._evicted: dict[tuple[str, str], list[datetime]] | None = None
-        self._active: dict[str, list[JobFacts]] = {}
+
+    @cached_property
+    def jobs(self) -> list[JobFacts]:
+        """All jobs, by name."""
+        return [job_facts(known.value) for _, known in sorted(self.fold.jobs.items())]
+
+    @cached_property
+    def _active(self) -> dict[str, list[JobFacts]]:
+        """The unfinished jobs of each pod."""
+        active: dict[str, list[JobFacts]] = {}
         for job in self.jobs:
             if job.active:
-                self._active.setdefault(job.pod_key, []).append(job)
+                active.setdefault(job.pod_key, []).append(job)
+        return active
 
     def pod(self, key: str) -> PodFacts | None:
         """Return the facts of a pod by `namespace/name`."""

@@ -15,7 +15,7 @@ Source: koord-descheduler migration controller, arbitrator and scavenger.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -45,6 +45,8 @@ KEPT_AFTER_TTL = timedelta(minutes=5)
 KEPT_WITHOUT_TTL = timedelta(minutes=30)
 LONGEST_TTL = timedelta(days=3650)
 USER = "User"
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ANNOTATION_REASON = "koordinator.sh/evict-reason"
 ANNOTATION_TRIGGER = "koordinator.sh/evict-trigger"
 _MODES = ("EvictDirectly", "ReservationFirst")
@@ -232,11 +234,8 @@ class JobDecisions:
     def _put_away(self) -> Iterator[Event]:
         for name, known in sorted(self.fold.jobs.items()):
             job = known.value
-            if job.object_uid:
-                over = self._orphaned(job) and (not job.finished or self._forgettable(job))
-            else:
-                over = job.finished and self._forgettable(job)
-            if over:
+            kept_until = self._kept_until(job)
+            if kept_until is not None and kept_until <= self.now:
                 yield Event(
                     subject=migration_subject(name),
                     data=job,
@@ -245,25 +244,40 @@ class JobDecisions:
                     ttl_seconds=TOMBSTONE_TTL_SECONDS,
                 )
 
-    def _forgettable(self, job: Migration) -> bool:
-        if job.created_at is not None and not job.object_uid and not outlived(job.created_at, job.ttl_seconds, self.now):
-            return False
+    def _kept_until(self, job: Migration) -> datetime | None:
+        """Return when the job is put away; None while it is not over, or a user's object stands for it."""
+        if job.object_uid:
+            if not self._orphaned(job):
+                return None
+            if not job.finished:
+                return self.now
+        elif not job.finished:
+            return None
+        times = [_EPOCH]
+        if job.created_at is not None and not job.object_uid:
+            times.append(job.created_at + kept_for(job.ttl_seconds))
         if job.evicted_at is not None:
             window = max((limiter.duration for limiter in self.policy.limiters.values()), default=timedelta(0))
-            if self.now - job.evicted_at <= window * FORGET_FACTOR:
-                return False
+            times.append(job.evicted_at + window * FORGET_FACTOR + timedelta.resolution)
         until = remembered_until(job, self.policy.back_off_base, self.policy.back_off_maximum)
-        return until is None or self.now >= until
+        return max(times if until is None else (*times, until))
+
+    def at_rest_until(self) -> datetime:
+        """Return until when nothing follows for the jobs if nothing follows now, nothing is folded of a job and no pod is
+        nominated: `now` where a job is not over, as its pod, the budgets and the limiters then matter."""
+        if any(not known.value.finished for known in self.fold.jobs.values()):
+            return self.now
+        kept = (self._kept_until(known.value) for known in self.fold.jobs.values())
+        return min((until for until in kept if until is not None), default=NEVER)
 
 
 def _waits(job: Migration) -> bool:
     return not job.finished and job.phase != "Running" and not job.passed_arbitration
 
 
-def outlived(created_at: datetime, ttl_seconds: int, now: datetime) -> bool:
-    """Tell whether a job is old enough to be put away."""
-    kept = timedelta(seconds=ttl_seconds) + KEPT_AFTER_TTL if ttl_seconds else KEPT_WITHOUT_TTL
-    return now - created_at >= kept
+def kept_for(ttl_seconds: int) -> timedelta:
+    """Return how old a job must be to be put away."""
+    return timedelta(seconds=ttl_seconds) + KEPT_AFTER_TTL if ttl_seconds else KEPT_WITHOUT_TTL
 
 
 def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:
@@ -279,9 +293,9 @@ def outstanding_evictions(fold: ClusterFold, policy: Policy, now: datetime) -> l
     requests: list[Request] = []
     if policy.dry_run:
         return requests
-    for _, known in sorted(fold.jobs.items()):
-        job = known.value
-        if job.phase != "Running" or not job.evict_ordered or job.evicted_at is not None or job.paused:
+    for name in sorted(name for name, known in fold.jobs.items() if known.value.phase == "Running"):
+        job = fold.jobs[name].value
+        if not job.evict_ordered or job.evicted_at is not None or job.paused:
             continue
         if job.retry_at is not None and now < job.retry_at:
             continue

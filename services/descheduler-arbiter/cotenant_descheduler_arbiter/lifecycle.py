@@ -15,7 +15,6 @@ Source: Kubernetes node lifecycle (taints not-ready and unreachable).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 
 from cotenant.events.conditions import TAINT_NOT_READY, TAINT_UNREACHABLE, NodeCondition
@@ -60,28 +59,27 @@ def wanted_condition(
     )
 
 
-def decide_conditions(fold: ClusterFold, now: datetime) -> Iterator[Event]:
-    """Yield the conditions that change, by node."""
-    for node in sorted({*fold.metrics, *fold.conditions}):
-        known = fold.conditions.get(node)
-        if node not in fold.nodes and node not in fold.executors:
-            if known is not None:
-                yield Event(
-                    subject=condition_subject(node),
-                    data=known.value,
-                    causes=(known.ref,),
-                    tombstone=True,
-                    ttl_seconds=TOMBSTONE_TTL_SECONDS,
-                )
-            continue
-        metric = fold.metrics.get(node)
-        if metric is None:
-            continue
-        executor = fold.executors.get(node)
-        wanted = wanted_condition(node, metric, executor, now)
-        if known is None and wanted.ready:
-            continue
-        if known is not None and (known.value.status, known.value.taints) == (wanted.status, wanted.taints):
-            continue
-        causes = (metric.ref, *((executor.ref,) if executor is not None and wanted.status == "False" else ()))
-        yield Event(subject=condition_subject(node), data=wanted, causes=causes)
+def changed_condition(fold: ClusterFold, node: str, now: datetime) -> Event | None:
+    """Return the node's condition where it changes. That it does not holds until something is heard of the node."""
+    known = fold.conditions.get(node)
+    if node not in fold.nodes and node not in fold.executors:
+        if known is None:
+            return None
+        return Event(
+            subject=condition_subject(node),
+            data=known.value,
+            causes=(known.ref,),
+            tombstone=True,
+            ttl_seconds=TOMBSTONE_TTL_SECONDS,
+        )
+    metric = fold.metrics.get(node)
+    if metric is None:
+        return None
+    executor = fold.executors.get(node)
+    wanted = wanted_condition(node, metric, executor, now)
+    if known is None and wanted.ready:
+        return None
+    if known is not None and (known.value.status, known.value.taints) == (wanted.status, wanted.taints):
+        return None
+    causes = (metric.ref, *((executor.ref,) if executor is not None and wanted.status == "False" else ()))
+    return Event(subject=condition_subject(node), data=wanted, causes=causes)

@@ -1,9 +1,9 @@
-"""Pods of nodes that are lost: which must go, and since when they are overdue.
+"""Pods of nodes that are lost: which must go, and when.
 
-In: a node's condition, its pods, the time. Out: for each overdue pod how long it was tolerated. A pod stays as long as
-the smallest tolerationSeconds among its tolerations that cover the NoExecute taint; for ever if these name no seconds;
-the default (300 s, as Kubernetes' admission adds) where it does not tolerate the taint. A pod that came to a node that was
-lost already (it names its node) is tolerated from then on.
+In: a node's condition, its pods. Out: for each pod that must go how long it tolerates that, and until when. A pod stays
+as long as the smallest tolerationSeconds among its tolerations that cover the NoExecute taint; for ever if these name no
+seconds; the default (300 s, as Kubernetes' admission adds) where it does not tolerate the taint. A pod that came to a node
+that was lost already (it names its node) is tolerated from then on.
 
 Nothing is evicted while every node that was ever measured is lost: then it is this side that is cut off.
 
@@ -46,8 +46,8 @@ def everything_is_lost(fold: ClusterFold) -> bool:
     return not any(is_ready(fold, node) for node in fold.metrics if node in fold.nodes or node in fold.executors)
 
 
-def overdue_pods(fold: ClusterFold, default: timedelta, now: datetime) -> Iterator[tuple[PodFacts, timedelta]]:
-    """Yield the pods that a lost node kept for longer than they tolerate, by node and name."""
+def tolerated_pods(fold: ClusterFold, default: timedelta) -> Iterator[tuple[PodFacts, timedelta, datetime]]:
+    """Yield the pods that a lost node keeps for a time only, by node and name: for how long they tolerate it, until when."""
     lost = [node for node in sorted(fold.conditions) if not fold.conditions[node].value.ready]
     if not lost or everything_is_lost(fold):
         return
@@ -61,5 +61,4 @@ def overdue_pods(fold: ClusterFold, default: timedelta, now: datetime) -> Iterat
                 continue
             bound_at = fold.placements[node][pod.key].value.bound_at
             since = condition.since if bound_at is None else max(condition.since, bound_at)
-            if now - since >= allowed:
-                yield pod, allowed
+            yield pod, allowed, since + allowed

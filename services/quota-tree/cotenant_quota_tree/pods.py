@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from cotenant.by_identity import ByIdentity
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunStatus
-from cotenant.objects.pod import Pod, pod_requests
+from cotenant.objects.pod import Pod, PodSpec, pod_requests
 from cotenant.quota.amounts import LARGEST_AMOUNT, Amounts, masked
 from cotenant.quota.membership import QuotaIndex, is_preemptible
 from cotenant.quota.names import LABEL_QUOTA
@@ -78,12 +79,11 @@ class PodDemands:
 
     def store_pod(self, key: PodKey, pod: Pod, sequence: int) -> None:
         """The pod's object as it is now. Raises QuantityError for a malformed request."""
-        request = {resource: min(amount, LARGEST_AMOUNT) for resource, amount in pod_requests(pod).items()}
         self._pods[key] = _PodFacts(
             uid=pod.metadata.uid,
             quota_label=pod.metadata.labels.get(LABEL_QUOTA, ""),
             preemptible=is_preemptible(pod.metadata.labels),
-            request=request,
+            request=_request(pod.spec),
             names_node=bool(pod.spec.node_name),
             ended=pod.status.phase in ENDED_PHASES,
             sequence=sequence,
@@ -196,3 +196,9 @@ class PodDemands:
         if sums is None:
             sums = self._sums[quota] = PodSums()
         return sums
+
+
+@ByIdentity
+def _request(spec: PodSpec) -> dict[str, int]:
+    """What a pod asks for, as quotas count it."""
+    return {resource: min(amount, LARGEST_AMOUNT) for resource, amount in pod_requests(Pod(spec=spec)).items()}

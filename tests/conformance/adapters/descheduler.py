@@ -31,7 +31,7 @@ from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.fit import misfit
 from cotenant_descheduler_arbiter.job_facts import JobFacts
 from cotenant_descheduler_arbiter.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
-from cotenant_descheduler_arbiter.jobs import outlived
+from cotenant_descheduler_arbiter.jobs import kept_for
 from cotenant_descheduler_arbiter.low_node_load import LowNodeLoad, run_cycle
 from cotenant_descheduler_arbiter.max_unavailable import max_away
 from cotenant_descheduler_arbiter.measuring import add_amounts, measure
@@ -439,6 +439,6 @@ def pmj_scavenge(given: dict, *, name: str) -> object:
     kept = [
         job["name"]
         for job in given["jobs"]
-        if not outlived(START - timedelta(seconds=job["ageSeconds"]), job.get("ttlSeconds", 0), START)
+        if timedelta(seconds=job["ageSeconds"]) < kept_for(job.get("ttlSeconds", 0))
     ]
     return {"kept": kept}
