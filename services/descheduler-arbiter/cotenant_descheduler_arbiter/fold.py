@@ -4,14 +4,14 @@ In: events. Out: NodeFacts and PodFacts put together from objects, placements, r
 streaks. Where a pod is: the placement with the pod's uid that is not gone. A run or placement of another uid under the
 same name is not its.
 
-An object that cannot be read is left out and named in `refused`; it never stops the service.
+An object that cannot be read is left out and named in `refused`; it never stops the service. Pods are read when they are
+asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -24,14 +24,13 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.last_sequences import LastSequences
-from cotenant.log import LOG
 from cotenant.names import CPU, MEMORY
 from cotenant.objects.node import Node, decode_node
-from cotenant.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.objects.policies import PodMigrationJob, PriorityClassObject
-from cotenant.qos import PriorityClass, kube_qos, priority_default
 from cotenant.subjects import tokens
 from cotenant_descheduler_arbiter.facts import PodFacts
+from cotenant_descheduler_arbiter.known import Known, keep
+from cotenant_descheduler_arbiter.pod_book import PodBook
 
 FILTERS = (
     "objects.core.nodes.>",
@@ -51,8 +50,6 @@ FILTERS = (
 )
 """What the service reads from LOG, its own subjects included."""
 
-T = TypeVar("T")
-
 _RUN_PHASES = {
     RunPhase.PENDING: "Pending",
     RunPhase.RUNNING: "Running",
@@ -61,27 +58,6 @@ _RUN_PHASES = {
     RunPhase.EVICTED: "Failed",
     RunPhase.STOPPED: "Failed",
 }
-
-
-class Known(msgspec.Struct, Generic[T], frozen=True):
-    """A value and the event of LOG that said it."""
-
-    value: T
-    sequence: int
-
-    @property
-    def ref(self) -> str:
-        """How other events name it as their cause."""
-        return f"{LOG}:{self.sequence}"
-
-
-class StoredPod(msgspec.Struct, frozen=True):
-    """A pod object with its effective requests; `workload` is its controller's uid."""
-
-    pod: Pod
-    requests: dict[str, int]
-    prod: bool
-    workload: str
 
 
 _JOB_DECODER = msgspec.json.Decoder(PodMigrationJob)
@@ -98,7 +74,6 @@ class ClusterFold:
         self.metrics: dict[str, Known[NodeMetricComputed]] = {}
         self.conditions: dict[str, Known[NodeCondition]] = {}
         self.judged: dict[str, Known[NodeLoadJudged]] = {}
-        self.pods: dict[str, Known[StoredPod]] = {}
         self.placements: dict[str, dict[str, Known[Placement]]] = {}
         """Node to `namespace/name` to placement."""
         self.places: dict[str, dict[str, str]] = {}
@@ -110,9 +85,8 @@ class ClusterFold:
         self.nominated: dict[str, Known[Waiting]] = {}
         """`namespace/name` of waiting pods that others shall leave a node for."""
         self.priority_classes: dict[str, int] = {}
-        self.refused: dict[str, str] = {}
-        self.workloads: dict[str, dict[str, None]] = {}
-        """Controller's uid to the `namespace/name` of its pods."""
+        self._refused: dict[str, str] = {}
+        self.pods = PodBook(self._refused)
         self._facts: dict[str, PodFacts | None] = {}
         self._usage: dict[str, dict[str, int]] = {}
         self.version = 0
@@ -153,11 +127,11 @@ class ClusterFold:
         self.job_version += parts[0] in ("migrations", "waiting") or third == "podmigrationjobs"
         try:
             fold(event, parts)
-            if self.refused:
-                self.refused.pop(event.subject, None)
+            if self._refused:
+                self._refused.pop(event.subject, None)
         except (msgspec.DecodeError, ValueError) as error:
             # The gateway refuses such an object; one that came another way must not stop the moves of all others.
-            self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
+            self._refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
     # -- objects -------------------------------------------------------------------------------------------------
 
@@ -165,31 +139,20 @@ class ClusterFold:
         self._changed_nodes.add(parts[4])
         self.nodes.pop(parts[4], None)
         if not event.tombstone and isinstance(event.data, ObjectStored):
-            self.nodes[parts[4]] = _known(decode_node(event.data.object), event)
+            self.nodes[parts[4]] = Known(decode_node(event.data.object), event.sequence)
 
     def _pod(self, event: Event, parts: tuple[str, ...]) -> None:
         key = f"{parts[3]}/{parts[4]}"
         self._facts.pop(key, None)
-        former = self.pods.pop(key, None)
-        if former is not None and former.value.workload:
-            siblings = self.workloads[former.value.workload]
-            del siblings[key]
-            if not siblings:
-                del self.workloads[former.value.workload]
-        if not event.tombstone and isinstance(event.data, ObjectStored):
-            pod = decode_pod(event.data.object)
-            workload = PodFacts(pod).workload
-            # Read here, so that a malformed limit is refused with its subject instead of surprising a later sort.
-            kube_qos(pod)
-            prod = priority_default(pod) is PriorityClass.PROD
-            self.pods[key] = _known(StoredPod(pod, pod_requests(pod), prod, workload), event)
-            if workload:
-                self.workloads.setdefault(workload, {})[key] = None
+        if event.tombstone or not isinstance(event.data, ObjectStored):
+            self.pods.drop(key)
+        else:
+            self.pods.store(key, event, event.data)
 
     def _job_object(self, event: Event, parts: tuple[str, ...]) -> None:
         self.job_objects.pop(parts[4], None)
         if not event.tombstone and isinstance(event.data, ObjectStored):
-            self.job_objects[parts[4]] = _known(_JOB_DECODER.decode(event.data.object), event)
+            self.job_objects[parts[4]] = Known(_JOB_DECODER.decode(event.data.object), event.sequence)
 
     def _priority_class(self, event: Event, parts: tuple[str, ...]) -> None:
         self.priority_classes.pop(parts[4], None)
@@ -207,17 +170,17 @@ class ClusterFold:
             if isinstance(data, NodeMetricComputed):
                 _check_zone("updateTime", data.update_time)
                 _check_zone("unknownSince", data.unknown_since)
-            _keep(self.metrics, name, data if isinstance(data, NodeMetricComputed) else None, event)
+            keep(self.metrics, name, data if isinstance(data, NodeMetricComputed) else None, event)
         elif parts[2] == "executor":
-            _keep(self.executors, name, data if isinstance(data, ExecutorStatus) else None, event)
+            keep(self.executors, name, data if isinstance(data, ExecutorStatus) else None, event)
         elif parts[2] == "resources":
-            _keep(self.resources, name, data if isinstance(data, NodeResources) else None, event)
+            keep(self.resources, name, data if isinstance(data, NodeResources) else None, event)
         else:
-            _keep(self.conditions, name, data if isinstance(data, NodeCondition) else None, event)
+            keep(self.conditions, name, data if isinstance(data, NodeCondition) else None, event)
 
     def _judgement(self, event: Event, parts: tuple[str, ...]) -> None:
         self._changed_nodes.add(parts[1])
-        _keep(self.judged, parts[1], event.data if isinstance(event.data, NodeLoadJudged) else None, event)
+        keep(self.judged, parts[1], event.data if isinstance(event.data, NodeLoadJudged) else None, event)
 
     def _placement(self, event: Event, parts: tuple[str, ...]) -> None:
         node, key = parts[1], f"{parts[3]}/{parts[4]}"
@@ -230,13 +193,13 @@ class ClusterFold:
             if not places:
                 self.places.pop(key, None)
             return
-        self.placements.setdefault(node, {})[key] = _known(data, event)
+        self.placements.setdefault(node, {})[key] = Known(data, event.sequence)
         self.places.setdefault(key, {})[node] = data.uid
 
     def _run(self, event: Event, parts: tuple[str, ...]) -> None:
         key = f"{parts[3]}/{parts[4]}"
         self._facts.pop(key, None)
-        _keep(self.runs.setdefault(parts[1], {}), key, event.data if isinstance(event.data, RunStatus) else None, event)
+        keep(self.runs.setdefault(parts[1], {}), key, event.data if isinstance(event.data, RunStatus) else None, event)
 
     def _concerns_nominations(self, event: Event, parts: tuple[str, ...]) -> bool:
         """Most waiting pods are nominated nowhere, before and after: nothing follows from them."""
@@ -245,18 +208,24 @@ class ClusterFold:
 
     def _waiting(self, event: Event, parts: tuple[str, ...]) -> None:
         data = event.data if isinstance(event.data, Waiting) and event.data.nomination is not None else None
-        _keep(self.nominated, f"{parts[1]}/{parts[2]}", data, event)
+        keep(self.nominated, f"{parts[1]}/{parts[2]}", data, event)
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
     def _outcome(self, event: Event, parts: tuple[str, ...]) -> None:
         data = event.data if isinstance(event.data, EvictionOutcome) else None
-        _keep(self.outcomes, f"{parts[1]}/{parts[2]}", data, event)
+        keep(self.outcomes, f"{parts[1]}/{parts[2]}", data, event)
 
     def _migration(self, event: Event, parts: tuple[str, ...]) -> None:
-        _keep(self.jobs, parts[1], event.data if isinstance(event.data, Migration) else None, event)
+        keep(self.jobs, parts[1], event.data if isinstance(event.data, Migration) else None, event)
 
     # -- what the rules read -------------------------------------------------------------------------------------
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Subject to why its object is not used."""
+        self.pods.read()
+        return self._refused
 
     def take_changed_nodes(self) -> set[str]:
         """Return the nodes of which something but their pods was folded since the last call."""
@@ -307,7 +276,7 @@ class ClusterFold:
 
     def workload_pods(self, workload: str) -> list[PodFacts]:
         """Return the pods of a workload that have not ended, by `namespace/name`."""
-        pods = (self.pod_facts(key) for key in sorted(self.workloads.get(workload, {})))
+        pods = (self.pod_facts(key) for key in self.pods.of_workload(workload))
         return [pod for pod in pods if pod is not None and not pod.ended]
 
     def pods_on(self, node: str) -> list[PodFacts]:
@@ -323,13 +292,3 @@ class ClusterFold:
 def _check_zone(field: str, at: datetime | None) -> None:
     if at is not None and at.tzinfo is None:
         raise ValueError(f"{field} {at.isoformat()} has no time zone")
-
-
-def _known(value: T, event: Event) -> Known[T]:
-    return Known(value, event.sequence)
-
-
-def _keep(into: dict[str, Known[T]], key: str, value: T | None, event: Event) -> None:
-    into.pop(key, None)
-    if value is not None and not event.tombstone:
-        into[key] = _known(value, event)

@@ -30,9 +30,10 @@ from cotenant_descheduler_arbiter.backoff import latest_moves, next_in_row, paus
 from cotenant_descheduler_arbiter.durations import DurationError, parse_duration
 from cotenant_descheduler_arbiter.evictable import forced
 from cotenant_descheduler_arbiter.facts import PodFacts
-from cotenant_descheduler_arbiter.fold import ClusterFold, Known
+from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.job_filters import JobFilters, job_facts
 from cotenant_descheduler_arbiter.job_order import arbitration_order
+from cotenant_descheduler_arbiter.known import Known
 from cotenant_descheduler_arbiter.object_limiter import FORGET_FACTOR, tokens_left
 from cotenant_descheduler_arbiter.policy import Policy
 from cotenant_descheduler_arbiter.preemptions import PREEMPTION

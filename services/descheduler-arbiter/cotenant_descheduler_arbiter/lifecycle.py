@@ -23,7 +23,8 @@ from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.runs import ExecutorStatus
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.subjects import condition_subject
-from cotenant_descheduler_arbiter.fold import ClusterFold, Known
+from cotenant_descheduler_arbiter.fold import ClusterFold
+from cotenant_descheduler_arbiter.known import Known
 
 
 def _taints(key: str) -> tuple[tuple[str, str, str], ...]:

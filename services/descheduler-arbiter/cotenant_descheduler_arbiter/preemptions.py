@@ -21,8 +21,9 @@ from cotenant.events.migrations import Migration
 from cotenant.events.placements import Victim, Waiting
 from cotenant.subjects import migration_subject
 from cotenant_descheduler_arbiter.facts import PodFacts
-from cotenant_descheduler_arbiter.fold import ClusterFold, Known
+from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.job_filters import JobFilters
+from cotenant_descheduler_arbiter.known import Known
 from cotenant_descheduler_arbiter.reconcile import arbitrated_job
 
 PREEMPTION = "Preemption"
@@ -61,7 +62,8 @@ def _evict(
         return
     active = filters.active_job(pod)
     if active is None:
-        job, causes = _job(preemptor.value, victim, pod, now), (preemptor.ref, fold.pods[pod.key].ref)
+        job, known_pod = _job(preemptor.value, victim, pod, now), fold.pods.get(pod.key)
+        causes = (preemptor.ref, *((known_pod.ref,) if known_pod is not None else ()))
         yield Event(subject=migration_subject(job.job), data=job, causes=causes)
         return
     known = fold.jobs[active.name]

@@ -42,8 +42,9 @@ def test_an_overtaken_message_changes_nothing() -> None:
     cluster.pod("web-1", "cold")
     cluster.core.apply(before)
     facts = cluster.core.fold.pod_facts("default/web-1")
-    assert facts is not None
-    assert cluster.core.fold.pods["default/web-1"].sequence > before.sequence
+    known = cluster.core.fold.pods.get("default/web-1")
+    assert facts is not None and known is not None
+    assert known.sequence > before.sequence
 
 
 def test_deciding_changes_nothing() -> None:

@@ -1,0 +1,32 @@
+"""A value and the event of LOG that said it."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.log import LOG
+
+T = TypeVar("T")
+
+
+class Known(msgspec.Struct, Generic[T], frozen=True):
+    """See the module."""
+
+    value: T
+    sequence: int
+
+    @property
+    def ref(self) -> str:
+        """How other events name it as their cause."""
+        return f"{LOG}:{self.sequence}"
+
+
+def keep(into: dict[str, Known[T]], key: str, value: T | None, event: Event) -> None:
+    """Let `into` know of `key` what the event said; nothing where it said nothing, or with it the entity ended."""
+    if value is None or event.tombstone:
+        into.pop(key, None)
+    else:
+        into[key] = Known(value, event.sequence)
