@@ -43,7 +43,8 @@ def test_an_overtaken_message_changes_nothing() -> None:
     cluster.core.apply(before)
     facts = cluster.core.fold.pod_facts("default/web-1")
     known = cluster.core.fold.pods.get("default/web-1")
-    assert facts is not None and known is not None
+    assert facts is not None
+    assert known is not None
     assert known.sequence > before.sequence
 
 
