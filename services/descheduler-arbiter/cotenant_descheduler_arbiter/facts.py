@@ -5,6 +5,8 @@ Amounts: cpu in milli-cores, everything else in plain units.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from cotenant.objects.metadata import OwnerReference
@@ -12,6 +14,14 @@ from cotenant.objects.pod import Pod
 
 Taint = tuple[str, str, str]
 """key, value, effect"""
+
+
+def controller_of(owners: Sequence[OwnerReference]) -> OwnerReference | None:
+    """Return the managing owner."""
+    for owner in owners:
+        if owner.controller:
+            return owner
+    return None
 
 
 class PodFacts(msgspec.Struct, frozen=True):
@@ -24,7 +34,7 @@ class PodFacts(msgspec.Struct, frozen=True):
     node: str = ""
     phase: str = ""
     ready: bool = False
-    requests: dict[str, int] = {}
+    requests: Mapping[str, int] = {}
     prod: bool = False
 
     @property
@@ -60,7 +70,7 @@ class PodFacts(msgspec.Struct, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The managing owner."""
-        return next((owner for owner in self.pod.metadata.owner_references if owner.controller), None)
+        return controller_of(self.pod.metadata.owner_references)
 
     @property
     def workload(self) -> str:

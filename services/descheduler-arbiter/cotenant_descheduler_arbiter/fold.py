@@ -224,7 +224,7 @@ class ClusterFold:
     @property
     def refused(self) -> dict[str, str]:
         """Subject to why its object is not used."""
-        self.pods.read()
+        self.pods.decode_all()
         return self._refused
 
     def take_changed_nodes(self) -> set[str]:

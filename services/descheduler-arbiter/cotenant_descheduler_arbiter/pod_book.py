@@ -1,4 +1,4 @@
-"""Pods' objects, which are read when somebody asks: in a calm cluster nobody does.
+"""Pods' objects: whose replica each is, and the rest when somebody asks. In a calm cluster nobody does.
 
 In: pod events. Out: a pod with what is computed from its object once, and the pods of a workload. An object that cannot be
 read counts as absent, and is named in `refused`. Bound: one event or one read pod per live object.
@@ -6,23 +6,42 @@ read counts as absent, and is named in `refused`. Bound: one event or one read p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
+from cotenant.objects.metadata import OwnerReference, View
 from cotenant.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.qos import PriorityClass, kube_qos, priority_default
-from cotenant_descheduler_arbiter.facts import PodFacts
+from cotenant_descheduler_arbiter.facts import controller_of
 from cotenant_descheduler_arbiter.known import Known
 
 
 class StoredPod(msgspec.Struct, frozen=True):
-    """A pod object with its effective requests; `workload` is its controller's uid."""
+    """A pod object with its effective requests."""
 
     pod: Pod
-    requests: dict[str, int]
+    requests: Mapping[str, int]
     prod: bool
-    workload: str
+
+
+class _Unread(msgspec.Struct, frozen=True):
+    event: Event
+    object: msgspec.Raw
+
+
+class _Owned(View, frozen=True, kw_only=True):
+    owner_references: list[OwnerReference] = []
+
+
+class _Owners(View, frozen=True, kw_only=True):
+    metadata: _Owned = _Owned()
+
+
+_OWNERS = msgspec.json.Decoder(_Owners)
 
 
 class PodBook:
@@ -31,51 +50,59 @@ class PodBook:
     def __init__(self, refused: dict[str, str]) -> None:
         self._refused = refused
         """Subject to why its object is not used."""
-        self._unread: dict[str, tuple[Event, ObjectStored]] = {}
-        self._pods: dict[str, Known[StoredPod]] = {}
-        self._workloads: dict[str, dict[str, None]] = {}
-        """Controller's uid to the `namespace/name` of its pods, of those that are read."""
+        self._unread: dict[str, _Unread] = {}
+        self._read: dict[str, Known[StoredPod]] = {}
+        self._workload: dict[str, str] = {}
+        """Its controller's uid, of each pod that has one."""
+        self._replicas: dict[str, dict[str, None]] = {}
+        """Controller's uid to its pods."""
 
     def store(self, key: str, event: Event, stored: ObjectStored) -> None:
         """The pod's object as it is now."""
         self.drop(key)
-        self._unread[key] = event, stored
+        self._unread[key] = _Unread(event, stored.object)
+        try:
+            controller = controller_of(_OWNERS.decode(stored.object).metadata.owner_references)
+        except msgspec.DecodeError:
+            return  # what is wrong is said when it is read
+        if controller is not None and controller.uid:
+            self._workload[key] = controller.uid
+            self._replicas.setdefault(controller.uid, {})[key] = None
 
     def drop(self, key: str) -> None:
         """The pod's object is gone."""
         self._unread.pop(key, None)
-        former = self._pods.pop(key, None)
-        if former is not None and former.value.workload:
-            siblings = self._workloads[former.value.workload]
-            del siblings[key]
-            if not siblings:
-                del self._workloads[former.value.workload]
+        self._read.pop(key, None)
+        workload = self._workload.pop(key, None)
+        if workload is not None:
+            replicas = self._replicas[workload]
+            del replicas[key]
+            if not replicas:
+                del self._replicas[workload]
 
     def get(self, key: str) -> Known[StoredPod] | None:
         """Return the pod, or None where its object is absent or cannot be read."""
         if key in self._unread:
-            self._read(key, *self._unread.pop(key))
-        return self._pods.get(key)
+            self._decode(key)
+        return self._read.get(key)
 
     def of_workload(self, workload: str) -> list[str]:
         """Return the `namespace/name` of a workload's pods, sorted."""
-        self.read()
-        return sorted(self._workloads.get(workload, {}))
+        return sorted(self._replicas.get(workload, {}))
 
-    def read(self) -> None:
+    def decode_all(self) -> None:
         """Read all pods that nobody asked for yet."""
         for key in list(self._unread):
-            self._read(key, *self._unread.pop(key))
+            self._decode(key)
 
-    def _read(self, key: str, event: Event, stored: ObjectStored) -> None:
+    def _decode(self, key: str) -> None:
+        unread = self._unread.pop(key)
         try:
-            pod = decode_pod(stored.object)
+            pod = decode_pod(unread.object)
             # With a malformed limit a later sort would fail.
             kube_qos(pod)
-            read = StoredPod(pod, pod_requests(pod), priority_default(pod) is PriorityClass.PROD, PodFacts(pod).workload)
+            prod = priority_default(pod) is PriorityClass.PROD
+            self._read[key] = Known(StoredPod(pod, MappingProxyType(pod_requests(pod)), prod), unread.event.sequence)
         except (msgspec.DecodeError, ValueError) as error:
-            self._refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
-            return
-        self._pods[key] = Known(read, event.sequence)
-        if read.workload:
-            self._workloads.setdefault(read.workload, {})[key] = None
+            subject = unread.event.subject
+            self._refused[subject] = f"{subject} at {unread.event.ref} is not used: {error}"
