@@ -6,13 +6,9 @@ the payload.
 
 from __future__ import annotations
 
-import msgspec
-
 from cotenant.events.resources import NodeResources, Term, ZoneResources
 from cotenant.quantities import format_milli
 from cotenant.reservation import kubelet_reserved
-from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
-from cotenant_batch_resource_calculator.config.json_overlay import JsonObject
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
 from cotenant_batch_resource_calculator.formulas.evaluation import (
@@ -24,24 +20,10 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
 from cotenant_batch_resource_calculator.formulas.numa import whole_bytes
 from cotenant_batch_resource_calculator.formulas.placing import Offer
 from cotenant_batch_resource_calculator.formulas.synchronise import settle
-from cotenant_batch_resource_calculator.node_state import NodeState, usage
+from cotenant_batch_resource_calculator.node_state import NodeState, Situation, usage
 
 MAX_NAMED_PODS = 32
 """At most this many pods are named in `assumed` and `dangling`; the figures count all of them."""
-
-
-class Situation(msgspec.Struct, frozen=True):
-    """What holds for the node's event besides its figures. `notes` are things to tell a person, in order."""
-
-    strategy: ColocationStrategy
-    base: JsonObject
-    cluster_enable: bool
-    config: str
-    foreign: Amounts
-    ratio: float = 1.0
-    reason: str = ""
-    degraded: bool = False
-    notes: tuple[str, ...] = ()
 
 
 def _term(name: str, figures: Amounts, source: str = "") -> Term:
@@ -154,7 +136,7 @@ def compose(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: 
         dangling=found.need.dangling[:MAX_NAMED_PODS],
         cpu_normalization_ratio=situation.ratio,
         cluster_enable=situation.cluster_enable,
-        strategy=_raw(situation.base),
+        strategy=situation.base,
         config=situation.config,
     )
 
@@ -173,10 +155,6 @@ def compose_withdrawn(state: NodeState, situation: Situation, message: str) -> N
         update_time=state.metric.update_time if state.metric is not None else None,
         third_party=usage(situation.foreign),
         cluster_enable=situation.cluster_enable,
-        strategy=_raw(situation.base),
+        strategy=situation.base,
         config=situation.config,
     )
-
-
-def _raw(document: JsonObject) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(document, order="deterministic"))

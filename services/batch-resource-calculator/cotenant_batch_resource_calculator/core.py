@@ -17,7 +17,6 @@ Nodes are decided in the order of their names; a node whose object is gone gets 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -31,6 +30,7 @@ from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.events.yarn import YarnNode
+from cotenant.last_sequences import LastSequences
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.objects.metadata import ObjectMeta
@@ -40,7 +40,7 @@ from cotenant.subjects import object_subject, resources_subject, slo_subject, to
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
 from cotenant_batch_resource_calculator.formulas.synchronise import NEVER
-from cotenant_batch_resource_calculator.node_state import NodeState, ended_uid, placed_pod
+from cotenant_batch_resource_calculator.node_state import NodeState, placed_pod
 from cotenant_batch_resource_calculator.rendering import render
 from cotenant_batch_resource_calculator.topology import zone_capacities
 
@@ -57,8 +57,6 @@ FILTERS = (
     "yarn.*",
 )
 CORE_VERSION = "1"
-MAX_ENDED = 20_000
-"""Subjects whose end is remembered, so that a repeated older message cannot bring them back."""
 
 _CONFIG_DECODER = msgspec.json.Decoder(ConfigMap)
 
@@ -75,8 +73,7 @@ class BatchResourceCalculator:
         self._nodes: dict[str, NodeState] = {}
         self._names: list[str] | None = None
         self._configuration: Configuration = load_configuration(None)
-        self._seen: dict[str, int] = {}
-        self._ended: OrderedDict[str, int] = OrderedDict()
+        self._sequences = LastSequences()
         self._open: set[str] = set()
         """Nodes for which something was folded since nothing followed from their state."""
         self._at_rest: tuple[datetime, datetime] | None = None
@@ -86,35 +83,21 @@ class BatchResourceCalculator:
 
     def apply(self, event: Event) -> None:
         """Fold one fact. A message that is older than what its subject already said changes nothing."""
-        subject = event.subject
-        if event.sequence and event.sequence <= max(self._seen.get(subject, 0), self._ended.get(subject, 0)):
+        if not self._sequences.is_new(event):
             return
-        parts = tokens(subject)
-        if parts[0] == "objects":
-            known = self._apply_object(event, parts[2], parts[4])
+        parts = tokens(event.subject)
+        if parts[0] == "node" and len(parts) == 5:
+            self._apply_pod(event, *parts)
+        elif parts[0] == "node":
+            self._apply_node(event, parts[1], parts[2:])
+        elif parts[0] == "objects":
+            self._apply_object(event, parts[2], parts[4])
         elif parts[0] == "metrics":
-            known = self._apply_metric(event, parts[1])
+            self._apply_metric(event, parts[1])
         elif parts[0] == "yarn":
-            known = self._apply_yarn(event)
-        elif parts[0] == "node" and len(parts) >= 3:
-            known = self._apply_pod(event, *parts) if len(parts) == 5 else self._apply_node(event, parts[1], parts[2:])
-        else:
-            known = False
-        if known:
-            self._remember(subject, event)
-            if event.tombstone:
-                self._prune(parts)
-
-    def _remember(self, subject: str, event: Event) -> None:
+            self._apply_yarn(event, parts[1])
         if event.tombstone:
-            self._seen.pop(subject, None)
-            self._ended[subject] = event.sequence
-            self._ended.move_to_end(subject)
-            while len(self._ended) > MAX_ENDED:
-                self._ended.popitem(last=False)
-        else:
-            self._ended.pop(subject, None)
-            self._seen[subject] = event.sequence
+            self._prune(parts)
 
     def _prune(self, parts: tuple[str, ...]) -> None:
         name = parts[4] if parts[0] == "objects" else parts[1]
@@ -137,7 +120,7 @@ class BatchResourceCalculator:
         self._open.add(name)
         return state
 
-    def _apply_object(self, event: Event, plural: str, name: str) -> bool:
+    def _apply_object(self, event: Event, plural: str, name: str) -> None:
         stored = event.data if isinstance(event.data, ObjectStored) and not event.tombstone else None
         if plural == "configmaps":
             self._configuration = _read_configuration(event, stored)
@@ -145,37 +128,33 @@ class BatchResourceCalculator:
                 state.changed()
                 state.rendered = None
             self._at_rest = None
-            return True
+            return
         state = self._changing(name)
         if plural == "nodes":
             state.node, state.unreadable = _read_node(stored, name)
             state.node_ref = event.ref if stored is not None else ""
             state.rendered = None
-            return True
-        if plural == "noderesourcetopologies":
+        elif plural == "noderesourcetopologies":
             state.zones = zone_capacities(stored.object) if stored is not None else {}
             state.zones_ref = event.ref if stored is not None else ""
-            return True
-        return False
 
-    def _apply_metric(self, event: Event, name: str) -> bool:
-        state = self._changing(name)
+    def _apply_metric(self, event: Event, name: str) -> None:
+        state = self._state(name)
+        state.metric_changed()
+        self._open.add(name)
         metric = event.data if isinstance(event.data, NodeMetricComputed) and not event.tombstone else None
         state.metric = metric
         state.metric_ref = event.ref if metric is not None else ""
-        return True
 
-    def _apply_yarn(self, event: Event) -> bool:
-        node = tokens(event.subject)[1]
+    def _apply_yarn(self, event: Event, node: str) -> None:
         data = event.data if isinstance(event.data, YarnNode) and not event.tombstone else None
         if data is not None and data.node != node:
-            return False  # a YARN node that is none of ours
+            return  # a YARN node that is none of ours
         state = self._changing(node)
         state.yarn = data
         state.yarn_ref = event.ref if data is not None else ""
-        return True
 
-    def _apply_node(self, event: Event, name: str, rest: tuple[str, ...]) -> bool:
+    def _apply_node(self, event: Event, name: str, rest: tuple[str, ...]) -> None:
         state = self._changing(name)
         data = None if event.tombstone else event.data
         match rest:
@@ -188,32 +167,26 @@ class BatchResourceCalculator:
             case ("slo",):
                 state.slo = event if isinstance(data, NodeSLORendered) else None
                 state.rendered = None
-            case _:
-                return False
-        return True
 
-    def _apply_pod(self, event: Event, _: str, name: str, fact: str, namespace: str, pod: str) -> bool:
+    def _apply_pod(self, event: Event, _: str, name: str, fact: str, namespace: str, pod: str) -> None:
         """A placement or a run. The pods matter to a node that lends, and of a run only that it has ended."""
         state, key = self._state(name), f"{namespace}/{pod}"
         data = None if event.tombstone else event.data
         if fact == "placement":
             if isinstance(data, Placement) and data.phase is not PlacementPhase.GONE:
-                state.placed[key] = placed_pod(data, event.ref)
+                state.placed[key] = placed_pod(data, event.sequence)
             else:
                 state.placed.pop(key, None)
         elif fact == "run":
-            before = ended_uid(state.runs.get(key))
+            before = state.runs.get(key)
             if isinstance(data, RunStatus):
-                state.runs[key] = data
+                state.runs[key] = data.uid if data.phase.terminal else None
             else:
                 state.runs.pop(key, None)
-            if ended_uid(state.runs.get(key)) == before:
-                return True
-        else:
-            return False
+            if state.runs.get(key) == before:
+                return
         if state.pods_changed():
             self._open.add(name)
-        return True
 
     # -- deciding ------------------------------------------------------------------------------------------------
 

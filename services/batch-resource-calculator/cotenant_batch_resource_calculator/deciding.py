@@ -26,7 +26,7 @@ from cotenant.events.resources import NodeResources
 from cotenant.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.quantities import QuantityError
 from cotenant.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
-from cotenant_batch_resource_calculator.composing import Situation, compose, compose_withdrawn
+from cotenant_batch_resource_calculator.composing import compose, compose_withdrawn
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.config.in_force import Configuration
@@ -42,7 +42,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
 )
 from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio, offer
 from cotenant_batch_resource_calculator.formulas.synchronise import NEVER, any_differs, due_from, is_due, stale_from
-from cotenant_batch_resource_calculator.node_state import NodeState, Standing, amounts
+from cotenant_batch_resource_calculator.node_state import NodeState, Situation, Standing, amounts
 
 CONFIG_REJECTED = "ConfigRejected"
 DISABLED = "ColocationDisabled"
@@ -83,23 +83,10 @@ def _withdrawn_by_time(state: NodeState, strategy: ColocationStrategy, now: date
 
 
 def _standing(state: NodeState, configuration: Configuration, now: datetime) -> Standing:
-    base, cluster_enable = _base_strategy(state, configuration)
-    strategy, ignored = colocation.on_node(base, state.labels, state.annotations)
-    foreign, foreign_note = _foreign(state)
-    rejected = configuration.rejection(colocation.KEY)
-    notes = [note for note in (ignored, foreign_note, state.reservation().error) if note]
-    if rejected:
-        notes.append(f"the ConfigMap's section was rejected and the strategy before it stays in force: {rejected}")
-    situation = Situation(
-        strategy=strategy,
-        base=base,
-        cluster_enable=cluster_enable,
-        config=configuration.source,
-        foreign=foreign,
-        ratio=normalization_ratio(state.annotations),
-        reason=CONFIG_REJECTED if rejected else "",
-        notes=tuple(notes),
-    )
+    if state.situation is None:
+        state.situation = _situation(state, configuration)
+    situation = state.situation
+    strategy = situation.strategy
     payload = _payload(state, situation, now)
     last = state.published
     return Standing(
@@ -110,6 +97,26 @@ def _standing(state: NodeState, configuration: Configuration, now: datetime) -> 
         differs=last != payload,
         refresh_seconds=strategy.update_time_threshold_seconds or DEFAULT_UPDATE_SECONDS,
         calculated=state.evaluation is not None,
+    )
+
+
+def _situation(state: NodeState, configuration: Configuration) -> Situation:
+    base, cluster_enable = _base_strategy(state, configuration)
+    strategy, ignored = colocation.on_node(base, state.labels, state.annotations)
+    foreign, foreign_note = _foreign(state)
+    rejected = configuration.rejection(colocation.KEY)
+    notes = [note for note in (ignored, foreign_note, state.reservation().error) if note]
+    if rejected:
+        notes.append(f"the ConfigMap's section was rejected and the strategy before it stays in force: {rejected}")
+    return Situation(
+        strategy=strategy,
+        base=msgspec.Raw(msgspec.json.encode(base, order="deterministic")),
+        cluster_enable=cluster_enable,
+        config=configuration.source,
+        foreign=foreign,
+        ratio=normalization_ratio(state.annotations),
+        reason=CONFIG_REJECTED if rejected else "",
+        notes=tuple(notes),
     )
 
 

@@ -14,12 +14,13 @@ from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeResources, NodeSLORendered
-from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.runs import ExecutorStatus
 from cotenant.events.yarn import YarnNode
+from cotenant.log import LOG
 from cotenant.names import ANNOTATION_RESOURCE_STATUS
 from cotenant.objects.node import Node
 from cotenant.objects.pod import Pod, decode_pod, pod_requests
-from cotenant.qos import PriorityClass, QoSClass, priority_default, qos_default
+from cotenant.qos import PriorityClass, QoSClass, priority_default, qos_raw
 from cotenant.quantities import QuantityError, resource_amount
 from cotenant.reservation import Reservation, parse_reservation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
@@ -44,7 +45,28 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
     uid: str
     need: PodNeed
-    ref: str
+    sequence: int
+
+    @property
+    def ref(self) -> str:
+        """How events name its placement as their cause."""
+        return f"{LOG}:{self.sequence}"
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """What holds for the node's event besides its figures, whatever is measured. `notes` are things to tell a person, in order;
+    `base` is the strategy as JSON before what the node itself says.
+    """
+
+    strategy: ColocationStrategy
+    base: msgspec.Raw
+    cluster_enable: bool
+    config: str
+    foreign: Amounts
+    ratio: float = 1.0
+    reason: str = ""
+    degraded: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -82,16 +104,23 @@ class NodeState:
         self.zones: dict[str, Amounts] = {}
         self.zones_ref = ""
         self.placed: dict[str, PlacedPod] = {}
-        self.runs: dict[str, RunStatus] = {}
+        self.runs: dict[str, str | None] = {}
+        """Of each run the uid of the pod that has ended for good by it; None where it has not."""
         self.resources: Event | None = None
         self.slo: Event | None = None
         self.unreadable = ""
+        self.situation: Situation | None = None
         self.evaluation: Evaluation | None = None
         self.standing: Standing | None = None
         self.rendered: NodeSLORendered | None = None
 
     def changed(self) -> None:
         """Forget what was computed from the state."""
+        self.situation = None
+        self.metric_changed()
+
+    def metric_changed(self) -> None:
+        """Forget what was computed from the metric."""
         self.evaluation = None
         self.standing = None
 
@@ -168,14 +197,9 @@ class NodeState:
         alive = []
         for key in sorted(self.placed):
             placed = self.placed[key]
-            if ended_uid(self.runs.get(key)) != placed.uid:
+            if self.runs.get(key) != placed.uid:
                 alive.append(placed.need)
         return alive
-
-
-def ended_uid(run: RunStatus | None) -> str | None:
-    """Return the uid of the pod that a run says has ended for good, None where it says nothing of that kind."""
-    return run.uid if run is not None and run.phase.terminal else None
 
 
 def amounts(usage: Usage) -> Amounts:
@@ -193,7 +217,7 @@ def need_of(pod: Pod, key: str) -> PodNeed:
     return PodNeed(
         key=key,
         tier=priority_default(pod),
-        exclusive=qos_default(pod) is QoSClass.LSE,
+        exclusive=qos_raw(pod) is QoSClass.LSE,
         request=of_mapping(pod_requests(pod)),
         zones=tuple(zones_of(pod)),
     )
@@ -210,11 +234,11 @@ def zones_of(pod: Pod) -> Iterable[int]:
         return ()
 
 
-def placed_pod(placement: Placement, ref: str) -> PlacedPod:
+def placed_pod(placement: Placement, sequence: int) -> PlacedPod:
     """Return the placed pod. A manifest that cannot be read counts as a prod pod with the requests that it was placed on."""
     key = f"{placement.namespace}/{placement.name}"
     try:
         need = need_of(decode_pod(placement.pod), key)
     except (msgspec.DecodeError, QuantityError):
         need = PodNeed(key, PriorityClass.PROD, False, of_mapping(placement.requests))
-    return PlacedPod(placement.uid, need, ref)
+    return PlacedPod(placement.uid, need, sequence)
