@@ -15,7 +15,6 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
     Evaluation,
     NodeFigures,
-    batch_strategy,
 )
 from cotenant_batch_resource_calculator.formulas.numa import whole_bytes
 from cotenant_batch_resource_calculator.formulas.placing import Offer
@@ -76,7 +75,7 @@ def _in_words(evaluation: Evaluation, offer: Offer, situation: Situation) -> str
     found = evaluation.terms
     assert found is not None
     assert offer.offered is not None
-    policies = batch_strategy(situation.strategy)
+    policies = situation.policies
     taken = found.system_used.larger(found.node_reserved)
 
     def need(policy: CalculatePolicy) -> Amounts:
@@ -115,7 +114,7 @@ def compose(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: 
         notes.append(f"{len(found.need.assumed)} pods without a metric yet count by their request")
     if found.need.dangling:
         notes.append(f"{len(found.need.dangling)} pods are measured and not placed here: their usage counts")
-    policies = batch_strategy(situation.strategy)
+    policies = situation.policies
     threshold = situation.strategy.resource_diff_threshold or DEFAULT_DIFF_THRESHOLD
     return NodeResources(
         node=state.name,
@@ -143,7 +142,7 @@ def compose(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: 
 
 def compose_withdrawn(state: NodeState, situation: Situation, message: str) -> NodeResources:
     """Return the payload of a node that offers no batch and mid resources."""
-    policies = batch_strategy(situation.strategy)
+    policies = situation.policies
     return NodeResources(
         node=state.name,
         withdrawn=True,

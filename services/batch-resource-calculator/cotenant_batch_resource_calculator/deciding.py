@@ -36,6 +36,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
     DEFAULT_UPDATE_SECONDS,
     NodeFigures,
+    batch_strategy,
     calculate,
     degrade_minutes,
     withdrawal,
@@ -110,6 +111,7 @@ def _situation(state: NodeState, configuration: Configuration) -> Situation:
         notes.append(f"the ConfigMap's section was rejected and the strategy before it stays in force: {rejected}")
     return Situation(
         strategy=strategy,
+        policies=batch_strategy(strategy),
         base=msgspec.Raw(msgspec.json.encode(base, order="deterministic")),
         cluster_enable=cluster_enable,
         config=configuration.source,

@@ -25,7 +25,7 @@ from cotenant.quantities import QuantityError, resource_amount
 from cotenant.reservation import Reservation, parse_reservation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
-from cotenant_batch_resource_calculator.formulas.batch import MeasuredUsage, PodNeed
+from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed
 from cotenant_batch_resource_calculator.formulas.evaluation import Evaluation, NodeFigures, NodeMeasurement
 
 
@@ -59,6 +59,7 @@ class Situation(msgspec.Struct, frozen=True):
     """
 
     strategy: ColocationStrategy
+    policies: BatchStrategy
     base: msgspec.Raw
     cluster_enable: bool
     config: str

@@ -50,7 +50,10 @@ def stale_from(update_time: datetime, degrade_minutes: int) -> datetime:
 
 
 def _after(moment: datetime, seconds: int) -> datetime:
-    return moment + timedelta(seconds=min(seconds, (NEVER - moment) // timedelta(seconds=1)))
+    try:
+        return min(moment + timedelta(seconds=seconds), NEVER)
+    except OverflowError:
+        return NEVER
 
 
 def settle(old: int | None, new: int, threshold: float) -> int:
