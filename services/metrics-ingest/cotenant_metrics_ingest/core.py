@@ -169,7 +169,9 @@ class MetricsIngestCore:
         if node is None or not node.declared:
             self._count(NO_NODE)
             return
-        self._changed.add(sample.node)
+        if node.look_at is None or not node.news:
+            # Else it is looked at again when its report is due, and what it says more makes nothing due earlier.
+            self._changed.add(sample.node)
         if event.time is None or tokens(event.subject)[-1] != sample.node:
             self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
             return
@@ -184,6 +186,7 @@ class MetricsIngestCore:
             published = node.published
             if published is None or published.digest is None or published.unknown_since is not None:
                 self._urgent.add(sample.node)
+                self._changed.add(sample.node)
         elif refused.reason != REPEATED:
             self._refuse(node, refused.reason, f"{event.ref}: {refused.message}")
 

@@ -99,7 +99,8 @@ class NodeWindows:
         """By namespace and name."""
         self.host_applications: tuple[Member, ...] = ()
         self._offsets: tuple[int, ...] = ()
-        self._names = (-1, 0, "")
+        self._in_message: tuple[list[str], list[tuple[str, str]], list[str], list[str]] | None = None
+        self._of_hosts: list[tuple[str, str, str]] = []
         self._keys: list[str] = []
         self._rows: list[int] = []
         self._rows_alone: Rows | None = None
@@ -168,7 +169,7 @@ class NodeWindows:
         cpus = [each.cpu_milli for each in series]
         memories = [each.memory_bytes for each in series]
         count = stop - start
-        alike = {*map(len, cpus), *map(len, memories)} == {size}
+        alike = list(map(len, cpus)) == list(map(len, memories)) == [size] * len(series)
         if not alike:
             newest = [_newest(*both, start, stop, size) for both in zip(cpus, memories, strict=True)]
             cpus, memories = [cpu for cpu, _ in newest], [memory for _, memory in newest]
@@ -177,19 +178,13 @@ class NodeWindows:
         means = self.means
         if self._rows_in is not means.rows:
             self._find_rows()
-        cpu_sums, memory_sums = list(map(sum, cpus)), list(map(sum, memories))
-        rows = self._rows_alone
-        if (
-            alike
-            and rows is not None
-            and _within(cpu_sums, LARGEST_VALUE * count)
-            and _within(memory_sums, LARGEST_VALUE * count)
-        ):
-            means.add(rows, count, cpu_sums, memory_sums)
+        cpu_sums, memory_sums = _sums(cpus, alike and count == 1), _sums(memories, alike and count == 1)
+        counts = [count] * len(cpus) if alike else list(map(len, cpus))
+        if self._rows_alone is not None and _within(cpu_sums, counts) and _within(memory_sums, counts):
+            means.add(self._rows_alone, count if alike else counts, cpu_sums, memory_sums)
             return
-        for row, samples, cpu_sum, memory_sum in zip(self._rows, map(len, cpus), cpu_sums, memory_sums, strict=True):
-            largest = LARGEST_VALUE * samples
-            if row >= 0 and 0 <= cpu_sum <= largest and 0 <= memory_sum <= largest:
+        for row, samples, cpu_sum, memory_sum in zip(self._rows, counts, cpu_sums, memory_sums, strict=True):
+            if row >= 0 and _within([cpu_sum, memory_sum], [samples, samples]):
                 means.add(slice(row, row + 1), samples, [cpu_sum], [memory_sum])
 
     def _find_rows(self) -> None:
@@ -203,16 +198,13 @@ class NodeWindows:
     def _remember(self, sample: UsageSample) -> None:
         """Who is in the message: nothing is done while the same ones come."""
         pods, hosts = sample.pods, sample.host_applications
-        words = [pod.uid for pod in pods]
-        if not all(words):
-            words = [word for pod in pods for word in (pod.uid, pod.namespace, pod.name)]
-        words += [pod.priority for pod in pods]
-        words += [pod.qos for pod in pods]
-        words += [word for host in hosts for word in (host.name, host.priority, host.qos)]
-        names = (len(pods), len(hosts), "\0".join(words))
-        if names == self._names:
+        uids = [pod.uid for pod in pods]
+        names = [] if "" not in uids else [(pod.namespace, pod.name) for pod in pods]
+        in_message = (uids, names, [pod.priority for pod in pods], [pod.qos for pod in pods])
+        of_hosts = [(host.name, host.priority, host.qos) for host in hosts]
+        if in_message == self._in_message and of_hosts == self._of_hosts:
             return
-        self._names = names
+        self._in_message, self._of_hosts = in_message, of_hosts
         in_pods = [
             Member(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos) for pod in pods
         ]
@@ -261,8 +253,17 @@ def cut(end_ms: int, offsets: Sequence[int], first: int, width_ms: int) -> list[
     return parts
 
 
-def _within(values: list[int], largest: int) -> bool:
-    return min(values) >= 0 and max(values) <= largest
+def _sums(series: list[tuple[int, ...]], of_one: bool) -> list[int]:
+    """Return each series' sum; `of_one`: all have one sample."""
+    return [values[0] for values in series] if of_one else list(map(sum, series))
+
+
+def _within(sums: list[int], counts: list[int]) -> bool:
+    """Tell whether each sum can be one of so many samples."""
+    fewest = min(counts)
+    if min(sums) >= 0 and max(sums) <= LARGEST_VALUE * fewest:
+        return True
+    return all(0 <= each <= LARGEST_VALUE * count for each, count in zip(sums, counts, strict=True))
 
 
 def _newest(
