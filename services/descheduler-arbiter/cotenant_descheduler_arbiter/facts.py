@@ -5,7 +5,7 @@ Amounts: cpu in milli-cores, everything else in plain units.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -34,8 +34,14 @@ class PodFacts(msgspec.Struct, frozen=True):
     node: str = ""
     phase: str = ""
     ready: bool = False
-    requests: Mapping[str, int] = {}
+    amounts: tuple[tuple[str, int], ...] = ()
+    """Resource and amount of what it effectively requests."""
     prod: bool = False
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """What it effectively requests."""
+        return dict(self.amounts)
 
     @property
     def namespace(self) -> str:

@@ -64,8 +64,7 @@ def misfit(facts: PodFacts, node: NodeFacts) -> str | None:
     taint = untolerated(facts.pod, node.taints)
     if taint is not None:
         return f"taint {taint[0]}:{taint[2]} is not tolerated"
-    for name in sorted(facts.requests):
-        wanted = facts.requests[name]
+    for name, wanted in sorted(facts.amounts):
         free = node.allocatable.get(name, 0) - node.requested.get(name, 0)
         if wanted > 0 and wanted > free:
             return f"requests {wanted} of {name}, {max(free, 0)} free"

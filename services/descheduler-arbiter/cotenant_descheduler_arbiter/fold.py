@@ -258,7 +258,7 @@ class ClusterFold:
             and all(container.ready for container in status.containers)
         )
         return PodFacts(
-            pod=pod, node=node, phase=phase, ready=ready, requests=known.value.requests, prod=known.value.prod
+            pod=pod, node=node, phase=phase, ready=ready, amounts=known.value.amounts, prod=known.value.prod
         )
 
     def measured_usage(self, node: str) -> dict[str, int]:

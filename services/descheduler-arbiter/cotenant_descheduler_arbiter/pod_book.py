@@ -6,9 +6,6 @@ read counts as absent, and is named in `refused`. Bound: one event or one read p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 import msgspec
 
 from cotenant.events.envelope import Event
@@ -21,10 +18,10 @@ from cotenant_descheduler_arbiter.known import Known
 
 
 class StoredPod(msgspec.Struct, frozen=True):
-    """A pod object with its effective requests."""
+    """A pod object with its effective requests, as resources and amounts."""
 
     pod: Pod
-    requests: Mapping[str, int]
+    amounts: tuple[tuple[str, int], ...]
     prod: bool
 
 
@@ -102,7 +99,7 @@ class PodBook:
             # With a malformed limit a later sort would fail.
             kube_qos(pod)
             prod = priority_default(pod) is PriorityClass.PROD
-            self._read[key] = Known(StoredPod(pod, MappingProxyType(pod_requests(pod)), prod), unread.event.sequence)
+            self._read[key] = Known(StoredPod(pod, tuple(pod_requests(pod).items()), prod), unread.event.sequence)
         except (msgspec.DecodeError, ValueError) as error:
             subject = unread.event.subject
             self._refused[subject] = f"{subject} at {unread.event.ref} is not used: {error}"

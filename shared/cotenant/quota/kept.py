@@ -8,24 +8,30 @@ changed, and where something did only what depends on it is computed. Arguments 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, TypeVarTuple
+from copy import copy
+from typing import Generic, Self, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
 class Kept(Generic[*Ts, T]):
-    """See the module; one result is kept."""
+    """See the module. A result of None is not kept."""
 
     __slots__ = ("_arguments", "_compute", "_result")
 
     def __init__(self, compute: Callable[[*Ts], T]) -> None:
         self._compute = compute
         self._arguments: tuple[*Ts] | None = None
-        self._result: T
+        self._result: T | None = None
 
     def __call__(self, *arguments: *Ts) -> T:
-        if arguments != self._arguments:
-            self._result = self._compute(*arguments)
+        result = self._result
+        if result is None or arguments != self._arguments:
+            result = self._result = self._compute(*arguments)
         self._arguments = arguments
-        return self._result
+        return result
+
+    def __deepcopy__(self, _: object) -> Self:
+        """A copy shares what is not to be changed."""
+        return copy(self)

@@ -72,7 +72,7 @@ def _pod(document: dict) -> PodFacts:
         node=pod.spec.node_name,
         phase=status.phase,
         ready=ready,
-        requests=pod_requests(pod),
+        amounts=tuple(pod_requests(pod).items()),
         prod=priority_default(pod) is PriorityClass.PROD,
     )
 
