@@ -86,8 +86,10 @@ class BatchResourceCalculator:
         if not self._sequences.is_new(event):
             return
         parts = tokens(event.subject)
-        if parts[0] == "node" and len(parts) == 5:
-            self._apply_pod(event, *parts)
+        if parts[0] == "node" and parts[2] == "run":
+            self._apply_run(event, parts[1], f"{parts[3]}/{parts[4]}")
+        elif parts[0] == "node" and parts[2] == "placement":
+            self._apply_placement(event, parts[1], f"{parts[3]}/{parts[4]}")
         elif parts[0] == "node":
             self._apply_node(event, parts[1], parts[2:])
         elif parts[0] == "objects":
@@ -168,25 +170,32 @@ class BatchResourceCalculator:
                 state.slo = event if isinstance(data, NodeSLORendered) else None
                 state.rendered = None
 
-    def _apply_pod(self, event: Event, _: str, name: str, fact: str, namespace: str, pod: str) -> None:
-        """A placement or a run. The pods matter to a node that lends, and of a run only that it has ended."""
-        state, key = self._state(name), f"{namespace}/{pod}"
-        data = None if event.tombstone else event.data
-        if fact == "placement":
-            if isinstance(data, Placement) and data.phase is not PlacementPhase.GONE:
-                state.placed[key] = placed_pod(data, event.sequence)
-            else:
-                state.placed.pop(key, None)
-        elif fact == "run":
-            before = state.runs.get(key)
-            if isinstance(data, RunStatus):
-                state.runs[key] = data.uid if data.phase.terminal else None
-            else:
-                state.runs.pop(key, None)
-            if state.runs.get(key) == before:
-                return
+    def _apply_placement(self, event: Event, name: str, key: str) -> None:
+        state, data = self._state(name), event.data
+        if isinstance(data, Placement) and not event.tombstone and data.phase is not PlacementPhase.GONE:
+            state.placed[key] = placed_pod(data, event.sequence)
+        else:
+            state.placed.pop(key, None)
+        self._apply_pods(state)
+
+    def _apply_run(self, event: Event, name: str, key: str) -> None:
+        """Of a run only that the pod has ended matters."""
+        data = event.data
+        ended = data.uid if isinstance(data, RunStatus) and not event.tombstone and data.phase.terminal else None
+        state = self._nodes.get(name)
+        if ended == (state.ended.get(key) if state is not None else None):
+            return
+        state = self._state(name)
+        if ended is not None:
+            state.ended[key] = ended
+        else:
+            del state.ended[key]
+        self._apply_pods(state)
+
+    def _apply_pods(self, state: NodeState) -> None:
+        """The pods matter to a node that lends."""
         if state.pods_changed():
-            self._open.add(name)
+            self._open.add(state.name)
 
     # -- deciding ------------------------------------------------------------------------------------------------
 

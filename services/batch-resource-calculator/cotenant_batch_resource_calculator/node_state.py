@@ -105,8 +105,8 @@ class NodeState:
         self.zones: dict[str, Amounts] = {}
         self.zones_ref = ""
         self.placed: dict[str, PlacedPod] = {}
-        self.runs: dict[str, str | None] = {}
-        """Of each run the uid of the pod that has ended for good by it; None where it has not."""
+        self.ended: dict[str, str] = {}
+        """The uids of pods that have ended for good, as their runs say, by `namespace/name`."""
         self.resources: Event | None = None
         self.slo: Event | None = None
         self.unreadable = ""
@@ -137,7 +137,7 @@ class NodeState:
     def empty(self) -> bool:
         """Nothing is known of the node any more."""
         facts = (self.node, self.executor, self.metric, self.yarn, self.resources, self.slo)
-        return not (any(fact is not None for fact in facts) or self.zones or self.placed or self.runs)
+        return not (any(fact is not None for fact in facts) or self.zones or self.placed or self.ended)
 
     @property
     def published(self) -> NodeResources | None:
@@ -198,7 +198,7 @@ class NodeState:
         alive = []
         for key in sorted(self.placed):
             placed = self.placed[key]
-            if self.runs.get(key) != placed.uid:
+            if self.ended.get(key) != placed.uid:
                 alive.append(placed.need)
         return alive
 
