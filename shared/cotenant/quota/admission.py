@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cotenant.quota.amounts import Amounts, exceeding, fits, format_amounts, masked, plus
+from cotenant.quota.amounts import Amounts, exceeding, fits, fits_in_its_own, format_amounts, masked, plus
 
 
 class QuotaLevel(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,8 @@ def admit(
     if not chain:
         return None
     own = chain[0]
-    request = masked(request, own.max)
+    if not request.keys() <= own.max.keys():
+        request = masked(request, own.max)
     return (
         _own_refusal(request, own, runtime_limits)
         or (None if preemptible else _non_preemptible_refusal(request, own))
@@ -83,8 +84,8 @@ def _own_refusal(request: Amounts, own: QuotaLevel, runtime_limits: bool) -> Ref
 
 def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_limits: bool) -> Refusal | None:
     for depth, ancestor in enumerate(chain[1:], 1):
-        needed = {resource: ancestor.used.get(resource, 0) + amount for resource, amount in request.items()}
-        if exceeding(needed, _limit(ancestor, runtime_limits)):
+        if not fits_in_its_own(ancestor.used, request, _limit(ancestor, runtime_limits)):
+            needed = {resource: ancestor.used.get(resource, 0) + amount for resource, amount in request.items()}
             path = [level.name for level in reversed(chain[: depth + 1])]
             return _level_refusal(request, chain[0], ancestor, needed, path, runtime_limits)
     return None

@@ -6,6 +6,7 @@ is the stricter comparison (a dimension that the limit lacks is a limit of zero)
 """
 
 from collections.abc import Container, Iterable, Mapping
+from functools import lru_cache
 
 from cotenant.quantities import Scalar, format_amount, resource_amount
 
@@ -29,7 +30,13 @@ def parse_amounts(quantities: Mapping[str, Scalar]) -> dict[str, int]:
 
 def format_amounts(amounts: Amounts) -> str:
     """`cpu:1,memory:3`, sorted; `<empty>` where there is none."""
-    pairs = sorted(f"{resource}:{format_amount(resource, amount)}" for resource, amount in amounts.items())
+    return _formatted(tuple(amounts.items()))
+
+
+@lru_cache(maxsize=4096)
+def _formatted(amounts: tuple[tuple[str, int], ...]) -> str:
+    """Pods that wait for a quota are told the same figures again and again."""
+    pairs = sorted(f"{resource}:{format_amount(resource, amount)}" for resource, amount in amounts)
     return ",".join(pairs) or "<empty>"
 
 
@@ -94,6 +101,11 @@ def fits(held: Amounts, more: Amounts, limit: Amounts) -> bool:
         elif resource in more and more[resource] > bound:
             return False
     return True
+
+
+def fits_in_its_own(held: Amounts, more: Amounts, limit: Amounts) -> bool:
+    """As `fits`, but only in the dimensions of `more`: what is held beyond the limit in another one does not matter."""
+    return all(held.get(resource, 0) + amount <= limit[resource] for resource, amount in more.items() if resource in limit)
 
 
 def without_zeros(amounts: dict[str, int]) -> dict[str, int]:
