@@ -40,7 +40,7 @@ def test_the_seeds_showed_faults_and_exercised_the_checks(
     with capsys.disabled():
         print(f"\nsimulation: {len(results)} seeds, {events} events, {faults} faults", end="")
     assert faults >= len(results)
-    for promise in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17):
+    for promise in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18):
         assert sum(result.checks.get(str(promise), 0) for result in results.values()) > 0, promise
 
 

@@ -46,7 +46,7 @@ class KernelMachine:
         for group in (BURSTABLE, BESTEFFORT):
             driver.create(group)
         self._raise_family()
-        self.runtime = ProcessRuntime(driver, state)
+        self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
         self._writer = Writer(driver, capabilities)
         self._snapshot: Snapshot | None = None

@@ -29,7 +29,7 @@ from cotenant_node_executor.runtime.simulated import SimulatedRuntime
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.simulated_files import SIMULATED_KNOBS, SimulatedFiles
 from cotenant_node_executor.simulated_groups import SimulatedGroups
-from cotenant_node_executor.simulated_sampler import BOUND_CPUS, BOUND_QUOTA, SimulatedSampler
+from cotenant_node_executor.simulated_sampler import BOUND_CPUS, BOUND_QUOTA, OutOfMemory, SimulatedSampler
 from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts
 from cotenant_node_executor.strategies.suppress_cpuset import Processor
 
@@ -62,6 +62,9 @@ class SimulatedMachine:
         states = self.runtime.poll(now)
         if sample:
             self._snapshot = self._sampler.sample(now, self.runtime.running())
+            for pod in self._sampler.out_of_memory:
+                self.runtime.run_out_of_memory(pod.uid, now)
+                states = self.runtime.poll(now)
         return Observation(
             snapshot=self._snapshot,
             states=states,
@@ -69,6 +72,16 @@ class SimulatedMachine:
             current={BOUND_QUOTA: self._files.read(*BOUND_QUOTA), BOUND_CPUS: self._files.read(*BOUND_CPUS)},
             fresh=sample,
         )
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest sample."""
+        return self._snapshot
+
+    @property
+    def out_of_memory(self) -> tuple[OutOfMemory, ...]:
+        """Whom the kernel ended at the newest sample, in order; the same object until the next."""
+        return self._sampler.out_of_memory
 
     def create(self, groups: Sequence[str]) -> None:
         """Make groups."""

@@ -2,7 +2,8 @@
 
 Wanted: annotation `cotenant.io/simulated-usage: "cpu=500m..1500m,memory=64Mi..128Mi,period=10m"`: a triangle from the
 lower to the upper value and back in one period, shifted by the pod's uid; one value alone is constant; the period is one
-hour where it is not stated. Without it: what was requested as batch CPU; 60 % of what was requested as CPU; 100m.
+hour where it is not stated. With `from=start` it begins at the lower value at each start, as a leak does. Without the
+annotation: what was requested as batch CPU; 60 % of what was requested as CPU; 100m.
 
 Given: services first, then batch, each tier by weighted sharing with caps (a group's quota): the remainder of those that
 want less than their share goes to the others.
@@ -26,6 +27,7 @@ DEFAULT_PERIOD_MS = 3_600_000
 DEFAULT_MILLI = 100
 DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
 REQUEST_PERCENT = 60
+START = "start"
 
 
 class Curve(Struct, frozen=True):
@@ -56,8 +58,8 @@ class Wanted(Struct, frozen=True):
         return self.cpu.low == self.cpu.high and self.memory.low == self.memory.high
 
 
-def wanted_usage(pod: Pod, seed: int) -> Wanted:
-    """What the pod wants over time. Raises ValueError on an annotation that cannot be read."""
+def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> Wanted:
+    """What the pod wants over time, started so long after the epoch. Raises ValueError on an annotation that cannot be read."""
     requests = pod_requests(pod)
     cpu = requests.get(BATCH_CPU) or requests.get(CPU, 0) * REQUEST_PERCENT // 100 or DEFAULT_MILLI
     memory = requests.get(BATCH_MEMORY) or requests.get(MEMORY, 0) * REQUEST_PERCENT // 100 or DEFAULT_MEMORY_BYTES
@@ -65,9 +67,11 @@ def wanted_usage(pod: Pod, seed: int) -> Wanted:
     if text is None:
         return Wanted(Curve(cpu, cpu), Curve(memory, memory))
     fields = dict(_field(part) for part in text.split(","))
-    unknown = sorted(set(fields) - {"cpu", "memory", "period"})
+    unknown = sorted(set(fields) - {"cpu", "memory", "period", "from"})
     if unknown:
-        raise ValueError(f"annotation {ANNOTATION_USAGE}: {unknown[0]!r} is none of cpu, memory, period")
+        raise ValueError(f"annotation {ANNOTATION_USAGE}: {unknown[0]!r} is none of cpu, memory, period, from")
+    if fields.get("from", START) != START:
+        raise ValueError(f"annotation {ANNOTATION_USAGE}: from={fields['from']} is not from={START}")
     period = DEFAULT_PERIOD_MS
     if "period" in fields:
         period = max(round(parse_duration(fields["period"]) / timedelta(milliseconds=1)), 2)
@@ -77,7 +81,8 @@ def wanted_usage(pod: Pod, seed: int) -> Wanted:
     except QuantityError as error:
         raise ValueError(f"annotation {ANNOTATION_USAGE}: {error}") from error
     digest = blake2b(f"{seed}/{pod.metadata.uid}".encode(), digest_size=8).digest()
-    return Wanted(Curve(low, high, period), Curve(least, most, period), int.from_bytes(digest) % period)
+    phase = -start_ms if "from" in fields else int.from_bytes(digest) % period
+    return Wanted(Curve(low, high, period), Curve(least, most, period), phase)
 
 
 def _field(part: str) -> tuple[str, str]:

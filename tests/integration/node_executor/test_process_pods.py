@@ -58,6 +58,7 @@ async def test_a_process_runs_as_nobody_without_new_privileges_in_its_own_group(
     assert fields["Groups"].strip() == ""
     assert fields["NoNewPrivs"] == "1"
     assert f"/besteffort/pod{uid}/main" in proc(container.pid, "cgroup").decode()
+    assert proc(container.pid, "oom_score_adj").split() == [b"1000"], "best-effort work is ended first"
     environment = proc(container.pid, "environ").split(b"\0")
     assert b"A=x$(B)" in environment
     assert not [entry for entry in environment if entry.startswith(b"COTENANT")]

@@ -21,6 +21,9 @@ import cotenant_descheduler_arbiter.budgets as budgets
 import cotenant_descheduler_arbiter.cycle_limits as cycle_limits
 import cotenant_gateway.admission.profiles as profiles
 import cotenant_node_executor.kernel.levels as write_levels
+import cotenant_node_executor.pod_life as pod_life
+import cotenant_node_executor.simulated_sampler as sampler
+import cotenant_node_executor.strategies.batch_pods as batch_pods
 import cotenant_node_executor.strategies.suppress as suppression
 import cotenant_quota_tree.runtime as quota_runtime
 import cotenant_scheduler.plugins.taints as taints
@@ -37,6 +40,8 @@ from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_console.chaos.schedule import Entry
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_metrics_ingest.core import MetricsIngestCore
+from cotenant_node_executor.kernel.interface import Knob
+from cotenant_node_executor.runtime.restart import ALWAYS
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.being_stored import BeingStored
 from cotenant_scheduler.endings import Endings
@@ -419,6 +424,36 @@ def no_policy(_: Function) -> str:
     return "no such policy"
 
 
+def no_memory_limits(right: Function) -> Function:
+    """What a batch pod may hold is not written."""
+    return lambda group, values: [wish for wish in right(group, values) if wish.knob is not Knob.MEMORY_LIMIT]
+
+
+def no_score(_: Function) -> Function:
+    """The kernel is not told whom to end first, so it ends whoever holds most."""
+    return lambda pod, request_bytes, machine_bytes: 0
+
+
+def no_backoff(_: Function) -> Function:
+    """A container starts again at once, however often it has ended."""
+    return lambda attempt, previous_seconds, ran_seconds: 0
+
+
+def first_run_only(right: Function) -> Function:
+    """A report does not say how often a container was restarted."""
+    return lambda *args: msgspec.structs.replace(right(*args), restarts=0)
+
+
+def failures_are_final(_: Function) -> Function:
+    """A container that failed is not started again, whatever the policy says."""
+    return lambda policy, exit_code: policy == ALWAYS and exit_code == 0
+
+
+def same_attempt(right: Function) -> Function:
+    """A restart has the number of the run before, which is known already: nothing is started."""
+    return lambda pod, container, attempt, *wait: right(pod, container, max(attempt - 1, 0), *wait)
+
+
 def arriving(app: str, count: int, **wishes: Any) -> tuple[Entry, ...]:
     """Small services of one app that come one after the other."""
     return tuple(
@@ -552,6 +587,25 @@ DELETED = tuple(
     )
 )
 
+HOARDING = arriving(
+    "hoard", 6, **{"class": "batch", "memory_mib": 128, "hold_low": 100, "hold_high": 400, "period": 60, "leaks": 1}
+)
+"""Batch pods that soon hold more than they may."""
+LEAKING = arriving("leak", 2, memory_mib=128, memory_limit=256, hold_low=64, hold_high=2_048, period=120, leaks=1)
+"""Services that hold more than they may some seconds after each start."""
+CRAMPED = tuple(
+    Entry(
+        at_ms=20_000,
+        kind="create-pod",
+        target=f"{name}-{node}",
+        args={"class": "ls", "app": name, "cpu": 50, "memory_mib": asked, "selects": f"n{node}"}
+        | {"hold_low": low, "hold_high": high, "period": 60},
+    )
+    for node in range(3)
+    for name, asked, low, high in (("large", 5_000, 4_900, 4_950), ("bloat", 256, 2_000, 4_000))
+)
+"""On each node a large service within its request, and one that takes more than it asked for: small machines lack memory."""
+
 MUTANTS = (
     Mutant(
         "a_second_replica_is_not_refused",
@@ -646,4 +700,10 @@ MUTANTS = (
     Mutant("patient_pods_preempt", ((shapes, "NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
     Mutant("objects_end_late", ((simulated_api, "endings", ended_late),), (12,), faults=DELETED),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
+    Mutant("batch_memory_is_not_limited", ((batch_pods, "_wishes", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
+    Mutant("the_kernel_is_not_told_whom_to_end", ((sampler, "oom_score_adj", no_score),), (18,), faults=CRAMPED),
+    Mutant("there_is_no_backoff", ((pod_life, "backoff_seconds", no_backoff),), (18,), (1, 2), 1, faults=LEAKING),
+    Mutant("restarts_are_not_counted", ((pod_life, "_seen", first_run_only),), (18,), (1, 2), 1, faults=LEAKING),
+    Mutant("failures_are_final", ((pod_life, "restarts", failures_are_final),), (18,), (1, 2), 1, faults=LEAKING),
+    Mutant("a_restart_has_its_predecessors_number", ((pod_life, "Start", same_attempt),), (18,), (1, 2), 1, faults=LEAKING),
 )

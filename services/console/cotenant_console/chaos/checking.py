@@ -20,6 +20,7 @@ from cotenant.events.envelope import Event
 from cotenant.log import LOG
 from cotenant.replay import Verifier
 from cotenant.simulation import ServiceParticipant, World
+from cotenant_console.chaos.holding import Held
 from cotenant_console.chaos.nodes import ChaosNode
 from cotenant_console.chaos.shadows import Shadows
 from cotenant_console.chaos.sight import BrokenInvariantError, Sight, Violation
@@ -58,6 +59,7 @@ class Moment(msgspec.Struct, frozen=True):
     chance: Random
     counts: Counter[str]
     suppressions: Suppressions
+    held: Held
     verifier: Verifier
 
 
@@ -67,6 +69,7 @@ class Checker:
     def __init__(self, invariants: Sequence[Invariant], fold_check: FoldCheck | None, fold_number: int = 10) -> None:
         self.sight = Sight()
         self.suppressions = Suppressions()
+        self.held = Held(self.sight)
         self.shadows = Shadows()
         self.verifier = Verifier({})
         self.counts: Counter[str] = Counter()
@@ -125,6 +128,7 @@ class Checker:
                     self._raise(invariant, commit_check(sight, commit))
 
     def _sampled(self, node: ChaosNode, now: datetime) -> None:
+        self.held.ended(node)
         control = node.control(now)
         if control is not None:
             self.suppressions.sampled(node.node_name, control, node.cpu_milli, now)
@@ -158,7 +162,9 @@ class Checker:
     def _moment(self) -> Moment:
         stage = self._stage
         assert stage is not None
-        return Moment(stage, self.sight, stage.world.now, self._chance, self.counts, self.suppressions, self.verifier)
+        return Moment(
+            stage, self.sight, stage.world.now, self._chance, self.counts, self.suppressions, self.held, self.verifier
+        )
 
     def rest(self, since: timedelta, *, last: bool = False) -> None:
         """Look what is left to be done `since` the faults are over. What is found at two looks running is no passing thing: it

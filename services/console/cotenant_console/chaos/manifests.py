@@ -34,9 +34,7 @@ def pod(target: str, args: Args) -> Document:
     labels: Document = {"app": str(args.get("app", kind)), QOS_LABEL: "BE" if kind == "batch" else "LS"}
     if "quota" in args:
         labels[f"{QUOTA}/name"] = str(args["quota"])
-    annotations: Document = {}
-    if "use_high" in args:
-        annotations[USAGE] = f"cpu={args['use_low']}m..{args['use_high']}m,period={args['period']}s"
+    annotations: Document = {USAGE: _usage(args)} if "period" in args else {}
     if "lasts" in args:
         annotations |= {DURATION: f"{args['lasts']}s", EXIT_CODE: str(args.get("exit", 0))}
     metadata: Document = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
@@ -45,6 +43,8 @@ def pod(target: str, args: Args) -> Document:
         owner: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": uid}
         metadata["ownerReferences"] = [{**owner, "controller": True}]
     limits: Document = dict(borrowed) if kind == "batch" else {}
+    if "memory_limit" in args:
+        limits["memory"] = f"{args['memory_limit']}Mi"
     devices: Document = {GPU_CORE: str(args["gpu_core"])} if "gpu_core" in args else {}
     if "gpus" in args:
         devices[GPU] = str(args["gpus"])
@@ -67,6 +67,14 @@ def pod(target: str, args: Args) -> Document:
         spec["nodeSelector"] = {"kubernetes.io/hostname": str(args["selects"])}
     constrain(spec, args)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _usage(args: Args) -> str:
+    """What it uses over a period; `leaks`: from each start on."""
+    parts = [f"cpu={args['use_low']}m..{args['use_high']}m"] if "use_high" in args else []
+    if "hold_high" in args:
+        parts.append(f"memory={args['hold_low']}Mi..{args['hold_high']}Mi")
+    return ",".join([*parts, f"period={args['period']}s", *(["from=start"] if args.get("leaks") else [])])
 
 
 def _amounts(cpu_milli: int) -> Document:

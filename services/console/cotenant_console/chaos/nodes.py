@@ -21,7 +21,8 @@ from cotenant_console.chaos.constraints import ZONE
 from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_CORE_PER_GPU, GPU_MODEL_LABEL
 from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
 from cotenant_node_executor.participant import NodeParticipant
-from cotenant_node_executor.simulated import NodeSize, simulated_node
+from cotenant_node_executor.simulated import NodeSize, SimulatedMachine, simulated_node
+from cotenant_node_executor.simulated_sampler import OutOfMemory
 from cotenant_node_executor.strategies.situation import BESTEFFORT
 
 SAMPLE = timedelta(seconds=1)
@@ -83,6 +84,8 @@ class ChaosNode:
         self._base = timedelta(0)
         self.slo: NodeSLORendered | None = None
         self._sampled_ns = 0
+        self.out_of_memory: tuple[OutOfMemory, ...] = ()
+        """Whom the kernel ended in the last turn, for want of memory."""
         self.listeners: list[Callable[[ChaosNode, datetime], None]] = []
 
     def crash(self, down: timedelta) -> None:
@@ -126,10 +129,20 @@ class ChaosNode:
             if isinstance(event.data, NodeSLORendered):
                 self.slo = None if event.tombstone else event.data
         self.inner.offset = self._offset(now)
+        before = self.simulated.out_of_memory
         again = self.inner.step(now, inbox, world)
+        ended = self.simulated.out_of_memory
+        self.out_of_memory = ended if ended is not before else ()
         for listen in self.listeners:
             listen(self, now)
         return again
+
+    @property
+    def simulated(self) -> SimulatedMachine:
+        """The machine below the executor."""
+        machine = self.inner.node.machine
+        assert isinstance(machine, SimulatedMachine)
+        return machine
 
     def control(self, now: datetime) -> Control | None:
         """What the suppression rule wants of a new sample, and what is in force; None where there is none."""

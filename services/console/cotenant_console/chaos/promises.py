@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cotenant_console.chaos.invariants import Invariant
 from cotenant_console.chaos.invariants import admitting as a
+from cotenant_console.chaos.invariants import ending as d
 from cotenant_console.chaos.invariants import evicting as e
 from cotenant_console.chaos.invariants import explaining as x
 from cotenant_console.chaos.invariants import filtering as t
@@ -95,6 +96,13 @@ PROMISES: tuple[Invariant, ...] = (
         number=17,
         name="preemption_makes_room_for_the_more_important",
         on_commit=(v.victims_are_of_lower_priority, v.victims_make_room),
+    ),
+    Invariant(
+        number=18,
+        name="memory_ends_those_who_hold_too_much",
+        on_event=(d.policies_are_kept, d.restarts_wait),
+        at_moments=(d.the_right_ones_end, d.nobody_holds_more_than_its_limit),
+        at_rest=(d.ends_are_told, d.what_may_start_starts),
     ),
 )
 """Invariant 10, the fold, is checked where a service comes to rest: `folding.state_is_the_fold`."""

@@ -45,6 +45,7 @@ def verdict_lines(result: Result) -> list[str]:
         f"checks: {checks}, by promise " + ", ".join(_checks(result)),
         f"digest {result.digest}",
         *_latency(result),
+        *_memory(result),
         *_rest(result),
     ]
     return [*lines, "every promise was kept" if result.ok else "BROKEN"]
@@ -55,6 +56,11 @@ def _latency(result: Result) -> list[str]:
     if not periods:
         return []
     return [f"by the model a service's p99 was at most {worst / 1000:.2f} of what it is alone, in {periods} control periods"]
+
+
+def _memory(result: Result) -> list[str]:
+    told = [f"{count} {name.removeprefix('ended ')}" for name, count in result.checks.items() if name.startswith("ended ")]
+    return ["pods that were ended for memory: " + ", ".join(told)] if told else []
 
 
 def _rest(result: Result) -> list[str]:

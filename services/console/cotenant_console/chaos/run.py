@@ -143,6 +143,8 @@ def _run(
     except Exception as error:  # noqa: BLE001 - a core that raises ends its process; here it ends the run, and the seed tells
         violation = _raised(error, stage, checker.sight)
     checker.counts["8 periods"] = checker.suppressions.periods
+    for reason, count in checker.held.reasons.items():
+        checker.counts[f"ended {reason}"] = count
     checker.counts["worst p99 permille"] = checker.suppressions.worst_permille
     return Result(
         seed=schedule.header.seed,

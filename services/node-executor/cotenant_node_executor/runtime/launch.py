@@ -1,12 +1,13 @@
-"""The last step before a container's program: join its control groups, give up root, exec.
+"""The last step before a container's program: join its control groups, say whom the kernel may end first, give up root, exec.
 
-In: the path of a JSON document {argv, env, cwd, uid, gid, procs, pid_file, error_file}. Out: nothing; the program takes
-this process's place. A failure is written to `error_file` and ends with 126 (cannot be run) or 127 (not found), as
-shells do. Run as `python -I -S launch.py DOCUMENT`: the standard library alone, no project code, started once a container.
+In: the path of a JSON document {argv, env, cwd, uid, gid, procs, pid_file, error_file, oom_score_adj}. Out: nothing; the
+program takes this process's place. A failure is written to `error_file` and ends with 126 (cannot be run) or 127 (not found),
+as shells do. Run as `python -I -S launch.py DOCUMENT`: the standard library alone, no project code, started once a container.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -54,6 +55,9 @@ def launch(document: str) -> NoReturn:
                 file.write(f"{os.getpid()}\n")
         except OSError as error:
             refuse(f"cannot join the control group {path}: {error.strerror}", CANNOT_RUN)
+    # Below what it was given a process may go with CAP_SYS_RESOURCE alone; without, it stays there.
+    with contextlib.suppress(PermissionError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(str(spec["oom_score_adj"]))
     with open(spec["pid_file"] + ".new", "w", encoding="ascii") as file:
         file.write(f"{os.getpid()}\n")
     os.rename(spec["pid_file"] + ".new", spec["pid_file"])

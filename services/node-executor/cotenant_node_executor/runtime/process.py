@@ -23,6 +23,8 @@ from pathlib import Path
 import msgspec
 
 from cotenant.events.runs import RunStatus
+from cotenant.names import MEMORY
+from cotenant.objects.pod import container_requests
 from cotenant_node_executor.kernel.interface import CgroupDriver, Knob
 from cotenant_node_executor.runtime.container_files import (
     SHIM,
@@ -51,6 +53,7 @@ from cotenant_node_executor.runtime.interface import (
 )
 from cotenant_node_executor.runtime.launch import CANNOT_RUN
 from cotenant_node_executor.runtime.log_files import bound_log, read_tail
+from cotenant_node_executor.runtime.oom_score import oom_score_adj
 from cotenant_node_executor.runtime.program import Program, arguments, environment, user_and_group
 
 SHIM_GROUP = "shims"
@@ -69,8 +72,9 @@ class _Known(msgspec.Struct):
 class ProcessRuntime:
     """Runs containers below one driver's subtree; `state` is a folder of its own."""
 
-    def __init__(self, driver: CgroupDriver, state: Path) -> None:
+    def __init__(self, driver: CgroupDriver, state: Path, machine_bytes: int) -> None:
         self._driver = driver
+        self._machine_bytes = machine_bytes
         self._state = state
         self._known: dict[str, _Known] = {}
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
@@ -243,6 +247,7 @@ class ProcessRuntime:
             procs=[str(path) for path in self._driver.procs_paths(group)],
             pid_file=str(files.file("pid")),
             error_file=str(files.file("error")),
+            oom_score_adj=oom_score_adj(pod.pod, container_requests(container).get(MEMORY, 0), self._machine_bytes),
         )
         files.file("wait").write_text(f"{order.backoff_seconds}\n", encoding="ascii")
         files.file("launch").write_bytes(msgspec.json.encode(program))

@@ -31,6 +31,7 @@ class Program(Struct, frozen=True):
     procs: list[str]
     pid_file: str
     error_file: str
+    oom_score_adj: int
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:

@@ -17,6 +17,8 @@ from cotenant.objects.pod import Pod
 from cotenant_node_executor.runtime.interface import (
     REASON_COMPLETED,
     REASON_ERROR,
+    REASON_OOM,
+    UNKNOWN_EXIT,
     Collect,
     ContainerState,
     Forget,
@@ -108,7 +110,8 @@ class SimulatedRuntime:
             self._touched[uid] = None
             for name, ends in _ends(pod, states):
                 if now >= ends:
-                    states[name] = _ended(states[name], ends, simulated_exit_code(pod))
+                    code = simulated_exit_code(pod)
+                    states[name] = _ended(states[name], ends, code, REASON_ERROR if code else REASON_COMPLETED)
 
     def _show(self) -> None:
         if not self._touched:
@@ -156,16 +159,24 @@ class SimulatedRuntime:
                         order.container, order.attempt, started_at=now, backoff_seconds=order.backoff_seconds
                     )
             case Stop():
-                states = self._states.get(order.uid, {})
-                for name, state in states.items():
-                    if not state.exited:
-                        states[name] = _ended(state, now, STOPPED_EXIT)
+                self._end(order.uid, now, STOPPED_EXIT, REASON_ERROR)
             case Collect():
                 self._drop_groups(order.uid)
             case Forget():
                 self._drop_groups(order.uid)
                 self._states.pop(order.uid, None)
                 self._pods.pop(order.uid, None)
+
+    def run_out_of_memory(self, uid: str, now: datetime) -> None:
+        """The kernel ends every process of a pod."""
+        self._touched[uid] = None
+        self._end(uid, now, UNKNOWN_EXIT, REASON_OOM)
+
+    def _end(self, uid: str, now: datetime, exit_code: int, reason: str) -> None:
+        states = self._states.get(uid, {})
+        for name, state in states.items():
+            if not state.exited:
+                states[name] = _ended(state, now, exit_code, reason)
 
     def _drop_groups(self, uid: str) -> None:
         if uid in self._pods:
@@ -185,14 +196,14 @@ def _ends(pod: Pod, states: Mapping[str, ContainerState]) -> list[tuple[str, dat
     return [(name, started_at + duration) for name, started_at in live if started_at is not None]
 
 
-def _ended(state: ContainerState, at: datetime, exit_code: int) -> ContainerState:
+def _ended(state: ContainerState, at: datetime, exit_code: int, reason: str) -> ContainerState:
     return ContainerState(
         state.name,
         state.attempt,
         started_at=state.started_at,
         finished_at=at,
         exit_code=exit_code,
-        reason=REASON_COMPLETED if exit_code == 0 else REASON_ERROR,
+        reason=reason,
         backoff_seconds=state.backoff_seconds,
     )
 

@@ -10,6 +10,7 @@ others' seeds as they are.
 | `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
 | `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |
 | `administration` | the node configuration, invalid ones among them; a budget; users' migration jobs |
+| `memory` | in every second run: pods that leak, outgrow what they borrowed, or take what their machine has |
 | `profiles` | colocation profiles, invalid ones among them, and pods that they change |
 | `trace` | in place of machines and pods: a piece of the openb trace |
 | `yarn` | in every second run: NodeManagers beside the executors, applications that take and return capacity |
@@ -21,6 +22,7 @@ from cotenant_console.chaos.schedule import Entry, Header
 from cotenant_console.chaos.workload.administration import administration
 from cotenant_console.chaos.workload.constraints import constraints
 from cotenant_console.chaos.workload.machines import machines
+from cotenant_console.chaos.workload.memory import memory
 from cotenant_console.chaos.workload.pods import pods
 from cotenant_console.chaos.workload.profiles import profiles
 from cotenant_console.chaos.workload.quotas import quotas
@@ -34,6 +36,7 @@ def workload(header: Header) -> list[Entry]:
         quotas(header, capacity),
         pods(header, capacity),
         constraints(header, capacity),
+        memory(header),
         administration(header),
         profiles(header),
         yarn(header, capacity),
