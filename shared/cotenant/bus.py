@@ -67,14 +67,14 @@ class NatsLog:
             body = encode_event(event)
             if len(body) > MAX_MESSAGE_BYTES:
                 return Refused(f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}", wrong_sequence=False)
-            messages.append((event.subject, header_lines(event, write.expected), body))
+            messages.append((event.subject, header_lines(event, write.expected, write.message_id), body))
         try:
             ack = await self._send(messages)
         except API_ERRORS as error:
             return NoAnswer(f"{type(error).__name__}: {error}")
         if ack.error is not None:
             return Refused(ack.error.description, wrong_sequence=ack.error.err_code in _WRONG_SEQUENCE)
-        return Stored(ack.seq - len(writes) + 1, ack.seq)
+        return Stored(ack.seq - len(writes) + 1, ack.seq, ack.duplicate)
 
     async def _until_connected(self) -> None:
         """Wait for the connection, at most ANSWER_SECONDS. The client's own state is asked: its callbacks can overtake."""
@@ -92,7 +92,7 @@ class NatsLog:
     async def publish(self, event: Event) -> int | None:
         """See `cotenant.log.Log`."""
         try:
-            ack = await send(self.client, [(event.subject, header_lines(event), encode_event(event))])
+            ack = await send(self.client, [(event.subject, header_lines(event, message_id=event.id), encode_event(event))])
         except API_ERRORS as error:
             logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error)
             return None

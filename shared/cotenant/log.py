@@ -35,18 +35,28 @@ MAX_BEHIND = 5_000
 """A reader further behind than that starts over: catching up with several filters costs the server too much a message."""
 
 
+DEDUPLICATION_SECONDS = 120
+"""How long a stream knows the ids of the messages that were stored with one."""
+
+
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """One message to store. `expected`: the last sequence that its subject must have (0: none), or None for no expectation."""
+    """One message to store. `expected`: the last sequence that its subject must have (0: none), or None for no expectation.
+
+    `message_id`: if its expectation holds and the stream still knows a message of that id, on whatever subject, it is taken for
+    that one; in a batch of several it is refused.
+    """
 
     event: Event
     expected: int | None = None
+    message_id: str = ""
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The batch is on the log, contiguous: `first` .. `last`."""
+    """The batch is on the log, contiguous: `first` .. `last`. `duplicate`: it was there already under the same id."""
 
     first: int
     last: int
+    duplicate: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -126,7 +136,10 @@ class Log(Protocol):
         """Store all on LOG as one atomic batch, or nothing. One try; at most MAX_BATCH messages, else ValueError."""
 
     async def publish(self, event: Event) -> int | None:
-        """Store one fact on USAGE or EXECUTION (`event.stream`); returns its sequence, None if nobody confirmed it."""
+        """Store one fact on USAGE or EXECUTION (`event.stream`); returns its sequence, None if nobody confirmed it.
+
+        Published again within DEDUPLICATION_SECONDS it is not stored again: the event's id, that of one fact, is its message's.
+        """
 
     async def head(self, subject: str) -> Head | None:
         """Return the last message of a LOG subject, read from the leader; None where there is none."""

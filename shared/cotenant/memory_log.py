@@ -1,9 +1,9 @@
-"""The streams in one process: sequences, expectations, last per subject, atomic batches, rollup, TTL, purge.
+"""The streams in one process: sequences, expectations, last per subject, atomic batches, message ids, rollup, TTL, purge.
 
 `MemoryStream` is plain and synchronous, so the simulator can drive it under a virtual clock. `MemoryLog` puts the four
 streams behind the asyncio interface of `cotenant.log`, so tests run against it as against a real server.
 
-Bounds: LOG keeps KEEP_PER_SUBJECT versions a subject, USAGE 4, the others MAX_MESSAGES in all.
+Bounds: LOG keeps KEEP_PER_SUBJECT versions a subject, USAGE 4, the others MAX_MESSAGES in all; ids are kept for their window.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event
 from cotenant.log import (
+    DEDUPLICATION_SECONDS,
     EXECUTION,
     HISTORY,
     KEEP_PER_SUBJECT,
@@ -61,6 +62,9 @@ class MemoryStream:
         self._dead = 0
         self._by_subject: dict[str, deque[int]] = {}
         self._expiring: list[tuple[datetime, int]] = []
+        self._ids: dict[str, tuple[datetime, int]] = {}
+        """Message ids in the order in which they came, with when and as what they were stored."""
+        self.window = timedelta(seconds=DEDUPLICATION_SECONDS)
         self.last_sequence = 0
         self.longest_ttl: timedelta | None = None
         """For tests: no message stays longer, whatever its TTL says."""
@@ -79,10 +83,26 @@ class MemoryStream:
             last = self.last_of(write.event.subject)
             if last != write.expected:
                 return Refused(f"wrong last sequence: {last} on {write.event.subject}, expected {write.expected}")
+        ids = [write.message_id for write in writes if write.message_id]
+        if ids:
+            self._forget_ids()
+            known = [self._ids[name][1] for name in ids if name in self._ids]
+            if len(writes) > 1 and (known or len(set(ids)) < len(ids)):
+                return Refused("atomic publish batch contains duplicate message id", wrong_sequence=False)
+            if known:
+                return Stored(known[0], known[0], duplicate=True)
         first = self.last_sequence + 1
         for write in writes:
-            self._store(write.event.subject, write.event, b"")
+            sequence = self._store(write.event.subject, write.event, b"")
+            if write.message_id:
+                self._ids[write.message_id] = self._clock(), sequence
         return Stored(first, self.last_sequence)
+
+    def _forget_ids(self) -> None:
+        """Forget ids whose window is over."""
+        over = self._clock() - self.window
+        while self._ids and (oldest := next(iter(self._ids.items())))[1][0] <= over:
+            del self._ids[oldest[0]]
 
     def append_raw(self, subject: str, data: bytes) -> int:
         """Store bytes as they are, as any client of a real server can."""
@@ -310,7 +330,7 @@ class MemoryLog:
 
     async def publish(self, event: Event) -> int | None:
         """See `cotenant.log.Log`."""
-        outcome = self.streams[event.stream].append([Write(event=event)])
+        outcome = self.streams[event.stream].append([Write(event=event, message_id=event.id)])
         await self._tell()
         return outcome.first if isinstance(outcome, Stored) else None
 
@@ -345,7 +365,7 @@ class MemoryLog:
         """Keep what could not be decoded on EXECUTION, with the reason."""
         self.dead_letters += 1
         letter = make_dead_letter(stream, subject, sequence, reason, raw, self._clock(), "memory")
-        self.streams[EXECUTION].append([Write(event=letter)])
+        self.streams[EXECUTION].append([Write(event=letter, message_id=letter.id)])
 
     async def _tell(self) -> None:
         async with self._news:

@@ -26,15 +26,18 @@ class Ack(msgspec.Struct):
     """Where the last message was stored, or why nothing was."""
 
     seq: int = 0
+    duplicate: bool = False
     error: ApiError | None = None
 
 
 _ACK = msgspec.json.Decoder(Ack)
 
 
-def header_lines(event: Event, expected: int | None = None) -> bytes:
+def header_lines(event: Event, expected: int | None = None, message_id: str = "") -> bytes:
     """Return the lines that say what a message is, and what it expects of its subject."""
     lines = b"" if expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
+    if message_id:
+        lines += b"Nats-Msg-Id: %b\r\n" % message_id.encode()
     if event.tombstone:
         lines += b"Nats-Rollup: sub\r\n"
     if event.ttl_seconds:

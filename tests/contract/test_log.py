@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -13,6 +15,7 @@ from cotenant.bus import NatsLog, connect
 from cotenant.events import Event, NodeResources
 from cotenant.log import EXECUTION, LOG, USAGE, NoAnswer, Reader, Refused, Stored, Write, store_batch
 from cotenant.memory_log import MemoryLog
+from cotenant.streams import stream_configs
 from tests.contract.toy import metric
 from tests.nats_server import NatsServer
 
@@ -222,6 +225,59 @@ async def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_stops_nobody(
     assert letters[0].data.message == "this is not JSON"  # type: ignore[attr-defined]
     assert letters[3].data.truncated  # type: ignore[attr-defined]
     assert log.unknown_types == 1
+
+
+async def test_a_message_with_a_known_id_is_taken_for_the_first_whatever_its_subject(log: AnyLog) -> None:
+    first = await log.append([Write(event=metric("a", 1), expected=0, message_id="one")])
+    assert isinstance(first, Stored)
+    await store(log, metric("b", 1))
+    assert await log.append([Write(event=metric("a", 2), message_id="one")]) == Stored(first.first, first.first, duplicate=True)
+    assert await log.append([Write(event=metric("c", 2), message_id="one")]) == Stored(first.first, first.first, duplicate=True)
+    head = await log.head("metrics.a")
+    assert head is not None
+    assert head.sequence == first.first
+    assert await log.head("metrics.c") is None
+
+
+async def test_an_expectation_is_looked_at_before_the_id_and_a_refused_message_leaves_no_id(log: AnyLog) -> None:
+    await log.append([Write(event=metric("a", 1), expected=0, message_id="one")])
+    again = await log.append([Write(event=metric("a", 1), expected=0, message_id="one")])
+    assert isinstance(again, Refused)
+    assert again.wrong_sequence
+    assert isinstance(await log.append([Write(event=metric("a", 2), expected=0, message_id="two")]), Refused)
+    stored = await log.append([Write(event=metric("a", 2), message_id="two")])
+    assert isinstance(stored, Stored)
+    assert not stored.duplicate
+
+
+async def test_a_batch_with_a_known_id_or_one_id_twice_is_refused_and_its_ids_count_once_it_is_stored(log: AnyLog) -> None:
+    def batch(*ids: str) -> list[Write]:
+        return [Write(event=metric(f"n{index}", 1), message_id=name) for index, name in enumerate(ids)]
+
+    stored = await log.append(batch("one", "two"))
+    assert isinstance(stored, Stored)
+    for ids in (("three", "one"), ("three", "three")):
+        refused = await log.append(batch(*ids))
+        assert isinstance(refused, Refused)
+        assert not refused.wrong_sequence
+    assert await log.append(batch("two")) == Stored(stored.last, stored.last, duplicate=True)
+    assert await log.append(batch("three")) == Stored(stored.last + 1, stored.last + 1)
+
+
+async def test_a_fact_that_is_published_again_is_stored_once_until_the_log_has_forgotten_its_id(log: AnyLog) -> None:
+    if isinstance(log, MemoryLog):
+        log.streams[USAGE].window = timedelta(milliseconds=500)
+    else:
+        usage = next(config for config in stream_configs() if config["name"] == USAGE) | {"duplicate_window": 500_000_000}
+        await log.client.request(f"$JS.API.STREAM.UPDATE.{USAGE}", json.dumps(usage).encode())
+    said = msgspec.structs.replace(metric("a", 1, event_id="boot/1"), subject="usage.a", stream=USAGE)
+    first = await log.publish(said)
+    assert first == await log.publish(said)
+
+    async def is_stored_again() -> bool:
+        return await log.publish(said) == (first or 0) + 1
+
+    await eventually(is_stored_again)
 
 
 async def test_usage_keeps_four_messages_a_subject(log: AnyLog) -> None:

@@ -41,7 +41,7 @@ def make_dead_letter(
         ),
         causes=(f"{stream}:{sequence}",),
         time=now,
-        id=f"deadletter/{stream}/{sequence}",
+        id=f"deadletter/{service}/{stream}/{sequence}",
         source=f"/cotenant/{service}",
         stream="EXECUTION",
     )

@@ -9,6 +9,7 @@ that the server refused for a reason of its own. What the writer then does is `c
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -36,7 +37,10 @@ class Link:
         self.refusals = 0
         """So many of the next writes are refused by the server, which has no room."""
         self.repeats = 0
-        """So many of the next messages on USAGE and EXECUTION are stored twice: unanswered, they were sent again."""
+        """So many of the next messages on USAGE and EXECUTION are not answered: they are sent again under the same id,"""
+        self.repeated_after = timedelta(0)
+        """so much later, or with the first message after that."""
+        self._unanswered: deque[tuple[datetime, Event]] = deque()
         self.loss_permille = 0
         self.lossy_until = NEVER
         """Until then so many of a thousand messages on USAGE and EXECUTION are lost."""
@@ -61,6 +65,16 @@ class Link:
     def loses(self, now: datetime) -> bool:
         """Tell whether a message on USAGE or EXECUTION is lost now."""
         return now < self.severed_until or (now < self.lossy_until and self.random.randrange(1000) < self.loss_permille)
+
+    def sent_again(self, event: Event, now: datetime) -> list[Event]:
+        """What is sent at a moment beside an event: messages that were not answered, this one perhaps."""
+        if self.repeats > 0:
+            self.repeats -= 1
+            self._unanswered.append((now + self.repeated_after, event))
+        again = []
+        while self._unanswered and self._unanswered[0][0] <= now:
+            again.append(self._unanswered.popleft()[1])
+        return again
 
     def outcome(self, now: datetime, stalled: bool) -> tuple[bool, Refused | NoAnswer | None]:
         """Return whether a write arrives, and the answer that comes instead of the log's own (None: the log's own)."""

@@ -185,16 +185,21 @@ class World:
         seat = self._acting
         if seat is not None and seat.link.troubled and seat.link.loses(self.now):
             return None
-        stream = self.streams.usage if event.stream == USAGE else self.streams.execution
-        if seat is not None and seat.link.repeats > 0:
-            # No message ids are sent, so the server's window of deduplication takes none of them for the same.
-            seat.link.repeats -= 1
-            self._keep(stream, event)
-        return self._keep(stream, event)
+        kept = self._keep(event)
+        if seat is not None and seat.link.troubled:
+            for again in seat.link.sent_again(event, self.now):
+                self._keep(again)
+        return kept
 
-    def _keep(self, stream: MemoryStream, event: Event) -> Event:
-        stream.append([Write(event=event)])
-        stored = stream.event(stream.last_sequence)
+    def _keep(self, event: Event) -> Event:
+        stream = self.streams.usage if event.stream == USAGE else self.streams.execution
+        outcome = stream.append([Write(event=event, message_id=event.id)])
+        assert isinstance(outcome, Stored)
+        stored = stream.event(outcome.first)
+        if outcome.duplicate:
+            if stored is not None and stored.data != event.data:
+                raise SimulationError(f"{event.subject}: {stored.ref} has the id {event.id} too, and says something else")
+            return msgspec.structs.replace(event, sequence=outcome.first)
         assert stored is not None
         self._deliver(stream, stored)
         return stored

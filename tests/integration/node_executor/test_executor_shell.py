@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import msgspec
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.log import LOG, NoAnswer, Refused, Stored, Write
+from cotenant.log import EXECUTION, LOG, NoAnswer, Refused, Stored, Write
 from cotenant.memory_log import MemoryLog
 from cotenant.subjects import placement_subject, run_subject
 from cotenant_node_executor.node import ExecutorNode, Periods
@@ -112,6 +113,36 @@ async def test_reports_whose_answer_was_lost_are_neither_lost_nor_stuck() -> Non
         await place(log, "job", "200ms")
         await reported(log, "job", RunPhase.SUCCEEDED)
     assert log.lose_answers == 0
+
+
+class UnansweredLog(MemoryLog):
+    """Stores what is published on EXECUTION, and answers only the second time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tried: Counter[str] = Counter()
+        self.answered = asyncio.Event()
+
+    async def publish(self, event: Event) -> int | None:
+        sequence = await super().publish(event)
+        if event.stream == EXECUTION:
+            self.tried[event.id] += 1
+            if self.tried[event.id] == 1:
+                return None
+            self.answered.set()
+        return sequence
+
+
+async def test_what_was_done_is_told_once_though_no_answer_came_the_first_time() -> None:
+    log = UnansweredLog()
+    async with living(log):
+        await place(log, "job")
+        async with asyncio.timeout(WAIT_SECONDS):
+            await log.answered.wait()
+    told = await (await log.follow(EXECUTION, ["execution.>"], after=0)).pull(100, 1.0)
+    ids = [event.id for event in told]
+    assert set(ids) == set(log.tried)
+    assert len(set(ids)) == len(ids)
 
 
 async def test_a_foreign_report_on_the_own_subject_is_overwritten_with_what_is_true() -> None:

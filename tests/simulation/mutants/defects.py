@@ -40,6 +40,7 @@ from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_console.chaos.schedule import Entry
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_metrics_ingest.core import MetricsIngestCore
+from cotenant_node_executor.core import ExecutorCore
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.runtime.restart import ALWAYS
 from cotenant_quota_tree.core import QuotaTreeCore
@@ -454,6 +455,17 @@ def same_attempt(right: Function) -> Function:
     return lambda pod, container, attempt, *wait: right(pod, container, max(attempt - 1, 0), *wait)
 
 
+def same_life(right: Function) -> Function:
+    """A new life of an executor has the name of the one before, and gives its messages the same ids."""
+
+    def wrong(self: ExecutorCore) -> ExecutorCore:
+        core: ExecutorCore = right(self)
+        core.boot = self.boot
+        return core
+
+    return wrong
+
+
 def arriving(app: str, count: int, **wishes: Any) -> tuple[Entry, ...]:
     """Small services of one app that come one after the other."""
     return tuple(
@@ -700,6 +712,14 @@ MUTANTS = (
     Mutant("patient_pods_preempt", ((shapes, "NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
     Mutant("objects_end_late", ((simulated_api, "endings", ended_late),), (12,), faults=DELETED),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
+    Mutant(
+        "a_new_life_of_an_executor_has_the_ids_of_the_last",
+        ((ExecutorCore, "fresh", same_life),),
+        (0,),
+        (1, 2),
+        1,
+        faults=(Entry(at_ms=40_000, kind="executor-crash", target="n0", fault=True, args={"down_ms": 500}),),
+    ),
     Mutant("batch_memory_is_not_limited", ((batch_pods, "_wishes", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
     Mutant("the_kernel_is_not_told_whom_to_end", ((sampler, "oom_score_adj", no_score),), (18,), faults=CRAMPED),
     Mutant("there_is_no_backoff", ((pod_life, "backoff_seconds", no_backoff),), (18,), (1, 2), 1, faults=LEAKING),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import pytest
+
 from cotenant.events import Event
 from cotenant.log import KEEP_PER_SUBJECT, USAGE, Write
-from cotenant.simulation import START, World
+from cotenant.simulation import START, SimulationError, World
 from tests.contract.toy import metric
 
 SECOND = timedelta(seconds=1)
@@ -104,13 +106,30 @@ class Sampler:
         return now + SECOND
 
 
-def test_samples_whose_answers_are_lost_are_stored_twice_with_one_id() -> None:
+@pytest.mark.parametrize(("after", "stored"), [(0, 1), (119, 1), (120, 2)])
+def test_samples_that_are_sent_again_are_stored_again_once_the_log_has_forgotten_their_ids(after: int, stored: int) -> None:
     listener = Listener()
     world = world_with(listener)
     world.add(Sampler())
     link = world.link("sampler")
     assert link is not None
-    link.troubled, link.repeats = True, 2
-    world.run_until(START + 2.5 * SECOND)
+    link.troubled, link.repeats, link.repeated_after = True, 2, after * SECOND
+    world.run_until(START + (after + 2.5) * SECOND)
     ids = [event.id for event in listener.heard if event.stream == USAGE]
-    assert [ids.count(name) for name in dict.fromkeys(ids)] == [2, 2, 1]
+    assert len(dict.fromkeys(ids)) == after + 3
+    assert [ids.count(name) for name in dict.fromkeys(ids)][:3] == [stored, stored, 1]
+
+
+def test_two_facts_with_one_id_are_an_error() -> None:
+    class Forgetful(Sampler):
+        """Gives all its samples one id."""
+
+        def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
+            sample = metric("n0", now.second)
+            world.publish(Event(subject=sample.subject, data=sample.data, stream=USAGE, id="sample"))
+            return now + SECOND
+
+    world = World()
+    world.add(Forgetful())
+    with pytest.raises(SimulationError, match="has the id sample too"):
+        world.run_until(START + SECOND)

@@ -20,7 +20,7 @@ up over the seeds.
 | capacity | a node | as node-death, and it comes back with another size |
 | rename | a node | the machine comes back under another name |
 | clock | a node | its clock jumps by `by_ms` and drifts by `drift_ppm` |
-| sample-repeat | a node | its next `count` samples and executions are stored twice |
+| sample-repeat | a node | its next `count` samples and executions are sent again, `after_ms` later or with the next |
 | sample-loss | a node | `permille` of its samples are lost for `for_ms` |
 | shuffle | metrics-ingest | samples overtake one another for `for_ms` |
 | request-lost | a service | its wishes do not reach the gateway for `for_ms` |
@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from random import Random
 
+from cotenant.log import DEDUPLICATION_SECONDS
 from cotenant_console.chaos.schedule import SETTLE_MS, Entry, Header
 from cotenant_console.chaos.workload.machines import node_shape
 from cotenant_console.up.services import DECIDING
@@ -42,6 +43,8 @@ GATEWAYS = ("gateway-a", "gateway-b")
 COPILOT = "yarn-copilot/a"
 FAULTS_PER_HOUR = (60, 120, 400, 1_200)
 """Seeds differ in how many faults they have, and in which kinds: rare ones show only where others do not hide them."""
+LATE_MS = (DEDUPLICATION_SECONDS + 1) * 1_000
+"""A message that is sent again by then is stored again: the log has forgotten its id."""
 LAST_FAULT = 0.8
 """Faults begin in this part of the span; the longest ends within it or soon after."""
 KINDS = (
@@ -138,7 +141,7 @@ def _drawn(
         case "sample-loss":
             return node, {"permille": chance.choice((200, 700, 1000)), "for_ms": long * 2, "seed": seed}
         case "sample-repeat":
-            return node, {"count": chance.choice((1, 5, 20))}
+            return node, {"count": chance.choice((1, 5, 20)), "after_ms": chance.choice((0, 20_000, LATE_MS))}
         case "shuffle":
             reader = chance.choice(("metrics-ingest/a", "metrics-ingest/b"))
             return reader, {"by_ms": chance.choice((1_000, 20_000)), "for_ms": long, "seed": seed}

@@ -69,11 +69,11 @@ def gap(stage: Stage, entry: Entry, now: datetime) -> bool:
 
 
 def repeat(stage: Stage, entry: Entry, _now: datetime) -> bool:
-    """The answers to the next samples are lost: the executor sends them again, and they are stored twice."""
+    """The answers to the next samples are lost: the executor sends them again, sometimes so late that they are stored twice."""
     link = _link(stage, f"node-{entry.target}")
     if link is None:
         return False
-    link.repeats = entry.number("count")
+    link.repeats, link.repeated_after = entry.number("count"), ms(entry.number("after_ms"))
     return True
 
 
