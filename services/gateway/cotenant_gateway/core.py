@@ -124,6 +124,8 @@ class GatewayCore:
         self.collections = {(kind.group, kind.plural): Collection(kind) for kind in BY_RESOURCE.values()}
         self.ending: dict[tuple[str, str, str], Snapshot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
+        self.forsaken: set[str] = set()
+        """Namespaces that have ended and got something since, from a gateway that had not heard of it."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
         self.unreadable = 0
@@ -237,11 +239,23 @@ class GatewayCore:
             self.ending[kind.resource, slot.address.namespace, slot.address.name] = after
         elif self.ending:
             self.ending.pop((kind.resource, slot.address.namespace, slot.address.name), None)
+        if kind is NAMESPACES:
+            self._index_namespace(slot.address.name, after)
+        elif after is not None and kind.namespaced:
+            home = self.collections[NAMESPACES.group, NAMESPACES.plural].slots.get(("", slot.address.namespace))
+            if home is not None and home.snapshot is None:
+                self.forsaken.add(slot.address.namespace)
         if kind is NODES:
             if slot.registrable:
                 self.unregistered.add(slot.address.name)
             else:
                 self.unregistered.discard(slot.address.name)
+
+    def _index_namespace(self, name: str, after: Snapshot | None) -> None:
+        if after is not None:
+            self.forsaken.discard(name)
+        elif any(True for _ in self.contents(name)):
+            self.forsaken.add(name)
 
     def _snapshot(self, kind: Kind, slot: _Slot) -> Snapshot | None:
         stored = slot.stored
@@ -310,6 +324,12 @@ class GatewayCore:
             snapshot = collection.slots[key].snapshot
             if snapshot is not None:
                 yield snapshot
+
+    def contents(self, namespace: str) -> Iterator[Snapshot]:
+        """Yield what was stored in a namespace."""
+        for collection in self.collections.values():
+            if collection.kind.namespaced:
+                yield from (found for found in self.objects(collection.kind, namespace) if found.stored is not None)
 
     def select(
         self, kind: Kind, namespace: str, wanted: Callable[[Snapshot], bool], limit: int, after: tuple[str, str]

@@ -2,16 +2,17 @@
 
 An object with a deletionTimestamp ends (its tombstone is stored) when no finalizer is left and, for a pod, when no
 placement of it is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first
-deletes what is in it. Read-only; every intent is fenced by the object's own sequence, so two gateways do no harm.
+deletes what is in it; what a gateway that had not heard of it stores there later is deleted too. Read-only; every intent is
+fenced by the object's own sequence, so two gateways do no harm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import chain, islice
 
 from cotenant.events.objects import ObjectDeleted, ObjectStored
-from cotenant.objects.kinds import BY_RESOURCE
 from cotenant_gateway.composing.pod import live_placement
 from cotenant_gateway.core import NAMESPACES, NODES, PODS, GatewayCore
 from cotenant_gateway.metadata import marked_for_deletion
@@ -61,13 +62,9 @@ def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Pl
 
 def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:
     """Yield what can end now, at most MAX_PLANS plans."""
-    count = 0
-    for key in sorted(core.ending):
-        for plan in _ending(core, core.ending[key], now):
-            yield plan
-            count += 1
-            if count >= MAX_PLANS:
-                return
+    late = (plan for namespace in sorted(core.forsaken) for plan in _deletions(list(core.contents(namespace)), now))
+    due = (plan for key in sorted(core.ending) for plan in _ending(core, core.ending[key], now))
+    yield from islice(chain(late, due), MAX_PLANS)
 
 
 def _ending(core: GatewayCore, snapshot: Snapshot, now: datetime) -> Iterator[Plan]:
@@ -75,11 +72,8 @@ def _ending(core: GatewayCore, snapshot: Snapshot, now: datetime) -> Iterator[Pl
     if stored is None:
         return
     if snapshot.address.kind is NAMESPACES:
-        contents = list(_contents(core, snapshot.address.name))
-        for content in contents[:MAX_PLANS]:
-            plan = deletion(content, now, None)
-            if plan is not None:
-                yield plan
+        contents = list(core.contents(snapshot.address.name))
+        yield from _deletions(contents, now)
         if contents:
             return
     if stored.meta.finalizers:
@@ -93,10 +87,12 @@ def _ending(core: GatewayCore, snapshot: Snapshot, now: datetime) -> Iterator[Pl
     yield Plan((tombstone(snapshot),))
 
 
-def _contents(core: GatewayCore, namespace: str) -> Iterator[Snapshot]:
-    for kind in BY_RESOURCE.values():
-        if kind.namespaced:
-            yield from (found for found in core.objects(kind, namespace) if found.stored is not None)
+def _deletions(contents: Sequence[Snapshot], now: datetime) -> Iterator[Plan]:
+    """Yield what deletes these objects, at most MAX_PLANS of them; nothing of what is being deleted already."""
+    for content in contents[:MAX_PLANS]:
+        plan = deletion(content, now, None)
+        if plan is not None:
+            yield plan
 
 
 def registrations(core: GatewayCore) -> Iterator[Plan]:

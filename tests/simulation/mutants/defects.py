@@ -39,6 +39,7 @@ from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_console.chaos.schedule import Entry
 from cotenant_descheduler_arbiter.fold import ClusterFold
+from cotenant_gateway.core import GatewayCore
 from cotenant_metrics_ingest.core import MetricsIngestCore
 from cotenant_node_executor.core import ExecutorCore
 from cotenant_node_executor.kernel.interface import Knob
@@ -466,6 +467,30 @@ def same_life(right: Function) -> Function:
     return wrong
 
 
+def spread_without(**less: Any) -> Callable[[Function], Function]:
+    """A spread constraint is taken for one that does not say something."""
+
+    def changed(right: Function) -> Function:
+        def wrong(self: SelectorBook, pod: Any) -> Any:
+            constraints = [msgspec.structs.replace(each, **less) for each in pod.spec.topology_spread_constraints]
+            spec = msgspec.structs.replace(pod.spec, topology_spread_constraints=constraints)
+            return right(self, msgspec.structs.replace(pod, spec=spec))
+
+        return wrong
+
+    return changed
+
+
+def not_looked_for(right: Function) -> Function:
+    """What comes to be in a namespace after its end is not looked for."""
+
+    def wrong(self: GatewayCore, kind: Any, slot: Any, after: Any) -> None:
+        right(self, kind, slot, after)
+        self.forsaken.clear()
+
+    return wrong
+
+
 def arriving(app: str, count: int, **wishes: Any) -> tuple[Entry, ...]:
     """Small services of one app that come one after the other."""
     return tuple(
@@ -511,6 +536,21 @@ MOVES = tuple(
 )
 """Users want many pods moved at once."""
 
+FORSAKEN = (
+    Entry(at_ms=29_000, kind="gap", target="gateway-b", fault=True, args={"for_ms": 8_000}),
+    Entry(at_ms=30_000, kind="end-namespace", target="team-a"),
+    *(
+        Entry(
+            at_ms=30_100 + 300 * index,
+            kind="create-pod",
+            target=f"team-a/late-{index}",
+            args={"class": "ls", "app": "late", "cpu": 50, "memory_mib": 64},
+        )
+        for index in range(20)
+    ),
+)
+"""A namespace ends while one gateway hears nothing: who asks that one still gets pods there."""
+
 HUNGRY = tuple(
     Entry(
         at_ms=20_000 + 100 * index,
@@ -522,6 +562,17 @@ HUNGRY = tuple(
     for index in range(6)
 )
 """Jobs that never end, in several quotas: at the end of a run these still want more than there is."""
+IN_TURN = tuple(
+    Entry(
+        at_ms=at_ms + 100 * index,
+        kind="create-pod",
+        target=f"turn-{quota}-{index}",
+        args={"class": "job", "cpu": 500, "memory_mib": 64, "quota": quota},
+    )
+    for quota, at_ms in (("web-a", 20_000), ("web-b", 70_000))
+    for index in range(24)
+)
+"""Jobs that never end fill what two quotas have together, and then the other quota wants its share of it."""
 APART = arriving("solo", 6, apart="host", of="solo", lasts=60)
 """More pods than nodes, no two of which may be together."""
 GATED = arriving("shut", 2, gated=1)
@@ -535,6 +586,19 @@ SPREAD = tuple(
     )
     for index in range(6)
 )
+SCARCE = arriving("scarce", 6, spread="host", skew=1, domains=9)
+"""More domains wanted than there are nodes: each node takes one."""
+REVISED = tuple(
+    Entry(
+        at_ms=15_000 + 100 * index,
+        kind="create-pod",
+        target=f"revised-{index}",
+        args={"class": "ls", "app": "revised", "cpu": 50, "memory_mib": 64, "spread": "host", "revision": revision}
+        | ({"selects": "n0"} if revision == "old" else {}),
+    )
+    for index, revision in enumerate(("old", "new", "new", "new", "old", "new", "new", "new"))
+)
+"""Pods of two revisions, each of which is spread by itself; those of the old one are all on one node."""
 ZONED = arriving("here", 6, zones="zone-1")
 TAINTED = tuple(
     Entry(at_ms=8_000, kind="taint", target=f"n{node}", args={"value": "others", "effect": "NoSchedule"}) for node in (0, 1)
@@ -673,7 +737,7 @@ MUTANTS = (
     Mutant("a_pod_is_evicted_again", ((chaos_gateways, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
     Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
     Mutant("the_executor_widens_the_child_before_the_parent", ((write_levels, "_position", children_first),), (8,), (1,)),
-    Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_admission, "_ancestor_refusal", leaf_only),), (3,), faults=HUNGRY),
+    Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_admission, "_ancestor_refusal", leaf_only),), (3,), faults=IN_TURN),
     Mutant(
         "the_arbiter_ignores_the_namespace_limit",
         ((stage, "CONFIGS", one_at_a_time), (budgets, "per_namespace", no_refusal)),
@@ -719,6 +783,30 @@ MUTANTS = (
         (1, 2),
         1,
         faults=(Entry(at_ms=40_000, kind="executor-crash", target="n0", fault=True, args={"down_ms": 500}),),
+    ),
+    Mutant(
+        "min_domains_are_ignored",
+        ((SelectorBook, "relations", spread_without(min_domains=None)),),
+        (1,),
+        (1, 2),
+        1,
+        faults=SCARCE,
+    ),
+    Mutant(
+        "match_label_keys_are_ignored",
+        ((SelectorBook, "relations", spread_without(match_label_keys=[])),),
+        (1,),
+        (1, 2),
+        1,
+        faults=REVISED,
+    ),
+    Mutant(
+        "what_comes_into_an_ended_namespace_stays",
+        ((GatewayCore, "_index", not_looked_for),),
+        (12,),
+        (2, 1, 3),
+        1,
+        faults=FORSAKEN,
     ),
     Mutant("batch_memory_is_not_limited", ((batch_pods, "_wishes", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
     Mutant("the_kernel_is_not_told_whom_to_end", ((sampler, "oom_score_adj", no_score),), (18,), faults=CRAMPED),

@@ -12,17 +12,24 @@ import pytest
 
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed, Usage
-from cotenant.events.objects import ObjectStored
+from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase
-from cotenant.subjects import condition_subject, executor_subject, metrics_subject, resources_subject, waiting_subject
+from cotenant.subjects import (
+    condition_subject,
+    executor_subject,
+    metrics_subject,
+    object_subject,
+    resources_subject,
+    waiting_subject,
+)
 from cotenant_gateway.budgets import budget_updates
 from cotenant_gateway.core import NODES, PODS, GatewayCore
 from cotenant_gateway.endings import deletion, endings, registrations
 from cotenant_gateway.http.watching import seen_change
 from cotenant_gateway.ring import ChangeRing, TooOld
-from tests.unit.gateway.builders_gateway import World, kind, pod_document
+from tests.unit.gateway.builders_gateway import World, kind, pod_document, raw
 
 
 def test_a_pod_is_its_document_with_placement_and_run() -> None:
@@ -175,6 +182,28 @@ def test_a_namespace_ends_after_what_is_in_it() -> None:
     world.store(first)
     (second,) = endings(world.core, world.now)
     assert second.writes[0].subject == "objects.core.namespaces._.team"
+
+
+def test_what_another_gateway_stored_in_a_namespace_that_has_ended_ends_too() -> None:
+    """Found by `cotenant simulate --chaos` (a gap at gateway-b over the end of a namespace): the pods stayed for good."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    pod = ObjectStored(object=raw({**pod_document(), "metadata": {"name": "web", "namespace": "team", "uid": "uid-web"}}))
+    subject, home = object_subject("", "pods", "team", "web"), object_subject("", "namespaces", "", "team")
+    for first, second in (("pod", "end"), ("end", "pod")):
+        world = World()
+        world.create("namespaces", namespace)
+        for happens in (first, second):
+            if happens == "pod":
+                world.put(subject, pod)
+            else:
+                world.put(home, ObjectDeleted(uid="uid-team"), tombstone=True)
+        (plan,) = endings(world.core, world.now)
+        assert (plan.writes[0].subject, plan.writes[0].tombstone) == (subject, True)
+        world.store(plan)
+        assert list(endings(world.core, world.now)) == []
+        world.put(subject, pod)
+        world.create("namespaces", namespace)
+        assert list(endings(world.core, world.now)) == [], "it is in a namespace that exists"
 
 
 def test_after_deletion_no_part_raises_modified() -> None:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from cotenant.objects.metadata import LabelSelector
-from cotenant.objects.pod import PodAffinityTerm
+from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement
+from cotenant.objects.pod import PodAffinityTerm, TopologySpreadConstraint
 from cotenant_console.bench.rooms import Facts, Need, selects, selects_node
 
 Labels = tuple[str, tuple[tuple[str, str], ...]]
@@ -123,8 +123,6 @@ class Neighbours:
         hard = [c for c in need.pod.spec.topology_spread_constraints if c.when_unsatisfiable == "DoNotSchedule"]
         if not hard:
             return []
-        if any(c.match_label_keys for c in hard):
-            raise ValueError("the check does not know matchLabelKeys")
         labels, namespace = need.pod.metadata.labels, need.pod.metadata.namespace
         keys = [c.topology_key for c in hard]
         eligible = {
@@ -150,7 +148,17 @@ class Neighbours:
 
             return refuses
 
-        return [rule(c.topology_key, c.label_selector, c.max_skew, c.min_domains or 1) for c in hard]
+        return [rule(c.topology_key, _keyed(c, labels), c.max_skew, c.min_domains or 1) for c in hard]
+
+
+def _keyed(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> LabelSelector | None:
+    """A constraint's selector; of the keys that it names in `matchLabelKeys`, the pod's own values are demanded too."""
+    selector = constraint.label_selector
+    if selector is None:
+        return None
+    keys = (key for key in constraint.match_label_keys if key in labels)
+    own = (LabelSelectorRequirement(key=key, operator="In", values=[labels[key]]) for key in keys)
+    return msgspec.structs.replace(selector, match_expressions=[*selector.match_expressions, *own])
 
 
 def _required(need: Need, *, apart: bool) -> list[PodAffinityTerm]:

@@ -11,6 +11,11 @@ In: a pod's spec as a document, an entry's arguments. Out: the spec with constra
 | `of` | which application that is |
 | `where` | in which namespaces: `own`, `listed` (both teams), `selected` (those whose tier is gold) |
 | `spread` | hard spread of the application's own pods over this topology, `skew` at most |
+| `domains` | of the spread: `minDomains` |
+| `revision` | a label of the pod that the spread names in `matchLabelKeys`: each revision is spread by itself |
+| `loose` | soft spread of the application's own pods over this topology |
+| `prefers` | preferred node affinity: this zone |
+| `likes`, `shuns` | preferred affinity, anti-affinity, as `near` and `apart` |
 | `gated` | a scheduling gate; `open-gate` takes it away |
 """
 
@@ -28,9 +33,14 @@ GATE = "chaos.cotenant.io/wait"
 TEAMS = ("team-a", "team-b")
 """Namespaces beside `default`."""
 TIER = "tier"
-CONSTRAINTS = frozenset({"zones", "tolerates", "port", "apart", "near", "spread", "gated", "priority"})
+REVISION_LABEL = "pod-template-hash"
+CONSTRAINTS = frozenset(
+    {"zones", "tolerates", "port", "apart", "near", "spread", "loose", "prefers", "likes", "shuns", "gated", "priority"}
+)
 """Arguments of pods by which the verdict counts them."""
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+WEIGHT = 50
 
 
 def constrain(spec: Document, args: Mapping[str, int | str]) -> None:
@@ -38,22 +48,19 @@ def constrain(spec: Document, args: Mapping[str, int | str]) -> None:
     affinity = spec.setdefault("affinity", {})
     assert isinstance(affinity, dict)
     if "zones" in args:
-        zones: list[Json] = [*str(args["zones"]).split("|")]
-        terms: list[Json] = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": zones}]}]
-        affinity["nodeAffinity"] = {REQUIRED: {"nodeSelectorTerms": terms}}
-    for side, name in (("apart", "podAntiAffinity"), ("near", "podAffinity")):
+        affinity["nodeAffinity"] = {REQUIRED: {"nodeSelectorTerms": [_in_zones(str(args["zones"]))]}}
+    if "prefers" in args:
+        affinity["nodeAffinity"] = {PREFERRED: [{"weight": WEIGHT, "preference": _in_zones(str(args["prefers"]))}]}
+    for side, wish, name in (("apart", "shuns", "podAntiAffinity"), ("near", "likes", "podAffinity")):
         if side in args:
             affinity[name] = {REQUIRED: [_term(str(args[side]), args)]}
+        if wish in args:
+            affinity[name] = {PREFERRED: [{"weight": WEIGHT, "podAffinityTerm": _term(str(args[wish]), args)}]}
     if not affinity:
         del spec["affinity"]
-    if "spread" in args:
-        constraint: Document = {
-            "maxSkew": int(args.get("skew", 1)),
-            "topologyKey": TOPOLOGIES[str(args["spread"])],
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": str(args["app"])}},
-        }
-        spec["topologySpreadConstraints"] = [constraint]
+    for name, unsatisfiable in (("spread", "DoNotSchedule"), ("loose", "ScheduleAnyway")):
+        if name in args:
+            spec["topologySpreadConstraints"] = [_spread(str(args[name]), unsatisfiable, args)]
     if "tolerates" in args:
         toleration: Document = {"key": DEDICATED, "operator": "Equal", "value": str(args["tolerates"])}
         spec["tolerations"] = [toleration]
@@ -65,6 +72,25 @@ def constrain(spec: Document, args: Mapping[str, int | str]) -> None:
         containers[0]["ports"] = [{"containerPort": port, "hostPort": port, "protocol": "TCP"}]
     if "gated" in args:
         spec["schedulingGates"] = [{"name": GATE}]
+
+
+def _in_zones(zones: str) -> Document:
+    values: list[Json] = [*zones.split("|")]
+    return {"matchExpressions": [{"key": ZONE, "operator": "In", "values": values}]}
+
+
+def _spread(topology: str, unsatisfiable: str, args: Mapping[str, int | str]) -> Document:
+    constraint: Document = {
+        "maxSkew": int(args.get("skew", 1)),
+        "topologyKey": TOPOLOGIES[topology],
+        "whenUnsatisfiable": unsatisfiable,
+        "labelSelector": {"matchLabels": {"app": str(args["app"])}},
+    }
+    if "domains" in args:
+        constraint["minDomains"] = int(args["domains"])
+    if "revision" in args:
+        constraint["matchLabelKeys"] = [REVISION_LABEL]
+    return constraint
 
 
 def _term(topology: str, args: Mapping[str, int | str]) -> Document:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.api.client import Document, Json
-from cotenant_console.chaos.constraints import constrain
+from cotenant_console.chaos.constraints import REVISION_LABEL, constrain
 from cotenant_console.chaos.schedule import located
 from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_MODEL_LABEL
 
@@ -32,6 +32,8 @@ def pod(target: str, args: Args) -> Document:
     own = {"cpu": f"{args['cpu']}m", "memory": memory}
     requests: Document = dict(borrowed if kind == "batch" else own)
     labels: Document = {"app": str(args.get("app", kind)), QOS_LABEL: "BE" if kind == "batch" else "LS"}
+    if "revision" in args:
+        labels[REVISION_LABEL] = str(args["revision"])
     if "quota" in args:
         labels[f"{QUOTA}/name"] = str(args["quota"])
     annotations: Document = {USAGE: _usage(args)} if "period" in args else {}

@@ -70,7 +70,7 @@ PROMISES: tuple[Invariant, ...] = (
         name="it_comes_to_rest",
         on_event=(r.nobody_storms, r.nobody_is_told_to_and_fro),
         on_commit=(r.nothing_is_said_twice,),
-        at_rest=(r.no_work_is_left, t.nobody_waits_who_fits, y.yarn_has_what_is_lent),
+        at_rest=(r.no_work_is_left, r.nothing_outlives_its_namespace, t.nobody_waits_who_fits, y.yarn_has_what_is_lent),
         when_quiet=(r.it_is_quiet,),
     ),
     Invariant(

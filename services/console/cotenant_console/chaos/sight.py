@@ -29,7 +29,7 @@ from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log import LOG
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.objects.pod import Pod, decode_pod
-from cotenant.subjects import executor_subject, pod_subject, resources_subject, tokens
+from cotenant.subjects import executor_subject, object_subject, pod_subject, resources_subject, tokens
 from cotenant_console.chaos.charges import Charges
 from cotenant_console.chaos.gateways import REVISION
 from cotenant_console.chaos.needs import Needs
@@ -314,6 +314,16 @@ class Sight:
             ended = self.ended_runs.get((node, data.uid))
             if ended is None or ended > folded:
                 yield data
+
+    def namespace_ends(self, namespace: str) -> bool:
+        """Whether a namespace is gone, or is said to be deleted."""
+        stored = self.last.get(object_subject("", "namespaces", "", namespace))
+        return stored is None or self.ends(stored)
+
+    def ends(self, event: Event) -> bool:
+        """Whether an object is said to be deleted."""
+        data = event.data
+        return isinstance(data, ObjectStored) and _HEAD.decode(data.object).metadata.deletion_timestamp is not None
 
     def by_reference(self, reference: str) -> Event | None:
         """The event of LOG that a cause names."""

@@ -29,6 +29,12 @@ def label_namespace(stage: Stage, entry: Entry, now: datetime) -> bool:
     return True
 
 
+def end_namespace(stage: Stage, entry: Entry, now: datetime) -> bool:
+    """A namespace is deleted, and with it all that is in it."""
+    stage.gateway().wish_deletion(now, NAMESPACES, "", entry.target, None)
+    return True
+
+
 def declare_priority(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A priority class, whose pods may have others end, or wait."""
     document: Document = {
@@ -70,6 +76,7 @@ def open_gate(stage: Stage, entry: Entry, now: datetime) -> bool:
 
 ACTS = {
     "namespace": label_namespace,
+    "end-namespace": end_namespace,
     "priority-class": declare_priority,
     "taint": taint,
     "cordon": cordon,

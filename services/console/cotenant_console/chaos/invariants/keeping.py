@@ -25,19 +25,19 @@ def an_acknowledged_revision_stays(sight: Sight, event: Event) -> Wrong:
 
 
 def an_acknowledged_object_stays(sight: Sight, event: Event) -> Wrong:
-    """An object that a user was told exists ends only where somebody asked for its end."""
+    """An object that a user was told exists ends only where somebody asked for its end, or for its namespace's."""
     data = event.data
     if not isinstance(data, ObjectDeleted):
         return
     told = sight.told.get(event.subject)
-    if told is not None and told == data.uid and data.uid not in sight.may_end and not _marked(sight, event):
+    if told is not None and told == data.uid and data.uid not in sight.may_end and not _may_end(sight, event):
         yield event.subject, f"{event.ref} ends an object that a user was told exists, and nobody asked for it"
 
 
-def _marked(sight: Sight, event: Event) -> bool:
-    """Whether the version before says that the object is being deleted: an unanswered request may have done that."""
-    before = sight.before(event)
-    return before is not None and isinstance(before.data, ObjectStored) and b'"deletionTimestamp"' in bytes(before.data.object)
+def _may_end(sight: Sight, event: Event) -> bool:
+    """Whether the object was being deleted, as an unanswered request may have it done, or its namespace was."""
+    before, namespace = sight.before(event), tokens(event.subject)[3]
+    return (before is not None and sight.ends(before)) or (namespace != "_" and sight.namespace_ends(namespace))
 
 
 def stale_writes_are_refused(moment: Moment) -> Wrong:

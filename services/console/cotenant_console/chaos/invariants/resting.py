@@ -9,7 +9,7 @@ from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunStatus
-from cotenant.subjects import pod_subject, run_subject
+from cotenant.subjects import object_subject, pod_subject, run_subject, tokens
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.sight import CommitSeen, Sight
@@ -64,6 +64,19 @@ def no_work_is_left(moment: Moment) -> Wrong:
     for subject, job in sorted(sight.moves.items()):
         if job.phase == "Running" and not (job.answer or job.evicted_at) and _long_ago(job.ordered_at, moment):
             yield subject, f"the eviction that {job.job} ordered at {job.ordered_at} has no answer"
+
+
+def nothing_outlives_its_namespace(moment: Moment) -> Wrong:
+    """No namespace is being deleted for long, and nothing is in one that is gone."""
+    sight = moment.sight
+    for subject, event in sorted(sight.last.items()):
+        parts = tokens(subject)
+        if parts[0] != "objects":
+            continue
+        if parts[2] == "namespaces" and sight.ends(event) and event.time is not None and _long_ago(event.time, moment):
+            yield subject, f"namespace {parts[4]} is being deleted since {event.time}"
+        elif parts[3] != "_" and object_subject("", "namespaces", "", parts[3]) not in sight.last:
+            yield subject, f"{parts[2]} {parts[4]} is in namespace {parts[3]}, which is gone"
 
 
 def _long_ago(at: datetime | None, moment: Moment) -> bool:

@@ -1,8 +1,8 @@
 """Pods that want more than room, and those who change what they want: namespaces, priorities, taints, zones.
 
 In: a header, the machines' CPUs. Out: entries. Applications in three namespaces, each of one kind of constraint; a run has some
-of the kinds. Two teams' namespaces change their tier, which (anti-)affinity of other namespaces is about. Modest pods fill the
-machines, vital ones come later and have them end where their budget allows it; patient ones wait.
+of the kinds. Two teams' namespaces change their tier, which (anti-)affinity of other namespaces is about, and end at times.
+Modest pods fill the machines, vital ones come later and have them end where their budget allows it; patient ones wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cotenant_console.chaos.workload.machines import ZONES
 
 Args = dict[str, int | str]
 
-KINDS = ("apart", "near", "spread", "port", "zones", "dedicated", "gated")
+KINDS = ("apart", "near", "spread", "port", "zones", "dedicated", "gated", "preferring")
 TIERS = ("gold", "silver")
 NAMESPACES_MS = 1_800
 PRIORITIES_MS = 1_900
@@ -36,6 +36,8 @@ def constraints(header: Header, capacity: int) -> list[Entry]:
         entries += _contest(chance, header, capacity)
     for _ in range(1 + header.span_ms // CHANGE_EVERY_MS):
         entries += _change(chance, header, kinds)
+    if chance.random() < 0.3:
+        entries += _end(chance, header)
     return entries
 
 
@@ -78,13 +80,19 @@ def _wish(chance: Random, kind: str, app: str, topology: str, where: str) -> Arg
             # With its own kind, or with a service that stays and that there may not be.
             return {"near": topology, "of": chance.choice((app, app, "service-0")), "where": where}
         case "spread":
-            return {"spread": topology, "skew": chance.choice((1, 2))}
+            spread: Args = {"spread": topology, "skew": chance.choice((1, 2))}
+            if chance.random() < 0.3:
+                spread["domains"] = chance.choice((2, ZONES + 1))
+            return spread | ({"revision": chance.choice(("old", "new"))} if chance.random() < 0.4 else {})
         case "port":
             return {"port": chance.choice((20_000, 20_001))}
         case "zones":
             return {"zones": "|".join(f"zone-{zone}" for zone in chance.sample(range(ZONES), 2))}
         case "dedicated":
             return {"tolerates": app, "zones": f"zone-{chance.randrange(ZONES)}"}
+        case "preferring":
+            wish = chance.choice(("prefers", "likes", "shuns", "loose"))
+            return {wish: f"zone-{chance.randrange(ZONES)}" if wish == "prefers" else topology, "of": app, "where": where}
         case _:
             return {"gated": 1}
 
@@ -128,7 +136,7 @@ def _change(chance: Random, header: Header, kinds: list[str]) -> list[Entry]:
             return [_tier(at_ms, chance.choice(TEAMS), chance.choice(TIERS))]
         case "taint":
             owner = f"dedicated-{kinds.index('dedicated')}" if "dedicated" in kinds else "nobody"
-            effect = chance.choice(("NoSchedule", "PreferNoSchedule"))
+            effect = chance.choice(("NoSchedule", "PreferNoSchedule", "NoExecute"))
             begin: Args = {"value": owner, "effect": effect}
             end: Args = {"value": "", "effect": ""}
             return _for_a_while(header, "taint", node, (at_ms, begin), (over_ms, end))
@@ -137,6 +145,16 @@ def _change(chance: Random, header: Header, kinds: list[str]) -> list[Entry]:
         case _:
             zone = f"zone-{chance.randrange(ZONES)}"
             return _for_a_while(header, "relabel", node, (at_ms, {"zone": zone}), (over_ms, {"zone": ""}))
+
+
+def _end(chance: Random, header: Header) -> list[Entry]:
+    """A team's namespace is deleted, and declared again: while it still ends, or later."""
+    team, at_ms = chance.choice(TEAMS), chance.randrange(header.span_ms // 2, header.span_ms)
+    entries = [Entry(at_ms=at_ms, kind="end-namespace", target=team)]
+    for again_ms in (at_ms + chance.choice((10, 2_000)), at_ms + chance.choice((20_000, 60_000))):
+        if again_ms < header.span_ms:
+            entries.append(_tier(again_ms, team, chance.choice(TIERS)))
+    return entries
 
 
 def _for_a_while(header: Header, kind: str, node: str, begin: tuple[int, Args], end: tuple[int, Args]) -> list[Entry]:
