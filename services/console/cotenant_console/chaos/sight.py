@@ -285,8 +285,8 @@ class Sight:
         return None
 
     def before(self, event: Event) -> Event | None:
-        """What stood on the subject of its newest event before that; None where nothing did."""
-        return self._before[event.subject]
+        """What stood on the subject of its newest event before that; None where nothing did, or it is forgotten."""
+        return self._before.get(event.subject)
 
     def pod(self, namespace: str, name: str) -> Pod:
         """A pod that exists, as it is on the log."""
