@@ -19,8 +19,11 @@ _REGISTRY: dict[str, type[Payload]] = {}
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
-class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of every payload. A subclass names its wire type: `TYPE = "cotenant.placement.v1"`; that registers it."""
+class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of every payload. A subclass names its wire type: `TYPE = "cotenant.placement.v1"`; that registers it.
+
+    Payloads, their parts and events hold plain data, of which no cycle can be made: the garbage collector passes them over.
+    """
 
     TYPE: ClassVar[str] = ""
 
@@ -40,11 +43,11 @@ def empty_document() -> msgspec.Raw:
     return msgspec.Raw(b"{}")
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Base of the structs that payloads are made of."""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One fact. A core builds subject, data and causes (and tombstone, ttl_seconds); the shell adds the rest when it is stored.
 
     `sequence` is the position on `stream`, 0 until stored. `time` is the decision's `now`, UTC.
