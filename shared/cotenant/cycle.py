@@ -116,26 +116,22 @@ class Cycle:
 
     def fold(self, event: Event, now: datetime) -> None:
         """Fold one delivered message. Repeats and own messages that were applied when stored change nothing."""
-        data = event.data
+        data, sequence = event.data, event.sequence if event.stream == LOG else 0
         if isinstance(data, ServiceStarted):
             if event.id == self._marker_id:
                 self.loaded = True
-            self._advance(event)
-            return
-        own = event.source == self._source and event.stream == LOG
-        if own and isinstance(data, Commit):
-            if event.sequence > self.prior:
-                self._saw_commit(event, data, now)
-            self._advance(event)
-            return
-        if own:
-            if not self._was_applied(event.sequence):
+        elif sequence and event.source == self._source:
+            if isinstance(data, Commit):
+                if sequence > self.prior:
+                    self._saw_commit(event, data, now)
+            elif not self._was_applied(sequence):
                 self.core.apply(event)
         else:
             self.core.apply(event)
-            if event.stream == LOG and event.sequence > self.folded:
-                self.folded = event.sequence
-        self._advance(event)
+            if sequence > self.folded:
+                self.folded = sequence
+        if sequence > self._own_through:
+            self._own_through = sequence
 
     def _was_applied(self, sequence: int) -> bool:
         """Tell whether an own message was already applied when it was stored. Delivery is in order, so old ranges can go."""
@@ -149,10 +145,6 @@ class Cycle:
         while self._unread and self._unread[0][1] < sequence:
             self._unread.popleft()
         return bool(self._unread) and self._unread[0][0] <= sequence
-
-    def _advance(self, event: Event) -> None:
-        if event.stream == LOG and event.sequence > self._own_through:
-            self._own_through = event.sequence
 
     def _saw_commit(self, event: Event, record: Commit, now: datetime) -> None:
         sequence = event.sequence

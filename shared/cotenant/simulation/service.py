@@ -133,8 +133,9 @@ class ServiceParticipant:
         return now + self._tick
 
     def _fold(self, inbox: Sequence[Event], now: datetime) -> None:
+        fold = self.cycle.fold
         for event in inbox:
-            self.cycle.fold(event, now)
+            fold(event, now)
 
     def _store(self, batch: Batch, now: datetime, world: World) -> datetime:
         outcome = world.store(batch.writes())
