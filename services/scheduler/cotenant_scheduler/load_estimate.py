@@ -91,9 +91,9 @@ class NodeEstimate(msgspec.Struct):
     node_delta: list[int]
     prod_delta: list[int]
     node_estimated: list[int]
-    node_delta_pods: list[tuple[str, str]] = msgspec.field(default_factory=list)
-    prod_delta_pods: list[tuple[str, str]] = msgspec.field(default_factory=list)
-    node_estimated_pods: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    node_delta_pods: list[tuple[str, str]]
+    prod_delta_pods: list[tuple[str, str]]
+    node_estimated_pods: list[tuple[str, str]]
 
 
 def microseconds(moment: datetime) -> int:
@@ -185,37 +185,56 @@ def estimate_node(
     report: NodeReport, assigned: Iterable[tuple[tuple[str, str], AssignedPod]], size: int, include_system: bool = False
 ) -> NodeEstimate:
     """Return the sums over the assigned pods; `size` is the number of tracked resources."""
-    span = range(size)
-    sums = NodeEstimate([0] * size, [0] * size, [0] * size, [0] * size)
-    if include_system and report.system:
-        sums.prod_usage = list(report.system)
+    nothing = (0,) * size
+    known, known_us = report.pods.get, report.update_us
+    prod = PriorityClass.PROD
+    prod_usage: list[Vector] = [report.system] if include_system and report.system else []
+    node_delta: list[Vector] = []
+    prod_delta: list[Vector] = []
+    node_estimated: list[Vector] = []
+    node_delta_pods: list[tuple[str, str]] = []
+    prod_delta_pods: list[tuple[str, str]] = []
+    node_estimated_pods: list[tuple[str, str]] = []
     for key, pod in assigned:
         estimate = pod.estimate
-        reported = report.pods.get(key)
-        active = pod.prod and reported is not None and reported.priority == PriorityClass.PROD
-        if active and reported is not None:
-            for r in span:
-                sums.prod_usage[r] += reported.usage[r]
-        if not any(estimate):
+        reported = known(key)
+        active = pod.prod and reported is not None and reported.priority == prod
+        used = nothing if reported is None else reported.usage
+        if active:
+            prod_usage.append(used)
+        if estimate == nothing:
             continue
+        node_estimated.append(estimate)
+        node_estimated_pods.append(key)
         due = (
             reported is None
-            or report.update_us is None
-            or pod.assigned_us > report.update_us - report.interval_us
-            or (pod.deadline_us is not None and pod.deadline_us > report.update_us)
+            or known_us is None
+            or pod.assigned_us > known_us - report.interval_us
+            or (pod.deadline_us is not None and pod.deadline_us > known_us)
         )
         if due:
-            for r in span:
-                sums.node_delta[r] += max(0, estimate[r] - (reported.usage[r] if reported else 0))
-            sums.node_delta_pods.append(key)
-        for r in span:
-            sums.node_estimated[r] += estimate[r]
-        sums.node_estimated_pods.append(key)
+            node_delta.append(estimate if reported is None else _beyond(estimate, used))
+            node_delta_pods.append(key)
         if pod.prod and (due or not active):
-            for r in span:
-                sums.prod_delta[r] += max(0, estimate[r] - (reported.usage[r] if reported and active else 0))
-            sums.prod_delta_pods.append(key)
-    return sums
+            prod_delta.append(_beyond(estimate, used) if active else estimate)
+            prod_delta_pods.append(key)
+    return NodeEstimate(
+        _total(prod_usage, size),
+        _total(node_delta, size),
+        _total(prod_delta, size),
+        _total(node_estimated, size),
+        node_delta_pods,
+        prod_delta_pods,
+        node_estimated_pods,
+    )
+
+
+def _beyond(estimate: Vector, used: Vector) -> Vector:
+    return tuple([max(0, expected - measured) for expected, measured in zip(estimate, used, strict=True)])
+
+
+def _total(vectors: Iterable[Vector], size: int) -> list[int]:
+    return [sum(amounts) for amounts in zip((0,) * size, *vectors, strict=True)]
 
 
 def node_view(report: NodeReport, sums: NodeEstimate, kind: str, seconds: int) -> list[int]:

@@ -12,7 +12,9 @@ A node is declared by its object; everything else waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from operator import attrgetter
 
 import msgspec
 
@@ -37,6 +39,7 @@ DEFAULT_PODS = 110
 
 _QUANTITIES = msgspec.json.Decoder(dict[str, Scalar])
 _PERCENTILES = ("p50", "p90", "p95", "p99", "avg")
+_NO_USAGE = Usage()
 
 
 class NodeFacts:
@@ -141,19 +144,23 @@ def describe(facts: NodeFacts, args: LoadAwareArgs) -> NodeDescription | None:
     )
 
 
+@lru_cache(maxsize=16)
+def vector_of(resources: tuple[str, ...]) -> Callable[[Usage], Vector]:
+    """Return the function that gives a usage as one integer per tracked resource, 0 where it is not measured."""
+    fields = {CPU: "cpu_milli", MEMORY: "memory_bytes"}
+    if len(resources) > 1 and fields.keys() >= set(resources):
+        return attrgetter(*(fields[resource] for resource in resources))
+    return lambda usage: tuple(getattr(usage, fields[resource]) if resource in fields else 0 for resource in resources)
+
+
 def report_of(metric: NodeMetricComputed, resources: tuple[str, ...]) -> NodeReport:
     """Return a node's metric as load-aware scheduling reads it; usages that are all zero count as not reported."""
-
-    def vector(usage: Usage) -> Vector:
-        amounts = {CPU: usage.cpu_milli, MEMORY: usage.memory_bytes}
-        return tuple(amounts.get(resource, 0) for resource in resources)
-
-    empty = Usage()
+    vector = vector_of(resources)
     aggregated = []
     for window in metric.aggregated_node_usages:
         for kind in _PERCENTILES:
             usage: Usage = getattr(window, kind)
-            if usage != empty:
+            if usage != _NO_USAGE:
                 aggregated.append(((kind, window.duration_seconds), vector(usage)))
     return NodeReport(
         update_us=microseconds(metric.update_time) if metric.update_time is not None else None,
@@ -162,8 +169,8 @@ def report_of(metric: NodeMetricComputed, resources: tuple[str, ...]) -> NodeRep
         system=vector(metric.system_usage),
         aggregated=tuple(aggregated),
         pods={
-            (pod.namespace, pod.name): ReportedPod(vector(pod.usage), pod.priority)
+            (pod.namespace, pod.name): ReportedPod(vector(usage), pod.priority)
             for pod in metric.pods
-            if pod.usage != empty
+            if (usage := pod.usage) != _NO_USAGE
         },
     )
