@@ -211,7 +211,10 @@ class PodBook:
     def store_run(self, data: RunStatus, sequence: int) -> None:
         """Take over what became of a pod on a node."""
         record = self._record((data.namespace, data.name))
+        before = record.runs.get(data.node)
         record.runs[data.node] = (data, sequence)
+        if not data.phase.terminal and (before is None or not before[0].phase.terminal):
+            return  # Whether it is pending or runs makes no difference.
         placed = record.placements.get(data.node)
         if placed is not None:
             self._account(record, data.node, placed)
@@ -246,8 +249,8 @@ class PodBook:
     def _hold_against_new_selectors(self) -> None:
         """A pod brought selectors that are new: pods that they select have another shape from now on."""
         book = self._reader.selectors
-        new = book.take_new()
-        if new:
+        if book.new:
+            new = book.take_new()
             self._read_again(lambda facts: any(book.selects(selector, facts.namespace, facts.labels) for selector in new))
 
     def label_namespace(self, namespace: str, labels: Mapping[str, str]) -> None:
@@ -282,6 +285,8 @@ class PodBook:
 
     def forget_selectors(self) -> None:
         """Where the last holders of selectors are gone, pods that they selected have another shape from now on."""
+        if not self._reader.selectors.unheld:
+            return
         forgotten = self._reader.forget_unheld()
         if forgotten:
             self._read_again(lambda facts: facts.shape is not None and not forgotten.isdisjoint(facts.shape.selected_by))

@@ -112,9 +112,11 @@ class SelectorBook:
         self._namespaces: dict[str, dict[str, str]] = {}
         self._numbers: dict[Selector, int] = {}
         self._next = 0
-        self._new: list[Selector] = []
+        self.new: list[Selector] = []
+        """Selectors that pods were not held against yet."""
         self._holders: dict[int, int] = {}
-        self._unheld: set[int] = set()
+        self.unheld: set[int] = set()
+        """Numbers of selectors that nobody holds."""
         self._matches: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, ...]] = {}
 
     def number(self, selector: Selector) -> int:
@@ -124,8 +126,8 @@ class SelectorBook:
             known = self._numbers[selector] = self._next
             self._next += 1
             self.selectors[known] = selector
-            self._new.append(selector)
-            self._unheld.add(known)
+            self.new.append(selector)
+            self.unheld.add(known)
             self._matches.clear()
         return known
 
@@ -135,19 +137,19 @@ class SelectorBook:
             holders = self._holders.get(number, 0) + sign
             if holders:
                 self._holders[number] = holders
-                self._unheld.discard(number)
+                self.unheld.discard(number)
             else:
                 del self._holders[number]
-                self._unheld.add(number)
+                self.unheld.add(number)
 
     def forget_unheld(self) -> Set[int]:
         """Forget the selectors that nobody holds; returns their numbers."""
-        if not self._unheld:
+        if not self.unheld:
             return frozenset()
-        forgotten, self._unheld = self._unheld, set()
+        forgotten, self.unheld = self.unheld, set()
         for number in forgotten:
             del self._numbers[self.selectors.pop(number)]
-        self._new = [selector for selector in self._new if selector in self._numbers]
+        self.new = [selector for selector in self.new if selector in self._numbers]
         self._matches.clear()
         return forgotten
 
@@ -193,7 +195,7 @@ class SelectorBook:
 
     def take_new(self) -> list[Selector]:
         """Return the selectors numbered since the last call."""
-        new, self._new = self._new, []
+        new, self.new = self.new, []
         return new
 
     def relations(self, pod: Pod) -> Relations:
