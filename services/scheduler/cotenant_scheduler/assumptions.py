@@ -40,7 +40,8 @@ class Assumptions:
     def one(self, row: int, key: PodKey, counted: Counted, assigned: AssignedPod, data: Placement) -> None:
         """Assume one pod on a row."""
         self._nodes.assume(row, key, counted.shape, assigned)
-        self._charge(counted, 1)
+        if counted.membership is not None:
+            self._charge(counted, 1)
         self._held[key] = Assumption(row, counted, data)
 
     def series(

@@ -17,10 +17,18 @@ BoolArray = NDArray[np.bool_]
 Rows = slice | IntArray
 """Which rows a vectorised function looks at: a slice of them, or an array of row numbers."""
 
+Cells = memoryview
+"""A column number by number: one is read in half of the time that numpy takes, and none of numpy's code is needed for it."""
+
 FIRST_CAPACITY = 64
 
 CHANGES_KEPT = 65_536
 """Changed rows that are remembered; a reader further behind recomputes everything."""
+
+
+def cells_of(block: IntArray) -> tuple[Cells, ...]:
+    """Return the lanes of a block, number by number."""
+    return tuple(lane.data for lane in block)
 
 
 def of_rows(columns: IntArray, rows: Rows) -> IntArray:
@@ -47,8 +55,16 @@ class Changes:
 
     def __init__(self) -> None:
         self._rows = np.zeros(CHANGES_KEPT, dtype=np.int64)
+        self._cells: Cells = self._rows.data
         self._count = 0
         self._start = 0
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Changes:
+        """A copy's cells are those of the copy's rows."""
+        copied = memo[id(self)] = Changes()
+        copied._rows[:] = self._rows
+        copied._count, copied._start = self._count, self._start
+        return copied
 
     @property
     def position(self) -> int:
@@ -59,7 +75,7 @@ class Changes:
         """Remember that a row changed."""
         if self._count >= CHANGES_KEPT:
             self.forget()
-        self._rows[self._count] = row
+        self._cells[self._count] = row
         self._count += 1
 
     def extend(self, rows: IntArray) -> None:
@@ -83,6 +99,13 @@ class Changes:
         if position < self._start:
             return None
         return self._rows[position - self._start : self._count]
+
+    def few_since(self, position: int, most: int) -> list[int] | None:
+        """Return the rows that changed after a position, repeats included; None: more than `most`, or too many."""
+        if position < self._start or self.position - position > most:
+            return None
+        rows: list[int] = self._cells[position - self._start : self._count].tolist()
+        return rows
 
 
 def distinct(rows: IntArray, size: int) -> IntArray:

@@ -266,26 +266,27 @@ class SchedulerCore:
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what follows from the state at a moment."""
-        now_us = microseconds(now)
         self.settle()
         self.take_back()
-        self._preempting.begin()
-        self.nodes.rank()
-        self.nodes.expire(now_us)
         if self._regroup:
             self._regroup_pods()
-        limit = MAX_EVENTS_PER_DECISION
-        endings = self._endings.decide(now, ENDINGS_SHARE if self.queue.groups else limit)
-        bound, waiting = self._place(now, now_us, limit - len(endings))
+        if not self.queue.groups:
+            return self._endings.decide(now, MAX_EVENTS_PER_DECISION)
+        endings = self._endings.decide(now, ENDINGS_SHARE)
+        bound, waiting = self._place(now, MAX_EVENTS_PER_DECISION - len(endings))
         return [*bound, *endings, *waiting]
 
     def take_back(self) -> None:
         """Undo what the last decision assumed and what was not stored since."""
         self._assumed.undo()
 
-    def _place(self, now: datetime, now_us: int, limit: int) -> tuple[list[Event], list[Event]]:
+    def _place(self, now: datetime, limit: int) -> tuple[list[Event], list[Event]]:
         """Return the placements and, if the whole queue was looked at, the waiting events. What is placed stays
         assumed until it is stored or the next decision begins."""
+        now_us = microseconds(now)
+        self._preempting.begin()
+        self.nodes.rank()
+        self.nodes.expire(now_us)
         bound: list[Event] = []
         walk = Walk(self.queue)
         previous: Group | None = None
@@ -294,7 +295,8 @@ class SchedulerCore:
         """The only row that changed since the evaluation was current."""
         while (top := walk.top()) is not None:
             record, group = top
-            if not self._fitting([record], limit - len(bound)):
+            left = limit - len(bound)
+            if left < (1 if record.waiting is None else 2):
                 break
             shape, membership, preemptible = group.key.shape, group.key.membership, group.key.preemptible
             if membership is not None:
@@ -322,11 +324,13 @@ class SchedulerCore:
                 continue
             group.verdict = group.stamp = None
             counted = Counted(shape, membership, preemptible)
-            left = limit - len(bound)
-            run = [record] if shape.host_ports or shape.relational else self._fitting(walk.run(left), left)
-            if membership is not None and len(run) >= WORTHWHILE:
-                run = run[: self._quota.room(shape, membership, preemptible, len(run))]
-            placed = self._place_series(run, counted, evaluation, now, now_us, bound) if len(run) >= WORTHWHILE else 0
+            placed = 0
+            if len(group.live) >= WORTHWHILE and not (shape.host_ports or shape.relational):
+                run = self._fitting(walk.run(left), left)
+                if membership is not None and len(run) >= WORTHWHILE:
+                    run = run[: self._quota.room(shape, membership, preemptible, len(run))]
+                if len(run) >= WORTHWHILE:
+                    placed = self._place_series(run, counted, evaluation, now, now_us, bound)
             if not placed:
                 assert record.facts is not None
                 figures = self._figures.of_row(evaluation, row)

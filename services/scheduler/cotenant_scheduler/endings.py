@@ -49,13 +49,12 @@ class Endings:
 
     def pod_changed(self, record: PodRecord) -> None:
         """Have a pod looked at, unless nothing can follow: it waits for a node, or runs where it was placed."""
-        if record.facts is None or not (self._only_waits(record) or self._only_runs(record, record.facts)):
+        facts = record.facts
+        if facts is None or not (self._only_runs(record, facts) if record.placements else self._only_waits(record, facts)):
             self._attention[record.key] = record
 
-    def _only_waits(self, record: PodRecord) -> bool:
-        if record.facts is None or record.facts.error:
-            return False
-        return record.group is not None or self.wants_node(record)
+    def _only_waits(self, record: PodRecord, facts: PodFacts) -> bool:
+        return not facts.error and (record.group is not None or self.wants_node(record))
 
     def _only_runs(self, record: PodRecord, facts: PodFacts) -> bool:
         if record.waiting is not None or len(record.placements) != 1 or facts.deleting:

@@ -14,18 +14,21 @@ from __future__ import annotations
 import numpy as np
 
 from cotenant_scheduler.changed_columns import ChangedColumns
-from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows, distinct
+from cotenant_scheduler.columns import BoolArray, Cells, CodeArray, IntArray, Rows, distinct
 from cotenant_scheduler.nodes import TIE_BITS, NodeTable
 from cotenant_scheduler.plugins import RowFunction
 from cotenant_scheduler.policy import CODES_PER_FILTER, NOT_DECLARED, Policy
 from cotenant_scheduler.shapes import Shape
 from cotenant_scheduler.static_results import StaticResults, scaled
 
-FEW_ROWS = 6
+FEW_ROWS = 10
 """Up to so many changed rows are computed one by one, more at once over arrays: about where the two cost the same."""
 
 FEW_REPEATS = 512
 """Up to so many changes are taken as they are; among more, repeats are looked for."""
+
+SCORES_KEPT = 256
+"""Rows whose scores are remembered beside their sum; then all are forgotten."""
 
 _OF_CODE = -2
 """The key of a row with code c is _OF_CODE - c; codes begin at NOT_DECLARED."""
@@ -53,6 +56,10 @@ class Evaluation:
         """Those that placements change: index, weight."""
         self._filter_rows: list[tuple[int, RowFunction]] = []
         self._score_rows: list[tuple[int, int, RowFunction]] = []
+        self._known_scores: dict[int, list[int]] = {}
+        """By row, the weighted scores that placements change, as `_update_row` found them."""
+        self.cost_bytes = 0
+        """Memory that the arrays take."""
         self._version = -1
         self._position = 0
         self._static_position = 0
@@ -60,21 +67,22 @@ class Evaluation:
         self._relational = policy.relational if shape.relational else ()
         self._relational_scores: tuple[IntArray, ...] = ()
         self._keys: IntArray = np.zeros(0, dtype=np.int64)
+        self._in_use: IntArray = self._keys
+        """The keys of rows in use."""
         self._own: IntArray = self._keys
         """The keys without what relational filters and scores say; for shapes without relations the same array."""
         self._highest: tuple[int, ...] = ()
         """The highest raw score among the feasible rows of each score that is normalised."""
         self._base: IntArray = self._keys
-
-    @property
-    def cost_bytes(self) -> int:
-        """Memory that the arrays take."""
-        return int(self._keys.nbytes + (self._own.nbytes if self.shape.relational else 0))
+        self._own_cells: Cells = self._keys.data
+        self._base_cells: Cells = self._keys.data
+        self._codes: Cells = self._keys.data
+        """The codes of the static filters."""
 
     @property
     def codes(self) -> CodeArray:
         """The code of every row in use: 0 where the node can take a pod of the shape, else why not."""
-        keys = self._keys[: self.nodes.size]
+        keys = self._in_use
         codes: CodeArray = np.where(keys >= 0, 0, _OF_CODE - keys)
         return codes
 
@@ -97,8 +105,20 @@ class Evaluation:
             and static_before == static_position
         ):
             return
-        changed, constraints = nodes.changes.since(before), nodes.static_changes.since(static_before)
         self._position, self._static_position, self._relations = position, static_position, relations
+        few = nodes.changes.few_since(before, FEW_ROWS)
+        if few is not None and self._version == nodes.version and static_before == static_position:
+            for row in dict.fromkeys(few):
+                self._update_row(row)
+        else:
+            self._refresh_many(before, static_before)
+        if relational:
+            self._relate()
+
+    def _refresh_many(self, before: int, static_before: int) -> None:
+        """Bring rows up to the node table that changed behind two positions: many, or what placements never change, too."""
+        nodes = self.nodes
+        changed, constraints = nodes.changes.since(before), nodes.static_changes.since(static_before)
         self._static.refresh()
         if self._version != nodes.version or changed is None or constraints is None:
             self._recompute()
@@ -106,31 +126,22 @@ class Evaluation:
             self._rebase()
             self._update(distinct(np.concatenate((changed, constraints)), nodes.size))
             self._normalise()
-        elif changed.shape[0] > FEW_ROWS:
-            entries = None
-            if changed.shape[0] >= FEW_REPEATS:
-                changed = distinct(changed, nodes.size)
-            elif not self.shape.host_ports:
-                entries = self._changed.since(before)
-            self._update(changed, entries)
+        elif changed.shape[0] >= FEW_REPEATS:
+            self._update(distinct(changed, nodes.size))
         else:
-            for row in dict.fromkeys(changed.tolist()):
-                self._update_row(row)
-        if relational:
-            self._relate()
+            self._update(changed, None if self.shape.host_ports else self._changed.since(before))
 
     def best(self) -> int:
         """Return the best row, -1 if no node can take the shape."""
-        keys = self._keys[: self.nodes.size]
-        if not keys.shape[0]:
+        if not self.nodes.size:
             return -1
-        row = int(keys.argmax())
-        return row if keys.item(row) >= 0 else -1
+        row = int(self._in_use.argmax())
+        return row if self._in_use.item(row) >= 0 else -1
 
     def candidates(self, wanted: int) -> tuple[IntArray, int]:
         """Return the `wanted` best rows in no order (fewer if fewer can take the shape), and the best key among the
         others, -1 if there are none."""
-        keys = self._keys[: self.nodes.size]
+        keys = self._in_use
         feasible: IntArray = np.flatnonzero(keys >= 0)
         if feasible.shape[0] <= wanted:
             return feasible, -1
@@ -165,7 +176,7 @@ class Evaluation:
         static = self._static
         if not static.scales:
             return []
-        feasible = self._keys[: self.nodes.size] >= 0
+        feasible = self._in_use >= 0
         return [
             (raw, highest, int(np.count_nonzero(feasible & (raw[: self.nodes.size] == highest))))
             for raw, highest in ((static.raw[k], most) for (*_, k), most in zip(static.normalised, self._highest, strict=True))
@@ -190,25 +201,27 @@ class Evaluation:
 
     def scores(self, row: int) -> list[int]:
         """Return the weighted scores of a feasible row by plugin, those that are about other pods last."""
-        scores = [0] * len(self.policy.scores)
-        for i, weight, score_of in self._score_rows:
-            scores[i] = weight * score_of(row)
-        static = self._static
-        for i, weight, k in static.plain:
-            scores[i] = weight * static.raw[k].item(row)
-        for (i, weight, normalise, k), highest in zip(static.normalised, self._highest, strict=True):
-            scores[i] = weight * normalise.apply(static.raw[k].item(row), highest)
-        scores.extend([values.item(row) for values in self._relational_scores])
+        scores = self._static.scores(row, self._highest)
+        found = self._known_scores.get(row) or self._scores_of(row)
+        for (i, _, _), score in zip(self._score_rows, found, strict=True):
+            scores[i] = score
+        for values in self._relational_scores:
+            scores.append(values.item(row))
         return scores
 
     def _recompute(self) -> None:
         nodes, shape = self.nodes, self.shape
         self._version = nodes.version
         self._keys = np.full(nodes.declared.shape[0], _REFUSED, dtype=np.int64)
+        self._in_use = self._keys[: nodes.size]
+        self.cost_bytes = self._keys.nbytes * (2 if shape.relational else 1)
         self._own = self._keys.copy() if shape.relational else self._keys
+        self._known_scores.clear()
         self._filter_rows = [(base, plugin.row_filter(nodes, shape)) for base, plugin in self._filters]
         self._score_rows = [(i, weight, plugin.row_score(nodes, shape)) for i, weight, plugin in self._scores]
+        self._own_cells, self._codes = self._own.data, self._static.codes.data
         self._highest, self._base = self._static.likely_base()
+        self._base_cells = self._base.data
         rows = nodes.all_rows
         self._own[rows] = self._compute(nodes, rows, rows)
         if not shape.relational:
@@ -218,6 +231,7 @@ class Evaluation:
         """Compute rows anew: `entries` of the changed columns are these rows, None if they are not there. Of a row that
         stands several times the last one counts: assigning goes by the order of the rows."""
         keys = self._compute(self.nodes, rows, rows) if entries is None else self._compute(self._changed.table, entries, rows)
+        self._known_scores.clear()
         own = self._own
         if not self._static.scales:
             own[rows] = keys
@@ -228,7 +242,7 @@ class Evaluation:
             self._normalise()
 
     def _update_row(self, row: int) -> None:
-        code = self._static.codes.item(row)
+        code = self._codes[row]
         if code == 0:
             for base, refuses in self._filter_rows:
                 found = refuses(row)
@@ -237,14 +251,21 @@ class Evaluation:
                     break
         key = _OF_CODE - code
         if code == 0:
-            total = 0
-            for _, weight, score_of in self._score_rows:
-                total += weight * score_of(row)
-            key = (total << TIE_BITS) + self._base.item(row)
-        before = self._own.item(row)
-        self._own[row] = key
-        if (before < 0) != (key < 0) and self._static.scales and self._rescales(np.array([row])):
+            if len(self._known_scores) >= SCORES_KEPT:
+                self._known_scores.clear()
+            scores = self._known_scores[row] = self._scores_of(row)
+            key = (sum(scores) << TIE_BITS) + self._base_cells[row]
+        own = self._own_cells
+        turned = self._static.scales and (own[row] < 0) != (key < 0)
+        own[row] = key
+        if turned and self._rescales(np.array([row])):
             self._normalise()
+
+    def _scores_of(self, row: int) -> list[int]:
+        scores = []
+        for _, weight, score_of in self._score_rows:
+            scores.append(weight * score_of(row))
+        return scores
 
     def _compute(self, table: NodeTable, rows: Rows, numbers: Rows) -> IntArray:
         """Return the keys of a table's rows, without relations; `numbers` are those of the nodes."""
@@ -307,6 +328,7 @@ class Evaluation:
     def _rebase(self) -> None:
         """Move all keys from the base that they have to the one that they should have."""
         before, self._base = self._base, self._static.base(self._highest)
+        self._base_cells = self._base.data
         moved = self._base - before
         for keys in (self._keys, self._own) if self.shape.relational else (self._keys,):
             np.add(keys, moved, out=keys, where=keys >= 0)

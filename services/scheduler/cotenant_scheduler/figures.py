@@ -8,6 +8,7 @@ do so all the time. Bounds: FIGURES_KEPT shared figures a name.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import getitem
 
 from cotenant.events.placements import Figure
 from cotenant_scheduler.columns import IntArray
@@ -39,25 +40,22 @@ class Figures:
         self._total = _Shared("score")
         self._scores = [_Shared(f"score.{score.name}") for score in policy.scores]
         self._relational = [_Shared(f"score.{score.name}") for score, _ in policy.relational]
-        self._load = [(r, _Shared(f"node.{name}.used"), _Shared(f"node.{name}.capacity")) for r, name in enumerate(resources)]
+        self._load = [_Shared(f"node.{name}.{figure}") for name in resources for figure in ("used", "capacity")]
 
     def of_row(self, evaluation: Evaluation, row: int) -> tuple[Figure, ...]:
         """Return the figures of a row that can take a pod of the shape."""
         scores = evaluation.scores(row)
-        figures = [self._total[evaluation.total(row)]]
-        figures.extend([known[score] for known, score in zip(self._scores, scores, strict=False)])
+        figures = [self._total[evaluation.total(row)], *map(getitem, self._scores, scores)]
         # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
         further = scores[len(self._scores) :]
-        figures.extend([known[score] for known, score in zip(self._relational, further, strict=False) if score])
-        load = evaluation.nodes.load
-        for r, used, capacity in self._load:
-            figures.append(used[load.score_view.item(r, row)])
-            figures.append(capacity[load.capacity.item(r, row)])
+        if further:
+            figures.extend([known[score] for known, score in zip(self._relational, further, strict=True) if score])
+        figures.extend(map(getitem, self._load, evaluation.nodes.load.figures(row)))
         return tuple(figures)
 
     def of_columns(self, totals: IntArray, scores: IntArray, load: IntArray) -> Iterator[tuple[Figure, ...]]:
         """Walk the figures of many rows for a shape without relations. `scores`: by plugin; `load`: used and capacity in turn
         by resource."""
-        names = [self._total, *self._scores, *(known for _, *pair in self._load for known in pair)]
+        names = [self._total, *self._scores, *self._load]
         values = [totals.tolist(), *scores.tolist(), *load.tolist()]
         return zip(*(map(known.__getitem__, column) for known, column in zip(names, values, strict=True)), strict=True)

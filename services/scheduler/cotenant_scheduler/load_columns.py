@@ -8,12 +8,13 @@ pod that is assigned adds its estimate to each. Whether a report has expired dep
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy, deepcopy
 from functools import lru_cache
 
 import numpy as np
 
-from cotenant_scheduler.columns import FIRST_CAPACITY, BoolArray, IntArray, grown
+from cotenant_scheduler.columns import FIRST_CAPACITY, BoolArray, Cells, IntArray, cells_of, grown
 from cotenant_scheduler.load_aware_args import LoadAwareArgs, Thresholds, parse_duration_seconds
 from cotenant_scheduler.load_estimate import (
     MICROSECONDS,
@@ -94,13 +95,15 @@ class LoadColumns:
         self.resources = args.tracked_resources()
         self._lay(np.zeros((len(_BY_RESOURCE) * len(self.resources) + len(_SINGLE), FIRST_CAPACITY), dtype=np.int64))
         self._fill_from(0)
+        self._figures = [self._lane(name, r) for r in range(len(self.resources)) for name in ("score_view", "capacity")]
         self.percentiles = False
         self.prod_thresholds = False
         """Whether any node ever had thresholds about a percentile, or prod thresholds: else those columns are not read."""
         self._thresholds: dict[int, Thresholds] = {}
         self._reports: dict[int, NodeReport] = {}
         self._checked_us = 0
-        self._next_expiry_us: int | None = None
+        self._next_expiry_us = 0
+        """No report that has not expired expires before."""
         aggregated = args.aggregated
         self._score_kind = aggregated.score_aggregation_type if aggregated else ""
         self._score_seconds = parse_duration_seconds(aggregated.score_aggregated_duration) if aggregated else 0
@@ -113,13 +116,24 @@ class LoadColumns:
             setattr(self, name, block[i * size : (i + 1) * size])
         for i, name in enumerate(_SINGLE, len(_BY_RESOURCE) * size):
             setattr(self, name, block[i])
+        self._cells: tuple[Cells, ...] = ()
+
+    @property
+    def cells(self) -> tuple[Cells, ...]:
+        """The lanes of the block, number by number."""
+        self._cells = self._cells or cells_of(self.block)
+        return self._cells
+
+    def _lane(self, name: str, resource: int) -> int:
+        """Return which lane of the block is a column."""
+        return _BY_RESOURCE.index(name) * len(self.resources) + resource
 
     def __deepcopy__(self, memo: dict[int, object]) -> LoadColumns:
         """A copy's columns are views of the copy's block."""
         copied = copy(self)
         memo[id(self)] = copied
         for name, value in vars(self).items():
-            if name not in _BY_RESOURCE and name not in _SINGLE:
+            if name not in _BY_RESOURCE and name not in _SINGLE and name != "_cells":
                 setattr(copied, name, deepcopy(value, memo))
         copied._lay(copied.block)
         return copied
@@ -175,7 +189,8 @@ class LoadColumns:
         self.expired[row] = 1 if self.expires_us[row] <= self._checked_us else 0
         self.usable[row] = 1 if self.state[row] == REPORTED and not self.expired[row] else 0
         self._limit_of(row)
-        self._next_expiry_us = None
+        if not self.expired[row]:
+            self._next_expiry_us = min(self._next_expiry_us, self.expires_us.item(row))
 
     def _limit_of(self, row: int) -> None:
         self.limit[:, row] = self._limit[:, row] if self.usable[row] else -1
@@ -187,13 +202,13 @@ class LoadColumns:
         for column in (self.capacity, self.node_view, self.prod_view, self.score_view):
             column[:, row] = 0
 
-    def recompute(self, row: int, assigned: dict[tuple[str, str], AssignedPod]) -> None:
+    def recompute(self, row: int, assigned: Iterable[tuple[tuple[str, str], AssignedPod]]) -> None:
         """Compute the three views of a row anew from its report and the pods assigned to it."""
         report = self._reports.get(row) or NodeReport()
         thresholds = self._thresholds.get(row)
         kind = thresholds.aggregation_type if thresholds else ""
         seconds = thresholds.aggregation_seconds if thresholds else 0
-        sums = estimate_node(report, assigned.items(), len(self.resources), self.args.prod_usage_include_sys)
+        sums = estimate_node(report, assigned, len(self.resources), self.args.prod_usage_include_sys)
         self.node_view[:, row] = node_view(report, sums, kind, seconds)
         self.score_view[:, row] = node_view(report, sums, self._score_kind, self._score_seconds)
         self.prod_view[:, row] = prod_view(sums)
@@ -203,13 +218,21 @@ class LoadColumns:
         report = self._reports.get(row)
         return report is not None and key in report.pods
 
-    def lanes_of(self, estimate: Vector, prod: bool) -> IntArray:
-        """Return what a pod that the node's report does not know adds to the lanes of its row."""
-        lanes = np.zeros((self.block.shape[0], 1), dtype=np.int64)
-        pod = self.of(lanes)
-        for view in (pod.node_view, pod.score_view, pod.prod_view) if prod else (pod.node_view, pod.score_view):
-            view[:, 0] = estimate
-        return lanes[:, 0]
+    def adds_of(self, estimate: Vector, prod: bool) -> tuple[tuple[int, int], ...]:
+        """Return what a pod that the node's report does not know adds to its row: lane, amount."""
+        views = ("node_view", "score_view", "prod_view") if prod else ("node_view", "score_view")
+        return tuple((self._lane(view, r), amount) for view in views for r, amount in enumerate(estimate) if amount)
+
+    def add(self, row: int, adds: tuple[tuple[int, int], ...], sign: int) -> None:
+        """Add a pod to a row (1), or take it off (-1)."""
+        cells = self.cells
+        for lane, amount in adds:
+            cells[lane][row] += sign * amount
+
+    def figures(self, row: int) -> list[int]:
+        """Return what a node is taken to use, and its capacity, in turn by resource."""
+        cells = self.cells
+        return [cells[lane][row] for lane in self._figures]
 
     def add_rows(self, rows: IntArray, estimate: Vector, prod: bool, times: IntArray) -> None:
         """Add pods that the nodes' reports do not know: so many on each row."""
@@ -231,11 +254,12 @@ class LoadColumns:
                     load.prod_view[r] += amount * more
         return load
 
-    def expire(self, now_us: int, size: int) -> IntArray:
-        """Bring `expired` up to a moment (times may go back); return the rows below `size` that changed."""
-        if self._next_expiry_us is not None and self._checked_us <= now_us < self._next_expiry_us:
+    def expire(self, now_us: int, size: int) -> IntArray | None:
+        """Bring `expired` up to a moment (times may go back); return the rows below `size` that changed, None if there are
+        none for sure."""
+        if self._checked_us <= now_us < self._next_expiry_us:
             self._checked_us = now_us
-            return np.zeros(0, dtype=np.int64)
+            return None
         expired: BoolArray = self.expires_us[:size] <= now_us
         changed: IntArray = np.flatnonzero(expired != (self.expired[:size] != 0))
         self.expired[:size] = expired

@@ -16,7 +16,7 @@ import numpy as np
 
 from cotenant.names import CPU, MEMORY, PODS
 from cotenant.objects.node import Taint
-from cotenant_scheduler.columns import FIRST_CAPACITY, Changes, IntArray, Rows, doubled, grown
+from cotenant_scheduler.columns import FIRST_CAPACITY, Cells, Changes, IntArray, Rows, cells_of, doubled, grown
 from cotenant_scheduler.load_aware_args import LoadAwareArgs, Thresholds
 from cotenant_scheduler.load_columns import LoadColumns
 from cotenant_scheduler.load_estimate import AssignedPod, NodeReport
@@ -64,8 +64,8 @@ NOT_ASKED = -(1 << 62)
 _FIRST_DIMENSION = 4
 """The lanes before are those of `nonzero` and `divisor`."""
 
-_LAID = frozenset({"allocatable", "requested", "nonzero", "divisor"})
-"""The columns that are views of the block."""
+_LAID = frozenset({"allocatable", "requested", "nonzero", "divisor", "_cells"})
+"""What is a view of the block."""
 
 
 class NodeTable:
@@ -307,6 +307,13 @@ class NodeTable:
         self.block = block
         self.nonzero, self.divisor = block[:2], block[2:_FIRST_DIMENSION]
         self.allocatable, self.requested = np.split(block[_FIRST_DIMENSION:], 2)
+        self._cells: tuple[Cells, ...] = ()
+
+    @property
+    def cells(self) -> tuple[Cells, ...]:
+        """The lanes of the block, number by number."""
+        self._cells = self._cells or cells_of(self.block)
+        return self._cells
 
     def assume_series(self, rows: list[int], keys: list[PodKey], shape: Shape, assigned: AssignedPod) -> None:
         """`assume` equal pods, one on each of the rows; their nodes' reports do not know them."""
@@ -358,14 +365,12 @@ class NodeTable:
             return known
         dims = tuple(self.dims.get(name, -1) for name, _ in shape.needs)
         column = np.full((max(dims) + 1, 1), NOT_ASKED, dtype=np.int64)
-        lanes = np.zeros(self.block.shape[0], dtype=np.int64)
-        lanes[:2] = shape.nonzero_cpu, shape.nonzero_memory
+        adds = [(0, shape.nonzero_cpu), (1, shape.nonzero_memory)]
         for dim, (_, amount) in zip(dims, shape.needs, strict=True):
             if dim >= 0:
                 column[dim] = amount
-                lanes[dim - self.requested.shape[0]] = amount
-        load = self.load.lanes_of(shape.estimate, shape.prod)
-        known = Asked(self.dims_version, dims, column, {1: lanes, -1: -lanes}, {1: load, -1: -load})
+                adds.append((dim - self.requested.shape[0], amount))
+        known = Asked(self.dims_version, dims, column, tuple(adds), self.load.adds_of(shape.estimate, shape.prod))
         shape.asked = known
         return known
 
@@ -376,7 +381,9 @@ class NodeTable:
 
     def expire(self, now_us: int) -> None:
         """Bring the age of the reports up to a moment."""
-        self.changes.extend(self.load.expire(now_us, self.size))
+        changed = self.load.expire(now_us, self.size)
+        if changed is not None:
+            self.changes.extend(changed)
 
     def rank(self) -> None:
         """Bring the tie-breaks up to date with the names."""
@@ -391,11 +398,13 @@ class NodeTable:
     def _count(self, row: int, key: PodKey, shape: Shape, sign: int) -> None:
         self._count_priority(shape.priority, sign)
         asked = self._asked(shape)
-        self.block[:, row] += asked.lanes[sign]
+        cells = self.cells
+        for lane, amount in asked.adds:
+            cells[lane][row] += sign * amount
         if self.load.reports(row, key):
             self._recompute_load(row)
         else:
-            self.load.block[:, row] += asked.load_lanes[sign]
+            self.load.add(row, asked.load_adds, sign)
         self.changes.add(row)
         if shape.relational:
             relations = self.held_relations if is_held(key) else self.relations
@@ -420,7 +429,7 @@ class NodeTable:
             # Counting those comes first: it adds to what is computed here from all pods.
             self._stale.add(row)
             return
-        self.load.recompute(row, {key: assigned for key, (_, assigned) in self.pods[row].items()})
+        self.load.recompute(row, ((key, assigned) for key, (_, assigned) in self.pods[row].items()))
 
     def _row(self, name: str) -> int:
         row = self.rows.get(name)

@@ -20,16 +20,23 @@ class PriorityValues:
 
     def __init__(self) -> None:
         self._classes: dict[str, PriorityClassObject] = {}
+        self.version = object()
+        """Another one whenever a class changes its meaning; no two sets of classes have the same."""
 
     def set(self, name: str, found: PriorityClassObject) -> bool:
         """Take over a class; tell whether that changed anything."""
         known = self._classes.get(name)
         self._classes[name] = found
-        return known is None or _meaning(known) != _meaning(found)
+        return self._changes(known is None or _meaning(known) != _meaning(found))
 
     def drop(self, name: str) -> bool:
         """Forget a class; tell whether it was there."""
-        return self._classes.pop(name, None) is not None
+        return self._changes(self._classes.pop(name, None) is not None)
+
+    def _changes(self, changed: bool) -> bool:
+        if changed:
+            self.version = object()
+        return changed
 
     def of(self, name: str) -> tuple[int, bool]:
         """The value of the named class and whether its pods preempt; of the default class (the highest, if there are several)

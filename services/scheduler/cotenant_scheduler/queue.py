@@ -126,7 +126,8 @@ class PodQueue:
             known = group.live.get(record.key)
             if known is not None and known[0] == queue_key:
                 return
-        self.take(record)
+        if group is not None:
+            self.take(record)
         group = self.groups.get(key)
         if group is None:
             group = self.groups[key] = Group(key)
@@ -175,7 +176,8 @@ class Walk:
     def advance(self, count: int = 1) -> None:
         """The first pods of the top one's group were placed: go on with the next of it."""
         _, _, group, cursor = self._heap[0]
-        cursor.skip(count - 1)
+        if count > 1:
+            cursor.skip(count - 1)
         head = cursor.take()
         if head is None:
             heapq.heappop(self._heap)

@@ -45,7 +45,7 @@ class KeptResults:
             self._evaluations.move_to_end(shape)
         before = found.cost_bytes
         found.refresh()
-        self._evaluation_bytes += found.cost_bytes - (before if before else 0)
+        self._evaluation_bytes += found.cost_bytes - before
         while self._evaluation_bytes > EVALUATION_BYTES and len(self._evaluations) > 1:
             _, dropped = self._evaluations.popitem(last=False)
             self._evaluation_bytes -= dropped.cost_bytes

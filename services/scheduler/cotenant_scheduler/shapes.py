@@ -120,9 +120,9 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
     """The dimension of each need, -1 where no node offers the resource."""
     column: IntArray
     """The needs by dimension, up to the last one that is needed."""
-    lanes: dict[int, IntArray]
-    """What a pod adds to a row of the table's block (1), or takes off it (-1)."""
-    load_lanes: dict[int, IntArray]
+    adds: tuple[tuple[int, int], ...]
+    """What a pod adds to a row of the table's block: lane, amount."""
+    load_adds: tuple[tuple[int, int], ...]
     """The same for the load columns."""
 
 
@@ -342,6 +342,7 @@ class PodReader:
             labels.get(LABEL_PRIORITY_CLASS),
             labels.get(LABEL_QOS_CLASS),
             seen.owned_by_daemon_set(metadata.owner_references),
+            priorities.version,
         )
         template = self._alike.get(alike)
         if template is not None:
@@ -359,13 +360,13 @@ class PodReader:
                 first.scheduler_name,
                 first.node_name,
                 first.priority,
-                False,
+                first.from_class,
                 first.gated,
                 first.shape,
                 "",
             )
         facts = self._read(document, priorities)
-        if facts.shape is not None and not facts.from_class and not self.selectors.selectors:
+        if facts.shape is not None and not self.selectors.selectors:
             if len(self._alike) >= RECOGNITIONS_KEPT:
                 self._alike.clear()
             self._alike[alike] = _Template(facts, _DECODER.decode(document).spec.termination_grace_period_seconds)

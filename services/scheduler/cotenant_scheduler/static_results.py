@@ -34,11 +34,17 @@ class StaticResults:
             for k, (i, plugin) in enumerate(scores)
             if plugin.normalise is not Normalise.PLAIN
         )
+        self._at_zero = [0] * len(policy.scores)
+        """The weighted scores of a row whose raw scores are all 0, by plugin."""
+        for i, weight, normalise, _ in self.normalised:
+            self._at_zero[i] = weight * MAX_SCORE if normalise is Normalise.LOWEST else 0
         self.version = -1
         self.codes: CodeArray = np.zeros(0, dtype=np.int32)
         self.raw: tuple[IntArray, ...] = ()
         self.scales = False
         """Whether any raw score is above 0 that is normalised, so that normalising can change with the feasible rows."""
+        self._graded = False
+        """Whether any raw score is above 0."""
         self._bases: dict[tuple[int, ...], IntArray] = {}
         self._position = 0
         self.refresh()
@@ -66,6 +72,7 @@ class StaticResults:
         for plugin_score, raw in zip(self._scores, self.raw, strict=True):
             raw[rows] = plugin_score.score(nodes, self._shape, rows)
         self.scales = any(bool(self.raw[k].any()) for *_, k in self.normalised)
+        self._graded = self.scales or any(bool(self.raw[k].any()) for *_, k in self.plain)
         self._bases.clear()
 
     def highest(self, feasible: BoolArray) -> tuple[int, ...]:
@@ -73,6 +80,17 @@ class StaticResults:
         if not self.scales:
             return (0,) * len(self.normalised)
         return tuple(int(self.raw[k][feasible].max(initial=0)) for *_, k in self.normalised)
+
+    def scores(self, row: int, highest: tuple[int, ...]) -> list[int]:
+        """Return the weighted scores of a row by plugin, given the highest raw scores; 0 for those that placements change."""
+        scores = self._at_zero.copy()
+        if self._graded:
+            for i, weight, k in self.plain:
+                scores[i] = weight * self.raw[k].item(row)
+            for (i, weight, normalise, k), most in zip(self.normalised, highest, strict=True):
+                share = weight * (self.raw[k].item(row) * MAX_SCORE // most) if most else 0
+                scores[i] += share if normalise is Normalise.HIGHEST else -share
+        return scores
 
     def likely_base(self) -> tuple[tuple[int, ...], IntArray]:
         """Return highest raw scores that another shape had last, and the base for them."""

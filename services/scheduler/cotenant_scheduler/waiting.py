@@ -95,9 +95,11 @@ class WaitingPods:
     def decide(self, now: datetime, limit: int, told: Set[PodKey]) -> list[Event]:
         """Return at most `limit` waiting events: those of groups with a verdict that is news to their pods, without those who
         were told something else by this decision."""
+        groups = [group for group in self._queue.groups.values() if group.verdict is not None]
+        if not groups:
+            return []
         now_us = microseconds(now)
         events: list[Event] = []
-        groups = [group for group in self._queue.groups.values() if group.verdict is not None]
         heads = sorted(((head[0], group) for group in groups if (head := next(group.pods(), None))), key=lambda e: e[0])
         for _, group in heads:
             if group.said is group.verdict and now_us < group.quiet_until_us:

@@ -1,13 +1,24 @@
-"""Equal pods that follow each other are placed at once, exactly as one after the other."""
+"""Equal pods that follow each other are placed at once, exactly as one after the other: here also as few as two."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotenant.events.placements import Placement
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 from tests.unit.scheduler.reference_preemption import schedule
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _worthwhile_from_two() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cotenant_scheduler.core.WORTHWHILE", 2)
+        yield
+
 
 SOFT = [{"key": "spot", "value": "", "effect": "PreferNoSchedule"}, {"key": "old", "value": "", "effect": "PreferNoSchedule"}]
 WISH = {

@@ -35,13 +35,6 @@ class Normalise(Enum):
     HIGHEST = "highest"
     LOWEST = "lowest"
 
-    def apply(self, raw: int, highest: int) -> int:
-        """Return the score of one node."""
-        if self is Normalise.PLAIN:
-            return raw
-        scaled = raw * MAX_SCORE // highest if highest else 0
-        return scaled if self is Normalise.HIGHEST else MAX_SCORE - scaled
-
 
 class Refusal(msgspec.Struct, frozen=True):
     """One filter's reason in words. `text` is Kubernetes' or Koordinator's own; `detail` has the figures."""

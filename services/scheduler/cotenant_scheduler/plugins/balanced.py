@@ -41,16 +41,20 @@ class NodeResourcesBalancedAllocation:
 
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         cpu, memory = nodes.dims[CPU], nodes.dims[MEMORY]
-        offered_cpu, offered_memory = nodes.allocatable[cpu].item, nodes.allocatable[memory].item
-        used_cpu, used_memory = nodes.requested[cpu].item, nodes.requested[memory].item
+        offered_cpu, offered_memory = nodes.allocatable[cpu].data, nodes.allocatable[memory].data
+        used_cpu, used_memory = nodes.requested[cpu].data, nodes.requested[memory].data
         more_cpu, more_memory = shape.requests.get(CPU, 0), shape.requests.get(MEMORY, 0)
 
         def balance(row: int) -> int:
-            all_cpu, all_memory = offered_cpu(row), offered_memory(row)
+            all_cpu, all_memory = offered_cpu[row], offered_memory[row]
             if all_cpu <= 0 or all_memory <= 0:
                 return MAX_SCORE
-            fraction_cpu = min(float(used_cpu(row) + more_cpu) / float(all_cpu), 1.0)
-            fraction_memory = min(float(used_memory(row) + more_memory) / float(all_memory), 1.0)
+            fraction_cpu = float(used_cpu[row] + more_cpu) / all_cpu
+            if fraction_cpu > 1:
+                fraction_cpu = 1.0
+            fraction_memory = float(used_memory[row] + more_memory) / all_memory
+            if fraction_memory > 1:
+                fraction_memory = 1.0
             return int((1 - abs(fraction_cpu - fraction_memory) / 2) * MAX_SCORE)
 
         return balance

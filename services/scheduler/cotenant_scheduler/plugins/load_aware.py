@@ -90,11 +90,11 @@ class LoadAwareScheduling:
         load, args = nodes.load, nodes.load.args
         if shape.daemon:
             return lambda _: 0
-        state_of, expired_of, aggregated_of = load.state.item, load.expired.item, load.aggregated.item
-        prod_of = load.has_prod_threshold.item
+        states, expired, aggregated = load.state.data, load.expired.data, load.aggregated.data
+        with_prod_threshold = load.has_prod_threshold.data
         by_node, by_prod = (
             [
-                (threshold[r].item, view[r].item, load.capacity[r].item, shape.estimate[r], _FIRST_RESOURCE + 2 * r)
+                (threshold[r].data, view[r].data, load.capacity[r].data, shape.estimate[r], _FIRST_RESOURCE + 2 * r)
                 for r in range(len(load.resources))
             ]
             for threshold, view in (
@@ -104,23 +104,23 @@ class LoadAwareScheduling:
         )
 
         def refuses(row: int) -> int:
-            state = state_of(row)
+            state = states[row]
             if state == NEVER_REPORTED:
                 return 0
-            prod = shape.prod and prod_of(row)
+            prod = shape.prod and with_prod_threshold[row]
             checked = by_prod if prod else by_node
-            if args.filter_expired_node_metrics and expired_of(row):
-                if args.enable_schedule_when_node_metrics_expired or not any(entry[0](row) for entry in checked):
+            if args.filter_expired_node_metrics and expired[row]:
+                if args.enable_schedule_when_node_metrics_expired or not any(entry[0][row] for entry in checked):
                     return 0
                 return EXPIRED
             if state != REPORTED:
                 return 0
-            for threshold_of, view_of, capacity_of, estimate, code in checked:
-                threshold, capacity = threshold_of(row), capacity_of(row)
+            for thresholds, view, capacities, estimate, code in checked:
+                threshold, capacity = thresholds[row], capacities[row]
                 if threshold <= 0 or capacity <= 0:
                     continue
-                if float(view_of(row) + estimate) / float(capacity) * 100 >= threshold + 0.5:
-                    return code + (1 if not prod and aggregated_of(row) else 0)
+                if float(view[row] + estimate) / capacity * 100 >= threshold + 0.5:
+                    return code + (1 if not prod and aggregated[row] else 0)
             return 0
 
         return refuses
@@ -154,19 +154,19 @@ class LoadAwareScheduling:
         view = load.prod_view if args.score_according_prod_usage and shape.prod else load.score_view
         dominant = args.dominant_resource_weight
         scored = [
-            (load.capacity[r].item, view[r].item, shape.estimate[r], args.resource_weights.get(resource, 0))
+            (load.capacity[r].data, view[r].data, shape.estimate[r], args.resource_weights.get(resource, 0))
             for r, resource in enumerate(load.resources)
         ]
         weights = dominant + sum(entry[3] for entry in scored)
-        state_of, expired_of = load.state.item, load.expired.item
+        states, expired = load.state.data, load.expired.data
 
         def idle(row: int) -> int:
-            if not weights or state_of(row) != REPORTED or expired_of(row):
+            if not weights or states[row] != REPORTED or expired[row]:
                 return 0
             total, lowest = 0, MAX_SCORE
-            for capacity_of, view_of, estimate, weight in scored:
-                capacity = capacity_of(row)
-                left = capacity - view_of(row) - estimate
+            for capacities, used, estimate, weight in scored:
+                capacity = capacities[row]
+                left = capacity - used[row] - estimate
                 score = left * MAX_SCORE // capacity if left > 0 and capacity > 0 else 0
                 total += score * weight
                 if score < lowest:

@@ -65,11 +65,11 @@ class NodeResourcesFit:
         for index, dim in enumerate(nodes.dims_of(shape)):
             if dim < 0:
                 return lambda _, code=index + 1: code  # type: ignore[misc]
-            needs.append((nodes.allocatable[dim].item, nodes.requested[dim].item, shape.needs[index][1], index + 1))
+            needs.append((nodes.allocatable[dim].data, nodes.requested[dim].data, shape.needs[index][1], index + 1))
 
         def refuses(row: int) -> int:
             for allocatable, requested, amount, code in needs:
-                if allocatable(row) - requested(row) < amount:
+                if allocatable[row] - requested[row] < amount:
                     return code
             return 0
 
@@ -100,7 +100,7 @@ class NodeResourcesFit:
 
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         scored = [
-            (nodes.allocatable[dim].item, column[lane].item, amount)
+            (nodes.allocatable[dim].data, column[lane].data, amount)
             for dim, amount, column, lane in _scored(nodes, shape)
         ]
 
@@ -108,12 +108,14 @@ class NodeResourcesFit:
 
         def worth(row: int) -> int:
             total = counted = 0
-            for allocatable_of, used_of, amount in scored:
-                allocatable = allocatable_of(row)
+            for offered, used, amount in scored:
+                allocatable = offered[row]
                 if allocatable <= 0:
                     continue
                 counted += 1
-                left = max(allocatable - used_of(row) - amount, 0)
+                left = allocatable - used[row] - amount
+                if left < 0:
+                    left = 0
                 total += (allocatable - left if most_allocated else left) * MAX_SCORE // allocatable
             return total // counted if counted else 0
 
