@@ -53,7 +53,7 @@ Vector = tuple[int, ...]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ReportedPod(msgspec.Struct, frozen=True):
+class ReportedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod as the node's report has it."""
 
     usage: Vector
@@ -75,7 +75,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     pods: dict[tuple[str, str], ReportedPod] = {}
 
 
-class AssignedPod(msgspec.Struct, frozen=True):
+class AssignedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod that is on the node according to its placement. `deadline_us`: until then it counts by its estimate."""
 
     estimate: Vector
