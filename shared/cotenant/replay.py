@@ -23,10 +23,8 @@ from cotenant.definition import Definition
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event, encode_payload, traceparent_of
 from cotenant.last_messages import LastMessages
-from cotenant.subjects import matches, tokens
+from cotenant.subjects import selecting, tokens
 
-REMEMBERED = 200_000
-"""Subjects of which it is known whether a service reads them."""
 INCOMPLETE = "the state before it is no longer complete"
 UNKNOWN = "the configuration's text is not in the stretch"
 
@@ -76,21 +74,11 @@ class _Line:
         self.last_end = 0
         self.pending: tuple[Event, Commit, list[Event]] | None = None
         """A commit whose batch has not been read to its end."""
-        self._wanted: dict[str, bool] = {}
-
-    def wants(self, event: Event) -> bool:
-        """Tell whether the service reads a message."""
-        found = self._wanted.get(event.subject)
-        if found is None:
-            if len(self._wanted) >= REMEMBERED:
-                self._wanted.clear()
-            found = any(matches(pattern, event.subject) for pattern in self.definition.filters)
-            self._wanted[event.subject] = found
-        return found
+        self._selects = selecting(definition.filters).fullmatch
 
     def read(self, event: Event) -> None:
-        """Keep a message until a commit's state has it."""
-        if self.wants(event):
+        """Keep a message that the service reads until a commit's state has it."""
+        if self._selects(event.subject.encode()):
             (self.own if event.source == self.source else self.foreign).append(event)
 
     def fresh(self, config_text: str, digest: str) -> None:

@@ -10,8 +10,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PACE = (100_000, 50, 1_000)
-"""Allocations, and collections of the younger generation, until a generation is looked through."""
+PACE = (100_000, 10, 10)
+"""Allocations, and collections of the younger generation, until a generation is looked through. A core that its process has
+left is a cycle, and old when it is left: the oldest generation is looked through as well.
+"""
 
 
 @contextmanager

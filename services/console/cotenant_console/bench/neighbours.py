@@ -8,16 +8,16 @@ name as a label. A pod on a node that nobody knows any more is in no domain.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant.objects.pod import PodAffinityTerm, TopologySpreadConstraint
-from cotenant_console.bench.rooms import Facts, Need, selects, selects_node
+from cotenant_console.bench.rooms import Facts, LabelItems, Need, required, selects, selects_node
 
-Labels = tuple[str, tuple[tuple[str, str], ...]]
+Labels = tuple[str, LabelItems]
 """A namespace, and a pod's labels in it."""
 TermKey = tuple[str, bytes]
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -29,17 +29,15 @@ class Neighbours:
     def __init__(self, facts: Mapping[str, Facts], namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._facts = facts
         self._namespaces = namespaces or {}
-        self._on: dict[Labels, Counter[str]] = {}
+        self._on: dict[Labels, Counter[str]] = defaultdict(Counter)
         self._keep_away: dict[TermKey, tuple[PodAffinityTerm, Counter[str]]] = {}
 
     def add(self, need: Need, node: str, sign: int = 1) -> None:
         """A pod is placed on a node (or, with -1, no longer)."""
-        metadata = need.pod.metadata
-        labels = (metadata.namespace, tuple(sorted(metadata.labels.items())))
-        self._on.setdefault(labels, Counter())[node] += sign
-        for term in _required(need, apart=True):
-            key = (metadata.namespace, msgspec.json.encode(term))
-            self._keep_away.setdefault(key, (term, Counter()))[1][node] += sign
+        namespace = need.pod.metadata.namespace
+        self._on[namespace, need.labels][node] += sign
+        for written, term in need.keeps_away:
+            self._keep_away.setdefault((namespace, written), (term, Counter()))[1][node] += sign
 
     def judge(self, need: Need) -> Callable[[str], str]:
         """Return what says of a node why it refuses the pod; empty if it does not."""
@@ -83,7 +81,7 @@ class Neighbours:
 
     def _apart(self, need: Need) -> list[Callable[[str], str]]:
         metadata = need.pod.metadata
-        own = [(term, self._with(term, metadata.namespace), "avoids a pod there") for term in _required(need, apart=True)]
+        own = [(term, self._with(term, metadata.namespace), "avoids a pod there") for _, term in need.keeps_away]
         others = [
             (term, +nodes, "a pod there keeps it away")
             for (holders, _), (term, nodes) in self._keep_away.items()
@@ -97,11 +95,13 @@ class Neighbours:
         return [rule(term.topology_key, nodes, text) for term, nodes, text in (*own, *others)]
 
     def _affinity(self, need: Need) -> list[Callable[[str], str]]:
-        terms = _required(need, apart=False)
+        terms = required(need.pod, apart=False)
+        if not terms:
+            return []
         own, labels = need.pod.metadata.namespace, need.pod.metadata.labels
         everyone: Counter[str] = Counter()
         for (namespace, on), nodes in self._on.items():
-            if terms and all(self._about(term, own, namespace, dict(on)) for term in terms):
+            if all(self._about(term, own, namespace, dict(on)) for term in terms):
                 everyone.update(nodes)
         everyone = +everyone
         first = not everyone and all(self._about(term, own, own, labels) for term in terms)
@@ -159,9 +159,3 @@ def _keyed(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> L
     keys = (key for key in constraint.match_label_keys if key in labels)
     own = (LabelSelectorRequirement(key=key, operator="In", values=[labels[key]]) for key in keys)
     return msgspec.structs.replace(selector, match_expressions=[*selector.match_expressions, *own])
-
-
-def _required(need: Need, *, apart: bool) -> list[PodAffinityTerm]:
-    affinity = need.pod.spec.affinity
-    side = (affinity.pod_anti_affinity if apart else affinity.pod_affinity) if affinity else None
-    return side.required if side else []

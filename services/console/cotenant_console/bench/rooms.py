@@ -23,7 +23,7 @@ from cotenant.events.runs import ExecutorStatus
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
 from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant.objects.node import Node
-from cotenant.objects.pod import NodeSelectorTerm, Pod, PodSpec, pod_limits, pod_requests
+from cotenant.objects.pod import NodeSelectorTerm, Pod, PodAffinityTerm, PodSpec, pod_limits, pod_requests
 from cotenant.qos import PriorityClass, priority_default
 from cotenant.quantities import resource_amount
 
@@ -38,10 +38,17 @@ LENT = {
 """What pods of a tier ask for in the place of the machine's own."""
 
 
+LabelItems = tuple[tuple[str, str], ...]
+"""Labels in the order of their names."""
+
+
 class Need(msgspec.Struct, frozen=True):
     """What pods of one template want."""
 
     pod: Pod
+    labels: LabelItems
+    keeps_away: tuple[tuple[bytes, PodAffinityTerm], ...]
+    """The terms of its required anti-affinity, each as JSON and typed."""
     requests: dict[str, int]
     estimate: dict[str, int]
     ports: tuple[tuple[str, int, str], ...]
@@ -73,7 +80,22 @@ def need_of(pod: Pod, quota: str) -> Need:
         for port in c.ports
         if port.host_port
     )
-    return Need(pod, {name: amount for name, amount in requests.items() if amount} | {PODS: 1}, estimate, ports, quota)
+    return Need(
+        pod=pod,
+        labels=tuple(sorted(pod.metadata.labels.items())),
+        keeps_away=tuple((msgspec.json.encode(term), term) for term in required(pod, apart=True)),
+        requests={name: amount for name, amount in requests.items() if amount} | {PODS: 1},
+        estimate=estimate,
+        ports=ports,
+        quota=quota,
+    )
+
+
+def required(pod: Pod, *, apart: bool) -> list[PodAffinityTerm]:
+    """The terms of a pod's required affinity, or of its anti-affinity."""
+    affinity = pod.spec.affinity
+    side = (affinity.pod_anti_affinity if apart else affinity.pod_affinity) if affinity else None
+    return side.required if side else []
 
 
 class Facts:

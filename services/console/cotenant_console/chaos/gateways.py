@@ -19,7 +19,7 @@ from cotenant.simulation import HOP, NEVER, World
 from cotenant_console.api.client import Document, text_at
 from cotenant_console.chaos.schedule import located
 from cotenant_console.simulate.api import KINDS, SimulatedGateway
-from cotenant_gateway.core import PODS, GatewayCore
+from cotenant_gateway.core import PODS
 from cotenant_gateway.evictions import plan_eviction
 from cotenant_gateway.plans import Plan
 from cotenant_gateway.requests import DeletionWish, plan_creation, plan_deletion, plan_patch
@@ -72,8 +72,7 @@ class ChaosGateway(SimulatedGateway):
             if now < self._down_until:
                 return self._down_until
             self._down_until = NEVER
-            self.core = GatewayCore()
-            self.core.loaded()
+            self._load()
             self._drop_wishes(now)
             world.load()
             return now + HOP

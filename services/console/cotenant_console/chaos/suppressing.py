@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 import msgspec
 
@@ -131,11 +132,11 @@ class Suppressions:
         """Nodes whose bound went to and fro more often than what the rule wanted: node to turns beyond those."""
         found: dict[str, int] = {}
         for name, seen in self._seen.items():
-            recent = [(wanted, bound) for at, wanted, bound in seen if at > now - STRETCH]
-            wanted = [entry[0] for entry in recent]
+            recent = list(takewhile(lambda entry: entry[0] > now - STRETCH, reversed(seen)))[::-1]
+            wanted = [entry[1] for entry in recent]
             if not recent or max(wanted) - min(wanted) > CONSTANT:
                 continue
-            turns = _turns([bound for _, bound in recent], 0) - _turns(wanted, STEADY)
+            turns = _turns([bound for _, _, bound in recent], 0) - _turns(wanted, STEADY)
             if turns > FEW:
                 found[name] = turns
         return found

@@ -29,6 +29,7 @@ from cotenant_gateway.evictions import plan_eviction
 from cotenant_gateway.metadata import with_metadata
 from cotenant_gateway.plans import Plan, PlannedWrite
 from cotenant_gateway.requests import DeletionWish, plan_creation, plan_deletion
+from cotenant_gateway.ring import ChangeRing
 from cotenant_gateway.statuses import ApiError
 
 SOURCE = "/cell/gateway/0"
@@ -56,9 +57,8 @@ class SimulatedGateway:
 
     def __init__(self, *, budgets: bool = True, replica: int = 0) -> None:
         self.name = f"gateway-{'abcdefgh'[replica]}" if replica else "gateway"
-        self.core = GatewayCore()
         self._replica = replica
-        self.core.loaded()
+        self._load()
         self.refused: list[RefusedWish] = []
         self.refused_count = 0
         self._budgets = budgets
@@ -68,6 +68,11 @@ class SimulatedGateway:
         self._written = 0
         self._uids = 0
         self._built_in = False
+
+    def _load(self) -> None:
+        """Begin with an empty read model. Nobody watches, so next to no changes are kept."""
+        self.core = GatewayCore(ChangeRing(capacity=1))
+        self.core.loaded()
 
     def create(self, when: datetime, document: Document) -> None:
         """Create an object at a moment."""

@@ -7,7 +7,7 @@ and scheduling gates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from cotenant.events.envelope import Event
@@ -27,6 +27,8 @@ from cotenant_console.chaos.invariants.quotas import used_by, way_up
 from cotenant_console.chaos.needs import gates_of
 from cotenant_console.chaos.sight import CommitSeen, Sight
 
+PodKey = tuple[str, str]
+"""Namespace and name."""
 JUST_NOW = timedelta(seconds=10)
 """What changed less long ago may not have been decided upon yet."""
 
@@ -56,20 +58,23 @@ def placements_pass_every_filter(sight: Sight, seen: CommitSeen) -> Wrong:
 
 def placements_before(sight: Sight, seen: CommitSeen) -> dict[str, list[Placement]]:
     """Node to the placements that held a place before a commit."""
-    held = {node: dict(there) for node, there in sight.placed.items()}
+    held: dict[str, Mapping[PodKey, Event]] = dict(sight.placed)
     for event in seen.events:
         data = event.data
         if not isinstance(data, Placement):
             continue
-        key, there = (data.namespace, data.name), held.setdefault(data.node, {})
-        there.pop(key, None)
+        there = {key: known for key, known in held.get(data.node, {}).items() if key != (data.namespace, data.name)}
         before = sight.before(event)
         stood = before.data if before is not None and not before.tombstone else None
         if before is not None and isinstance(stood, Placement) and stood.phase is not PlacementPhase.GONE:
-            there[key] = before
-    return {
-        node: [event.data for event in there.values() if isinstance(event.data, Placement)] for node, there in held.items()
-    }
+            there[data.namespace, data.name] = before
+        held[data.node] = there
+    return {node: placements_of(there) for node, there in held.items()}
+
+
+def placements_of(there: Mapping[PodKey, Event]) -> list[Placement]:
+    """The placements that events state."""
+    return [event.data for event in there.values() if isinstance(event.data, Placement)]
 
 
 def nobody_waits_who_fits(moment: Moment) -> Wrong:
@@ -141,10 +146,7 @@ def _now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
         if isinstance(event.data, Placement | RunStatus):
             changed.add(event.data.node)
             left = left or event.tombstone
-    placed = {
-        node: [event.data for event in there.values() if isinstance(event.data, Placement)]
-        for node, there in sight.placed.items()
-    }
+    placed = {node: placements_of(there) for node, there in sight.placed.items()}
     present = Filters(sight, sight.needs, sight.log[-1].sequence, placed)
     return present, Filters(sight, sight.needs, folded, placed), changed, left
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cotenant.log import KEEP_PER_SUBJECT, LOG
-from cotenant.subjects import execution_subject, matches
+from cotenant.subjects import execution_subject, selecting
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
 from cotenant_console.chaos.invariants.folding import last_messages
@@ -47,8 +47,8 @@ def cores_are_bounded(moment: Moment) -> Wrong:
     process = moment.stage.services[name].service
     if not process.definition.recomputed or not process.deciding:
         return
-    filters = process.definition.filters
-    alive = sum(any(matches(wanted, subject) for wanted in filters) for subject in moment.stage.world.streams.log.subjects())
+    selects = selecting(process.definition.filters).fullmatch
+    alive = sum(selects(subject.encode()) is not None for subject in moment.stage.world.streams.log.subjects())
     held = weight(process.cycle.core)
     if held > ENTRIES * alive + 5 * SLACK:
         yield name, f"{name} holds {held} entries for {alive} subjects"
