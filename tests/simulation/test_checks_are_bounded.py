@@ -27,6 +27,12 @@ def plain() -> Result:
     return run(schedule_of(SEED, SPAN, NODES))
 
 
+def test_the_checks_change_no_run(plain: Result) -> None:
+    unchecked = run(schedule_of(SEED, SPAN, NODES), checked=False)
+    assert (unchecked.digest, unchecked.events, unchecked.steps) == (plain.digest, plain.events, plain.steps)
+    assert not any(unchecked.checks.get(str(promise)) for promise in range(1, 18))
+
+
 def test_asking_copies_changes_no_run_and_copies_decide_like_deep_ones(
     plain: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:

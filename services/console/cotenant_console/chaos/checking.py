@@ -75,6 +75,7 @@ class Checker:
         self.counts: Counter[str] = Counter()
         """Checks made, by invariant's number."""
         self._invariants = invariants
+        self._on_event = [(each, str(each.number), check) for each in invariants for check in each.on_event]
         self._fold_check = fold_check
         self._fold_number = fold_number
         self._spent = 0
@@ -118,14 +119,16 @@ class Checker:
         commit = sight.see(event)
         self.shadows.see(event)
         self.verifier.read(event)
+        for invariant, number, check in self._on_event:
+            self.counts[number] += 1
+            for subject, text in check(sight, event):
+                self._break(invariant.number, invariant.name, subject, text)
+        if commit is None:
+            return
         for invariant in self._invariants:
-            for check in invariant.on_event:
+            for commit_check in invariant.on_commit:
                 self.counts[str(invariant.number)] += 1
-                self._raise(invariant, check(sight, event))
-            if commit is not None:
-                for commit_check in invariant.on_commit:
-                    self.counts[str(invariant.number)] += 1
-                    self._raise(invariant, commit_check(sight, commit))
+                self._raise(invariant, commit_check(sight, commit))
 
     def _sampled(self, node: ChaosNode, now: datetime) -> None:
         self.held.ended(node)

@@ -7,8 +7,10 @@ and scheduling gates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from functools import cache, partial
 
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
@@ -29,6 +31,8 @@ from cotenant_console.chaos.sight import CommitSeen, Sight
 
 PodKey = tuple[str, str]
 """Namespace and name."""
+Used = Callable[[str, int], Mapping[str, Counter[str]]]
+"""Of a tree, as known at a sequence: what each quota uses."""
 JUST_NOW = timedelta(seconds=10)
 """What changed less long ago may not have been decided upon yet."""
 
@@ -85,6 +89,7 @@ def nobody_waits_who_fits(moment: Moment) -> Wrong:
     ended = {uid for _, uid in sight.ended_runs}
     present, earlier, changed, left = _now_and_before(moment)
     promised = _promised(sight)
+    used = cache(partial(used_by, sight))
     for (namespace, name), head in sorted(sight.pods.items()):
         uid = head.metadata.uid
         if sight.places[uid] or head.metadata.deletion_timestamp is not None or uid in ended:
@@ -116,7 +121,7 @@ def nobody_waits_who_fits(moment: Moment) -> Wrong:
         if pod.metadata.labels.get(LABEL_QUOTA) and left:
             moment.counts["waiting while others move"] += 1
             continue
-        if not all(_admitted(sight, pod, pod_requests(pod), folded) for folded in (present.folded, earlier.folded)):
+        if not all(_admitted(sight, pod, used, folded) for folded in (present.folded, earlier.folded)):
             moment.counts["waiting for its quota"] += 1
             continue
         need = need_of(pod, "")
@@ -156,15 +161,15 @@ def _promised(sight: Sight) -> set[str]:
     return {nomination.node for nomination in nominated if nomination is not None}
 
 
-def _admitted(sight: Sight, pod: Pod, requests: dict[str, int], folded: int) -> bool:
+def _admitted(sight: Sight, pod: Pod, used_by_quota: Used, folded: int) -> bool:
     """Whether the quota that the pod names, and all above it, have room; it is passed over where namespaces decide."""
-    label = pod.metadata.labels.get(LABEL_QUOTA, "")
+    label, requests = pod.metadata.labels.get(LABEL_QUOTA, ""), pod_requests(pod)
     for tree, quotas in sorted(sight.charges.trees.items()):
         if any(quota.namespaces for quota in _published(quotas)):
             return False
         if label not in quotas:
             continue
-        used = used_by(sight, tree, folded)
+        used = used_by_quota(tree, folded)
         for quota in way_up(sight, tree, label, folded):
             for resource, most in quota.max.items():
                 if used[quota.quota][resource] + requests.get(resource, 0) > min(most, quota.runtime.get(resource, most)):
