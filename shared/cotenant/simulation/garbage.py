@@ -1,4 +1,4 @@
-"""How often a simulation looks for garbage in cycles: rarely, because there is next to none.
+"""How often a simulation looks for garbage in cycles: rarely, because there is little.
 
 The interpreter's own pace is set for programs that make cycles and hold little. Each of its looks walks over all that the
 cores hold, which took a third of a simulation's time.
@@ -10,9 +10,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PACE = (100_000, 10, 10)
-"""Allocations, and collections of the younger generation, until a generation is looked through. A core that its process has
-left is a cycle, and old when it is left: the oldest generation is looked through as well.
+PACE = (100_000, 5, 2)
+"""Allocations, and collections of the younger generation, until a generation is looked through. The oldest one is, too, where
+it has grown by a quarter: a core that its process has left is old, and refers to itself.
 """
 
 
