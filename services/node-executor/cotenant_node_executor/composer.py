@@ -9,15 +9,16 @@ come about silently. A group whose cpu.idle will be 1 gets no shares: the kernel
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import chain
 
 from msgspec import Struct
 
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
-from cotenant_node_executor.strategies.situation import Wish
+from cotenant_node_executor.strategies.situation import Wish, Wishes
 
-Wishes = dict[Knob, Wish]
-"""The winning wishes of one group."""
+REMEMBERED = 1024
 
 PRECEDENCE: dict[Knob, tuple[str, ...]] = {
     Knob.CPU_SHARES: (idle.STRATEGY, batch_pods.STRATEGY, pod_values.STRATEGY),
@@ -48,24 +49,30 @@ class CompositionError(ValueError):
     """Two strategies own a file without stated precedence, or one strategy wishes two values for it."""
 
 
-def compose(wishes: Iterable[Wish]) -> Wishes:
+def compose(wishes: Iterable[Wish]) -> dict[Knob, Wish]:
     """Return the winning wish of each file of one group. Raises CompositionError."""
-    won: Wishes = {}
+    won: dict[Knob, Wish] = {}
     for wish in wishes:
-        order = PRECEDENCE.get(wish.knob, ())
+        knob = wish.knob
+        order = PRECEDENCE.get(knob, ())
         if wish.strategy not in order:
-            raise CompositionError(f"{wish.knob.value}: strategy {wish.strategy!r} has no stated precedence")
-        present = won.get(wish.knob)
+            raise CompositionError(f"{knob.value}: strategy {wish.strategy!r} has no stated precedence")
+        present = won.get(knob)
         if present is None or order.index(wish.strategy) < order.index(present.strategy):
-            won[wish.knob] = wish
+            won[knob] = wish
         elif present.strategy == wish.strategy and present.value != wish.value:
-            raise CompositionError(
-                f"{wish.group or '/'} {wish.knob.value}: {wish.strategy} wishes {present.value!r} and {wish.value!r}"
-            )
+            raise CompositionError(f"{knob.value}: {wish.strategy} wishes {present.value!r} and {wish.value!r}")
     idle_wish = won.get(Knob.CPU_IDLE)
     if idle_wish is not None and idle_wish.value == "1":
         won.pop(Knob.CPU_SHARES, None)
     return won
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _settled(wishes: tuple[Wish, ...]) -> tuple[Mapping[Knob, Wish], Mapping[Knob, str]]:
+    """The winning wishes and their texts: shared by all groups for which the same is wished. Raises CompositionError."""
+    won = compose(wishes)
+    return won, {knob: wish.value for knob, wish in won.items()}
 
 
 class Composer:
@@ -73,29 +80,26 @@ class Composer:
     result follows from the wishes that stand, in whatever order they came. Bound: the sources that stand."""
 
     def __init__(self) -> None:
-        self._wished: dict[str, dict[str, list[Wish]]] = {}
+        self._wished: dict[str, dict[str, tuple[Wish, ...]]] = {}
         """By group and source."""
         self._groups: dict[str, tuple[str, ...]] = {}
         """By source: the groups that it wishes something for."""
         self._unsettled: dict[str, None] = {}
         self._composed = Composed({}, {})
 
-    def put(self, source: str, wishes: Iterable[Wish]) -> None:
+    def put(self, source: str, wishes: Wishes) -> None:
         """All that a source wishes from now on; nothing: it is gone."""
-        by_group: dict[str, list[Wish]] = {}
-        for wish in wishes:
-            by_group.setdefault(wish.group, []).append(wish)
         for group in self._groups.pop(source, ()):
-            if group not in by_group:
+            if group not in wishes:
                 del self._wished[group][source]
                 self._unsettled[group] = None
-        for group, own in by_group.items():
+        for group, own in wishes.items():
             sources = self._wished.setdefault(group, {})
             if sources.get(source) != own:
                 sources[source] = own
                 self._unsettled[group] = None
-        if by_group:
-            self._groups[source] = tuple(by_group)
+        if wishes:
+            self._groups[source] = tuple(wishes)
 
     def composed(self) -> Composed:
         """The winning wishes; the same object while nothing has changed. Raises CompositionError."""
@@ -108,14 +112,16 @@ class Composer:
         return self._composed
 
     def _settle(self, group: str, wishes: dict[str, Mapping[Knob, Wish]], texts: dict[str, Mapping[Knob, str]]) -> None:
-        won = compose(wish for own in self._wished[group].values() for wish in own)
-        if not won:
+        own = tuple(chain.from_iterable(self._wished[group].values()))
+        if not own:
             wishes.pop(group, None)
             texts.pop(group, None)
             if not self._wished[group]:
                 del self._wished[group]
             return
-        wishes[group] = won
-        said = {knob: wish.value for knob, wish in won.items()}
+        try:
+            wishes[group], said = _settled(own)
+        except CompositionError as error:
+            raise CompositionError(f"{group or '/'} {error}") from error
         if texts.get(group) != said:
             texts[group] = said

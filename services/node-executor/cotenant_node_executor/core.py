@@ -27,7 +27,7 @@ from cotenant_node_executor.kernel.interface import Capabilities
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.placed import Key, Placed, read_placement, refused_report
 from cotenant_node_executor.placed_pods import PlacedPods
-from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, is_steady, pod_step
+from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, is_steady, lives, pod_step
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.suppress import Suppression
@@ -72,10 +72,12 @@ class ExecutorCore:
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
         self._slo_ref = ""
-        self._status: ExecutorStatus | None = None
+        self._loaded = False
         self._seen: Observation | None = None
         # What follows is remembered only for speed: it is what the present state gives, and is made anew when that changes.
         self._values = FileValues(facts, capabilities)
+        self._changed = False
+        """Something was folded since the last decision that may lead to another one."""
         self._open: set[Key] = set()
         """Pods that may have an order or a report; the others are steady, and what is reported of them is true."""
         self._orphans: tuple[str, ...] | None = None
@@ -100,20 +102,14 @@ class ExecutorCore:
         if isinstance(data, Placement):
             self._apply_placement(data, event)
         elif isinstance(data, RunStatus):
-            key = (data.namespace, data.name)
-            self._touch(key)
-            self._backoffs.pop(key, None)
-            if event.tombstone:
-                self._runs.pop(key, None)
-            else:
-                self._runs[key] = _Report(data, event.sequence)
-                if times := _backoff_ends(data):
-                    self._backoffs[key] = times
+            self._apply_run(data, event)
         elif isinstance(data, NodeSLORendered):
             self._slo = None if event.tombstone else data
             self._slo_ref = event.ref
+            self._changed = True
         elif isinstance(data, ExecutorStatus):
-            self._status = None if event.tombstone else data
+            self._loaded = data.boot == self.boot and not event.tombstone
+            self._changed = True
 
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
@@ -124,9 +120,26 @@ class ExecutorCore:
         else:
             self._pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes))
 
+    def _apply_run(self, data: RunStatus, event: Event) -> None:
+        key = (data.namespace, data.name)
+        self._backoffs.pop(key, None)
+        if event.tombstone:
+            self._touch(key)
+            self._runs.pop(key, None)
+            return
+        step = self._steps.get(key)
+        if step is not None and step.report == data and self._is_steady(self._pods.by_name[key], step):
+            self._open.discard(key)
+        else:
+            self._touch(key)
+        self._runs[key] = _Report(data, event.sequence)
+        if times := _backoff_ends(data):
+            self._backoffs[key] = times
+
     def _touch(self, key: Key) -> None:
         self._open.add(key)
         self._steps.pop(key, None)
+        self._changed = True
 
     def last_sequence(self, subject: str) -> int:
         """What a write to this subject expects; 0: none."""
@@ -149,7 +162,7 @@ class ExecutorCore:
             return
         self._orphans = None
         changed = [uid for uid, now in states.items() if before.get(uid) is not now and before.get(uid) != now]
-        for uid in (*changed, *(uid for uid in before if uid not in states)):
+        for uid in (*changed, *(before.keys() - states.keys())):
             key = self._pods.name_of(uid)
             if key is not None:
                 self._open.add(key)
@@ -159,7 +172,12 @@ class ExecutorCore:
     @property
     def loaded(self) -> bool:
         """The own start marker has come back: everything before it is folded."""
-        return self._status is not None and self._status.boot == self.boot
+        return self._loaded
+
+    @property
+    def restless(self) -> bool:
+        """Whether a cycle on the same observation may ask or say anything that the last one did not."""
+        return self._changed or bool(self._open) or self._orphans != ()
 
     @property
     def slo_ref(self) -> str:
@@ -188,11 +206,11 @@ class ExecutorCore:
         if seen is None or not self.loaded:
             return _NOTHING
         orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)]
-        needed = self._groups(orders)
-        files, suppression = self._values.of_cycle(seen, self._pods.views(), needed, self._slo)
+        needed = self._groups(orders) if orders else ()
+        files, suppression = self._values.of_cycle(seen, self._pods.views, needed, self._slo)
         return Plan(
             orders=tuple(orders),
-            groups=tuple(group for group in needed if group not in seen.groups),
+            groups=tuple([group for group in needed if group not in seen.groups]),
             files=files,
             suppression=suppression,
         )
@@ -202,9 +220,8 @@ class ExecutorCore:
         placed = self.placed
         for key in sorted(self._open):
             step = self._step(key, seen, now) if key in placed else None
-            if step is None:
-                continue
-            orders += [order for order in step.orders if not isinstance(order, Collect) or self._has_groups(key, seen)]
+            if step is not None and step.orders:
+                orders += [order for order in step.orders if not isinstance(order, Collect) or self._has_groups(key, seen)]
         return orders
 
     def _has_groups(self, key: Key, seen: Observation) -> bool:
@@ -214,20 +231,17 @@ class ExecutorCore:
     def _orphan_orders(self, seen: Observation) -> list[Order]:
         """End what nobody wants any more: pods whose placement went while the executor was away, or was replaced."""
         if self._orphans is None:
-            self._orphans = self._pods.unplaced(seen.states)
+            self._orphans = self._pods.unplaced(seen.states.keys())
         orders: list[Order] = []
         for uid in self._orphans:
-            live = any(not state.exited for state in seen.states[uid].values())
-            orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if live else Forget(uid))
+            orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if lives(seen.states[uid]) else Forget(uid))
         return orders
 
     def _groups(self, orders: Sequence[Order]) -> tuple[str, ...]:
         """The pod's group and its containers' for every start, parents first."""
-        if not orders:
-            return ()
         starts = [order for order in orders if isinstance(order, Start)]
         pods = {order.pod.group for order in starts}
-        return tuple(sorted(pods | {order.pod.container_group(order.container) for order in starts}))
+        return tuple(sorted(pods.union([order.pod.container_group(order.container) for order in starts])))
 
     def _step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
         """One pod's orders and report, worked out once a cycle; None where its manifest cannot be read."""
@@ -249,8 +263,9 @@ class ExecutorCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """Reports that are not on the log yet, in order of namespace and name; then the ends of those of pods that went."""
         seen = self._seen
-        if seen is None or not self.loaded or not self._open:
+        if seen is None or not self.loaded:
             return ()
+        self._changed = False
         events: list[Event] = []
         ends: list[Event] = []
         for key in sorted(self._open):
@@ -265,9 +280,13 @@ class ExecutorCore:
             report = step.report if step is not None else refused_report(placed)
             if known is None or known.status != report:
                 events.append(Event(subject=self._run_subject(key), data=report, causes=(placed.ref,), time=now))
-            elif placed.to_run is None or step is None or is_steady(placed.to_run, placed.placement, step):
+            elif step is None or self._is_steady(placed, step):
                 self._open.discard(key)
         return [*events, *ends][:MAX_EVENTS_PER_DECISION]
+
+    def _is_steady(self, placed: Placed, step: PodStep) -> bool:
+        """Whether the pod has nothing to do once the step's report is on the log, until one of its facts or states changes."""
+        return placed.to_run is None or is_steady(placed.to_run, placed.placement, step)
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
         return Event(
@@ -281,6 +300,8 @@ class ExecutorCore:
 
     def next_start(self, now: datetime) -> datetime | None:
         """When the next container's back-off is over, from the last reports; None: none waits."""
+        if not self._backoffs:
+            return None
         return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
 
     def _run_subject(self, key: Key) -> str:

@@ -44,6 +44,8 @@ TOPICS: dict[str, str] = {
 }
 """Topic by the strategy whose wish won."""
 
+_OF_A_TREE = (Knob.CPU_QUOTA, Knob.CPUSET_CPUS)
+
 
 class Executions:
     """Makes the events of one node. Remembers only what it has said already, so that nothing is said twice."""
@@ -58,9 +60,12 @@ class Executions:
     ) -> list[Event]:
         """The events of one cycle, in a stated order."""
         events = self._writes(core, plan, report, now) if report.written else []
-        events += self._orders(core, carried_out, now)
-        events += self._refused_by_kernel(core, plan, report, now)
-        events += self._refused_pods_of(core, now)
+        if carried_out:
+            events += self._orders(core, carried_out, now)
+        if report.refused:
+            events += self._refused_by_kernel(core, plan, report, now)
+        if core.pods.refused or self._refused_pods:
+            events += self._refused_pods_of(core, now)
         return events
 
     def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
@@ -72,10 +77,9 @@ class Executions:
         events: list[Event] = []
         for topic in sorted(by_topic):
             # A best-effort tree is one decision: its root's file speaks for all of it.
-            first, wish = next(
-                (each for each in by_topic[topic] if each[0].knob in (Knob.CPU_QUOTA, Knob.CPUSET_CPUS)), by_topic[topic][0]
-            )
-            changes = [written for written, _ in by_topic[topic]]
+            told = by_topic[topic]
+            first, wish = next((each for each in told if each[0].knob in _OF_A_TREE), told[0])
+            changes = [written for written, _ in told]
             causes = tuple(ref for ref in (NEWEST_USAGE if topic == "suppress" else "", core.slo_ref) if ref)
             if topic == "batch-values":
                 causes = self._placements(core, changes) or causes
@@ -90,7 +94,7 @@ class Executions:
                         topic=topic,
                         summary=f"{summary}: {wish.why}",
                         changes=tuple(
-                            Change(target=_target(w.group, w.file), old=w.old, new=w.new) for w in changes[:MAX_CHANGES]
+                            [Change(target=_target(w.group, w.file), old=w.old, new=w.new) for w in changes[:MAX_CHANGES]]
                         ),
                         figures=figures,
                     ),
@@ -102,9 +106,7 @@ class Executions:
 
     def _placements(self, core: ExecutorCore, changes: Sequence[Written]) -> tuple[str, ...]:
         """The placements of the pods whose files changed, at most ten."""
-        groups = {written.group for written in changes}
-        groups |= {group[:end] for group in groups for end, character in enumerate(group) if character == "/"}
-        return tuple(placed.ref for placed in core.pods.in_groups(groups)[:10])
+        return tuple([placed.ref for placed in core.pods.around({written.group for written in changes})[:10]])
 
     def _orders(self, core: ExecutorCore, orders: Sequence[Order], now: datetime) -> list[Event]:
         events: list[Event] = []
@@ -138,8 +140,6 @@ class Executions:
         )
 
     def _refused_by_kernel(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
-        if not report.refused:
-            return []
         first = report.refused[0]
         wish = plan.files.wish(first.group, first.knob)
         more = len(report.refused) - 1

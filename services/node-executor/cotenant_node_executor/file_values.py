@@ -6,14 +6,15 @@ values are handed out whole in every cycle, so whoever writes them can repair a 
 
 | source of wishes | made from | anew when |
 |---|---|---|
-| a pod | its view, the policy | its placement or the policy changes, its group comes or goes |
+| a pod | its shape, the policy | its placement or the policy changes, its group comes or goes |
 | identity, idle, pod values of the node | the situation | any pod or group comes or goes, the policy changes |
 | suppression | the best-effort tree, the policy; where it is enabled usage and present values too | one of these changes |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -23,11 +24,25 @@ from cotenant_node_executor.kernel.interface import Capabilities
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values
-from cotenant_node_executor.strategies.situation import NodeFacts, PodView, Policy, Situation, Wish, best_effort_tree
+from cotenant_node_executor.strategies.situation import (
+    BestEffortTree,
+    NodeFacts,
+    PodShape,
+    PodView,
+    PodWishes,
+    Policy,
+    Situation,
+    Wishes,
+    best_effort_tree,
+    holding_cpus,
+    in_best_effort_tree,
+)
 from cotenant_node_executor.strategies.suppress import Suppression, suppress
 
 SUPPRESSION, IDENTITY, IDLE, POD_VALUES = "node:suppression", "node:identity", "node:idle", "node:pod-values"
 """Sources of wishes beside the pods, which go by their groups: no group has a colon in its name."""
+
+REMEMBERED_SHAPES = 256
 
 
 class FileValues:
@@ -37,68 +52,84 @@ class FileValues:
         self._facts = facts
         self._capabilities = capabilities
         self._composer = Composer()
-        self._views: tuple[PodView, ...] = ()
+        self._placed: Mapping[str, PodView] = {}
+        self._holding: tuple[PodView, ...] = ()
         self._situation: Situation | None = None
-        """The last cycle's, without snapshot and present values."""
+        """The last cycle's, without snapshot and present values; it stands as long as nothing that it is made from changes."""
+        self._groups: frozenset[str] = frozenset()
+        """As the last cycle saw and needed them."""
         self._policy: Policy | None = None
-        self._wished: dict[str, PodView] = {}
+        self._wished: Mapping[str, PodView] = {}
         """By group: the pods whose wishes stand, as they were when they wished."""
+        self._of_shape: dict[PodShape, PodWishes] = {}
+        """What pods wish under the policy. Bound: REMEMBERED_SHAPES, then it begins anew."""
         self._suppressed: tuple[Observation, Situation, Suppression | None] | None = None
 
     def of_cycle(
-        self, seen: Observation, views: tuple[PodView, ...], needed: Sequence[str], slo: NodeSLORendered | None
+        self, seen: Observation, placed: Mapping[str, PodView], needed: Sequence[str], slo: NodeSLORendered | None
     ) -> tuple[Composed, Suppression | None]:
-        """The values of a cycle. `views` is the same object while no placement changed."""
-        situation = self._situated(seen, views, needed, slo)
-        if situation is not self._situation:
+        """The values of a cycle. `placed`, by group, is the same object while no placement changed."""
+        groups = seen.groups.union(needed) if needed else seen.groups
+        situation = self._situation
+        if (
+            situation is None
+            or placed is not self._placed
+            or slo is not situation.slo
+            or seen.identity_sysctl != situation.identity_sysctl
+            or (groups is not self._groups and groups != self._groups)
+        ):
+            situation = self._situation = self._situated(placed, groups, slo, seen.identity_sysctl)
             self._wish(situation)
-            self._situation, self._views = situation, views
+        self._placed, self._groups = placed, groups
         suppression = self._suppression(situation, seen)
         return self._composer.composed(), suppression
 
     def _situated(
-        self, seen: Observation, views: tuple[PodView, ...], needed: Sequence[str], slo: NodeSLORendered | None
+        self, placed: Mapping[str, PodView], groups: frozenset[str], slo: NodeSLORendered | None, sysctl: int | None
     ) -> Situation:
-        groups = tuple(sorted({*seen.groups, *needed})) if needed else seen.groups
-        before = self._situation
-        if (
-            before is not None
-            and self._views is views
-            and before.slo is slo
-            and before.identity_sysctl == seen.identity_sysctl
-            and (before.groups is groups or before.groups == groups)
-        ):
-            return before
-        there = frozenset(groups)
-        pods = tuple(view for view in views if view.group in there)
-        tree = best_effort_tree(pods, groups)
+        pods = placed if placed.keys() <= groups else {group: pod for group, pod in placed.items() if group in groups}
         return Situation(
             node=self._facts,
             capabilities=self._capabilities,
             pods=pods,
             groups=groups,
-            tree=before.tree if before is not None and before.tree == tree else tree,
+            tree=self._tree(pods, groups),
             slo=slo,
             snapshot=None,
             current={},
-            identity_sysctl=seen.identity_sysctl,
+            identity_sysctl=sysctl,
         )
+
+    def _tree(self, pods: Mapping[str, PodView], groups: frozenset[str]) -> BestEffortTree:
+        """The best-effort tree; the last one as long as no group of it and no pod that holds CPUs comes or goes."""
+        before, holding = self._situation, holding_cpus(pods.values())
+        same = holding == self._holding and not any(in_best_effort_tree(group) for group in groups ^ self._groups)
+        self._holding = holding
+        return before.tree if before is not None and same else best_effort_tree(holding, groups)
 
     def _wish(self, situation: Situation) -> None:
         """Let the pods that changed wish anew, and the strategies that look at the node as a whole."""
-        policy = self._policy
+        policy, before, there = self._policy, self._wished, situation.pods
         if policy is None or policy.slo is not situation.slo:
             policy = Policy(self._capabilities, situation.slo, idle.idle_rule(situation.slo, self._capabilities))
-        there = {pod.group: pod for pod in situation.pods}
-        for group in [group for group in self._wished if group not in there]:
-            self._composer.put(group, ())
-        for group, pod in there.items():
-            if self._wished.get(group) is not pod or policy is not self._policy:
-                self._composer.put(group, _pod_wishes(pod, policy))
+            before = {}
+            self._of_shape.clear()
+        for group in sorted(self._wished.keys() - there.keys()):
+            self._composer.put(group, {})
+        for group in [group for group, pod in there.items() if before.get(group) is not pod]:
+            self._composer.put(group, self._pod_wishes(there[group], policy))
         self._wished, self._policy = there, policy
         self._composer.put(IDENTITY, identity.identity(situation))
         self._composer.put(IDLE, idle.node_wishes(situation, policy))
         self._composer.put(POD_VALUES, pod_values.node_wishes(situation))
+
+    def _pod_wishes(self, pod: PodView, policy: Policy) -> Wishes:
+        wishes = self._of_shape.get(pod.shape)
+        if wishes is None:
+            if len(self._of_shape) >= REMEMBERED_SHAPES:
+                self._of_shape.clear()
+            wishes = self._of_shape[pod.shape] = _wishes_of(pod.shape, policy)
+        return dict(zip((pod.group, *pod.container_groups), (wishes.pod, *wishes.containers), strict=True))
 
     def _suppression(self, situation: Situation, seen: Observation) -> Suppression | None:
         """This cycle's suppression; the last one as long as what it follows from is the same."""
@@ -111,13 +142,17 @@ class FileValues:
                 return suppression
         suppression = suppress(replace(situation, snapshot=seen.snapshot, current=seen.current))
         self._suppressed = (seen, situation, suppression)
-        self._composer.put(SUPPRESSION, suppression.wishes if suppression is not None else ())
+        self._composer.put(SUPPRESSION, suppression.wishes if suppression is not None else {})
         return suppression
 
 
-def _pod_wishes(pod: PodView, policy: Policy) -> list[Wish]:
-    """Wishes for the groups of one pod that follow from it and the policy."""
-    return [*idle.pod_wishes(pod, policy), *batch_pods.pod_wishes(pod, policy), *pod_values.pod_wishes(pod)]
+def _wishes_of(pod: PodShape, policy: Policy) -> PodWishes:
+    """Wishes for the groups of a pod of some shape, of all strategies that look at it alone."""
+    plain, batch = pod_values.pod_wishes(pod), batch_pods.pod_wishes(pod, policy)
+    own = (*idle.pod_wishes(pod, policy), *plain.pod)
+    if batch is None:
+        return PodWishes(own, plain.containers)
+    return PodWishes((*batch.pod, *own), tuple(map(operator.add, batch.containers, plain.containers)))
 
 
 def _same_usage(before: Snapshot | None, now: Snapshot | None) -> bool:

@@ -85,10 +85,9 @@ class KernelMachine:
         return Observation(
             snapshot=self._snapshot,
             states=states,
-            groups=tuple(self._driver.groups()),
+            groups=frozenset(self._driver.groups()),
             current=current,
             identity_sysctl=self._sysctl(),
-            fresh=sample,
         )
 
     def _sysctl(self) -> int | None:

@@ -75,6 +75,8 @@ class ExecutorNode:
         self._usage_ref = ""
         self._said: datetime | None = None
         self._adopted = False
+        self._moved = True
+        """The last cycle changed something on the machine, or was refused: the next one sees another machine."""
 
     @property
     def name(self) -> str:
@@ -100,6 +102,10 @@ class ExecutorNode:
     def next_start(self, now: datetime) -> datetime | None:
         """When the next back-off is over; None: nothing waits to be started."""
         return self.core.next_start(now)
+
+    def due(self, now: datetime) -> bool:
+        """Whether a cycle has anything to do that the last one has not done, on a machine where nothing happens by itself."""
+        return self._moved or self.core.restless or self._window.due(now)
 
     @property
     def report_due(self) -> datetime | None:
@@ -129,6 +135,7 @@ class ExecutorNode:
         self.machine.create(plan.groups)
         report = self.machine.write(plan.files.texts)
         self.machine.carry_out(plan.orders, now)
+        self._moved = bool(plan.orders or report.written or report.refused)
         done = self._executions.of_cycle(self.core, plan, report, plan.orders, now)
         suppressed = any(event.subject.endswith(".suppress") for event in done)
         return [*self._usage(now, suppressed), *self.core.decide(now), *done]

@@ -16,14 +16,13 @@ from cotenant_node_executor.sampling.snapshot import Snapshot
 
 
 class Observation(Struct, frozen=True):
-    """`states`: containers by pod uid, also of pods that nobody wants. `groups`: control groups below the root, sorted.
+    """`states`: containers by pod uid, also of pods that nobody wants. `groups`: control groups below the root.
 
-    `current`: files whose value strategies start from. `fresh`: the snapshot was taken in this cycle.
+    `current`: files whose value strategies start from.
     """
 
     snapshot: Snapshot | None
     states: Mapping[str, Mapping[str, ContainerState]]
-    groups: tuple[str, ...]
+    groups: frozenset[str]
     current: Mapping[tuple[str, Knob], str]
     identity_sysctl: int | None = None
-    fresh: bool = True

@@ -50,7 +50,8 @@ class NodeParticipant:
         self.node = node
         self.filters: tuple[str, ...] = (f"node.{encode_token(node.name)}.>",)
         self.usage_filters: tuple[str, ...] = ()
-        self._cell = cell
+        self._source = f"/{cell}/node-executor/{node.name}"
+        self._life = f"{cell}/node-executor/{node.name}/{node.core.boot}"
         self._period = period
         self._periodic = periodic
         self._calm = calm or period
@@ -78,6 +79,19 @@ class NodeParticipant:
         sample = self._periodic and now >= self._next_sample
         if sample:
             self._sampled = now
+        stored = self._cycle(local, sample, world) if sample or self._due(local) else False
+        if stored:
+            self._busy_until = now + BUSY
+        self._plan_sample(now)
+        return self._wake_at(now, stored)
+
+    def _due(self, local: datetime) -> bool:
+        """Whether a cycle without a sample has anything to do; the echo of an own report, say, is no reason for one."""
+        ends = self._next_exit()
+        return self.node.due(local) or (ends is not None and ends <= local)
+
+    def _cycle(self, local: datetime, sample: bool, world: World) -> bool:
+        """Run a cycle and store what it says; returns whether a report is on the log."""
         stored = False
         for event in self.node.step(local, sample=sample):
             if event.stream == LOG:
@@ -86,10 +100,7 @@ class NodeParticipant:
                 kept = world.publish(self._identified(self.node.refer(event)))
                 if kept is not None and kept.stream == USAGE:
                     self.node.usage_stored(kept.ref)
-        if stored:
-            self._busy_until = now + BUSY
-        self._plan_sample(now)
-        return self._wake_at(now, stored)
+        return stored
 
     def _plan_sample(self, now: datetime) -> None:
         """The next sample: always a whole number of periods after the last, so that pauses do not shift any report."""
@@ -111,24 +122,23 @@ class NodeParticipant:
         return False
 
     def _wake_at(self, now: datetime, stored: bool) -> datetime | None:
-        times = [self._next_sample] if self._periodic and self._next_sample is not None else []
-        times += [] if self.node.core.loaded else [self._mark_at]
-        runtime = self.node.machine.runtime
-        if isinstance(runtime, SimulatedRuntime):
-            ends = runtime.next_exit()
-            times += [ends - self.offset] if ends is not None else []
-        wakes = self.node.next_start(now + self.offset)
-        times += [wakes - self.offset] if wakes is not None else []
+        """When something is due by itself; what a stored report leads to, at once."""
         if stored:
-            times.append(now + AGAIN)
+            return now + AGAIN
+        times = [self._next_sample] if self._periodic and self._next_sample is not None else []
+        if not self.node.core.loaded:
+            times.append(self._mark_at)
+        for local in (self._next_exit(), self.node.next_start(now + self.offset)):
+            if local is not None:
+                times.append(local - self.offset)
         return max(min(times), now + AGAIN) if times else None
+
+    def _next_exit(self) -> datetime | None:
+        """When the next container ends by itself, in the node's time."""
+        runtime = self.node.machine.runtime
+        return runtime.next_exit() if isinstance(runtime, SimulatedRuntime) else None
 
     def _identified(self, event: Event) -> Event:
         self._counter += 1
-        name = f"{self._cell}/node-executor/{self.node.name}/{self.node.core.boot}/{self._counter}"
-        return replace(
-            event,
-            id=name,
-            source=f"/{self._cell}/node-executor/{self.node.name}",
-            traceparent=traceparent_of(event.causes, name),
-        )
+        name = f"{self._life}/{self._counter}"
+        return replace(event, id=name, source=self._source, traceparent=traceparent_of(event.causes, name))

@@ -60,18 +60,22 @@ def pod_step(
     base = last or RunStatus(
         node=placement.node, namespace=placement.namespace, name=placement.name, uid=placement.uid, phase=RunPhase.PENDING
     )
-    live = any(not state.exited for state in states.values())
     if base.phase.terminal:
-        ending: Order = Stop(placement.uid, 0) if live else Collect(placement.uid)
+        ending: Order = Stop(placement.uid, 0) if lives(states) else Collect(placement.uid)
         return PodStep((ending,), base)
     if placement.phase is PlacementPhase.TERMINATING:
-        return _ending(to_run, base, states, live, placement.grace_period_seconds, RunPhase.STOPPED, placement.reason)
+        return _ending(to_run, base, states, placement.grace_period_seconds, RunPhase.STOPPED, placement.reason)
     deadline = to_run.pod.spec.active_deadline_seconds
     if deadline is not None and base.started_at is not None and now - base.started_at >= timedelta(seconds=deadline):
         grace = to_run.pod.spec.termination_grace_period_seconds
         grace = placement.grace_period_seconds if grace is None else grace
-        return _ending(to_run, base, states, live, grace, RunPhase.FAILED, REASON_DEADLINE)
+        return _ending(to_run, base, states, grace, RunPhase.FAILED, REASON_DEADLINE)
     return _running(to_run, base, states, now)
+
+
+def lives(states: States) -> bool:
+    """Whether a container of these has not ended."""
+    return any(not state.exited for state in states.values())
 
 
 def is_steady(to_run: PodToRun, placement: Placement, step: PodStep) -> bool:
@@ -85,11 +89,9 @@ def is_steady(to_run: PodToRun, placement: Placement, step: PodStep) -> bool:
     )
 
 
-def _ending(
-    to_run: PodToRun, base: RunStatus, states: States, live: bool, grace: int, phase: RunPhase, reason: str
-) -> PodStep:
+def _ending(to_run: PodToRun, base: RunStatus, states: States, grace: int, phase: RunPhase, reason: str) -> PodStep:
     containers = tuple(_seen(name, states.get(name), _last_of(base, name)) for name in _names(to_run))
-    if live:
+    if lives(states):
         return PodStep((Stop(base.uid, grace),), replace(base, containers=containers))
     report = replace(base, containers=containers, phase=phase, reason=reason, finished_at=_latest(containers))
     return PodStep((Collect(base.uid),), report)
@@ -103,8 +105,9 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
         containers.append(container)
         if order is not None:
             orders.append(order)
-    started_at = base.started_at or min((c.started_at for c in containers if c.started_at is not None), default=None)
-    report = replace(base, containers=tuple(containers), started_at=started_at)
+    started_at = base.started_at or min([c.started_at for c in containers if c.started_at is not None], default=None)
+    phase = base.phase if started_at is None else RunPhase.RUNNING
+    report = replace(base, containers=tuple(containers), started_at=started_at, phase=phase)
     if containers and all(container.state == TERMINATED for container in containers):
         failed = next((container for container in containers if container.exit_code != 0), None)
         return PodStep(
@@ -117,8 +120,6 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
                 message="" if failed is None else f"container {failed.name} ended with exit code {failed.exit_code}",
             ),
         )
-    if started_at is not None:
-        report = replace(report, phase=RunPhase.RUNNING)
     return PodStep(tuple(orders), report)
 
 
@@ -181,12 +182,19 @@ def _seen(name: str, state: ContainerState | None, last: ContainerRun) -> Contai
     )
 
 
+def _live(states: States) -> bool:
+    return any(not state.exited for state in states.values())
+
+
 def _names(to_run: PodToRun) -> list[str]:
     return [container.name for container in to_run.pod.spec.containers]
 
 
 def _last_of(base: RunStatus, name: str) -> ContainerRun:
-    return next((entry for entry in base.containers if entry.name == name), ContainerRun(name=name))
+    for entry in base.containers:
+        if entry.name == name:
+            return entry
+    return ContainerRun(name=name)
 
 
 def _latest(containers: Sequence[ContainerRun]) -> datetime | None:

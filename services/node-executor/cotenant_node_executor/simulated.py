@@ -49,9 +49,11 @@ class SimulatedMachine:
         self._files = SimulatedFiles(version, tuple(processor.cpu for processor in facts.processors))
         self._sampler = SimulatedSampler(facts, seed, self._files)
         self._snapshot: Snapshot | None = None
+        self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
+        """What the files say that strategies start from; the same object until something is written."""
         self._written: dict[str, Mapping[Knob, str]] = {}
         """By group: what its files were last made to say."""
-        self._settled: tuple[Mapping[str, Mapping[Knob, str]], tuple[str, ...]] = ({}, ())
+        self._settled: tuple[Mapping[str, Mapping[Knob, str]], frozenset[str]] = ({}, frozenset())
         """Values that all files have, as far as there were groups, and the groups there were."""
         self._removals = 0
         """Removals of groups whose files are forgotten."""
@@ -65,13 +67,7 @@ class SimulatedMachine:
             for pod in self._sampler.out_of_memory:
                 self.runtime.run_out_of_memory(pod.uid, now)
                 states = self.runtime.poll(now)
-        return Observation(
-            snapshot=self._snapshot,
-            states=states,
-            groups=self._groups.shown(),
-            current={BOUND_QUOTA: self._files.read(*BOUND_QUOTA), BOUND_CPUS: self._files.read(*BOUND_CPUS)},
-            fresh=sample,
-        )
+        return Observation(snapshot=self._snapshot, states=states, groups=self._groups.shown(), current=self._current)
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -98,18 +94,20 @@ class SimulatedMachine:
             self._removals = self._groups.removals
             self._files.keep(self._groups)
             self._written = {group: said for group, said in self._written.items() if not group or group in self._groups}
+        written = self._written
         unwritten = {
             group: said
             for group, said in values.items()
-            if self._written.get(group) is not said and (not group or group in self._groups)
+            if written.get(group) is not said and (not group or group in groups)
         }
         report = self._files.write(unwritten, groups)
         self._written.update(unwritten)
         for refused in report.refused:
             # Tried again in the next cycle, as on a real machine.
             self._written.pop(refused.group, None)
-        self._settled = ({}, ()) if report.refused else (values, groups)
+        self._settled = ({}, frozenset()) if report.refused else (values, groups)
         if report.written:
+            self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
             self._sampler.written({written.group: None for written in report.written})
         return report
 

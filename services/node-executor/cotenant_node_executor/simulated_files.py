@@ -37,6 +37,7 @@ _BY_NAME = sorted(SIMULATED_KNOBS, key=lambda knob: knob.value)
 _UNCHANGED = WriteReport()
 _START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
 _START_OF = {knob: _START.get(knob, "") for knob in Knob}
+_FILE_OF = {knob: knob.value for knob in Knob}
 
 
 class SimulatedFiles:
@@ -44,8 +45,10 @@ class SimulatedFiles:
 
     def __init__(self, version: CgroupVersion, cpus: tuple[int, ...]) -> None:
         self._version = version
+        self._inherits = version is CgroupVersion.V1
+        """Whether a group's CPU set is its parent's until it has one of its own, and the hierarchy is checked."""
         self._cpus = cpus
-        self._all_cpus = format_cpu_list(cpus) if version is CgroupVersion.V1 else ""
+        self._all_cpus = format_cpu_list(cpus) if self._inherits else ""
         """The CPU set of the root, and on v1 of every new group: a copy of its parent's."""
         self._texts: dict[Key, str] = {}
 
@@ -54,9 +57,13 @@ class SimulatedFiles:
         text = self._texts.get((group, knob))
         if text is not None:
             return text
-        if knob is not Knob.CPUSET_CPUS or self._version is CgroupVersion.V2:
-            return _START_OF[knob]
-        return self.read(_parent(group), knob) if group else self._all_cpus
+        if self._inherits and knob is Knob.CPUSET_CPUS:
+            return self.read(_parent(group), knob) if group else self._all_cpus
+        return _START_OF[knob]
+
+    def texts(self, *keys: Key) -> dict[Key, str]:
+        """What some files say."""
+        return {key: self.read(*key) for key in keys}
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
         """Let the files of some groups say these texts, by group and name; `groups` are all there are."""
@@ -68,9 +75,9 @@ class SimulatedFiles:
         ]
         if not changes:
             return _UNCHANGED
-        if self._version is CgroupVersion.V2:
-            return WriteReport(written=tuple(self._put(change) for change in changes))
-        return self._in_steps(changes, _Hierarchy(groups))
+        if self._inherits:
+            return self._in_steps(changes, _Hierarchy(groups))
+        return WriteReport(written=tuple([self._put(change) for change in changes]))
 
     def keep(self, groups: Container[str]) -> None:
         """Forget files of other groups."""
@@ -79,12 +86,12 @@ class SimulatedFiles:
 
     def inherit(self, group: str) -> None:
         """On v1 a new group's CPU set is a copy of its parent's (cgroup.clone_children)."""
-        if self._version is CgroupVersion.V1:
+        if self._inherits:
             self._texts.setdefault((group, Knob.CPUSET_CPUS), self.read(_parent(group), Knob.CPUSET_CPUS))
 
     def _put(self, change: Change) -> Written:
         self._texts[(change.group, change.knob)] = change.new
-        return Written(change.group, change.knob, change.knob.value, change.old or "", change.new)
+        return Written(change.group, change.knob, _FILE_OF[change.knob], change.old or "", change.new)
 
     def _in_steps(self, changes: list[Change], hierarchy: _Hierarchy) -> WriteReport:
         """Take the steps of a real machine's writer; a file that was refused is left as it is by then."""

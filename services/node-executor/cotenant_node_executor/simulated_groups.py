@@ -1,11 +1,10 @@
-"""The control groups of a simulated machine, sorted.
+"""The control groups of a simulated machine.
 
-In: groups as they are made and removed. Out: which there are, parents before children.
+In: groups as they are made and removed. Out: which there are.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable
 
 
@@ -14,8 +13,7 @@ class SimulatedGroups:
 
     def __init__(self, groups: Iterable[str]) -> None:
         self._there = set(groups)
-        self._sorted = sorted(self._there)
-        self._shown: tuple[str, ...] | None = None
+        self._shown: frozenset[str] | None = None
         self.removals = 0
         """How often groups were removed so far."""
 
@@ -27,22 +25,20 @@ class SimulatedGroups:
         if group in self._there:
             return False
         self._there.add(group)
-        insort(self._sorted, group)
         self._shown = None
         return True
 
     def remove(self, top: str) -> None:
         """Remove a group and all below it."""
         below = f"{top}/"
-        gone = [group for group in self._sorted if group == top or group.startswith(below)]
+        gone = [group for group in self._there if group == top or group.startswith(below)]
         if gone:
             self.removals += 1
             self._there.difference_update(gone)
-            self._sorted = [group for group in self._sorted if group in self._there]
             self._shown = None
 
-    def shown(self) -> tuple[str, ...]:
+    def shown(self) -> frozenset[str]:
         """All of them; the same object as long as they are the same."""
         if self._shown is None:
-            self._shown = tuple(self._sorted)
+            self._shown = frozenset(self._there)
         return self._shown

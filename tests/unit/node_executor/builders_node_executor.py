@@ -19,7 +19,15 @@ from cotenant_node_executor.kernel.interface import Capabilities, CgroupVersion,
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts, Situation, best_effort_tree, pod_view
+from cotenant_node_executor.strategies.situation import (
+    BESTEFFORT,
+    BURSTABLE,
+    NodeFacts,
+    Situation,
+    best_effort_tree,
+    holding_cpus,
+    pod_view,
+)
 from cotenant_node_executor.strategies.suppress_cpuset import Processor
 
 NODE = "node-1"
@@ -130,16 +138,16 @@ def situation(
     sysctl: int | None = None,
 ) -> Situation:
     """Everything that strategies look at; every pod has its groups."""
-    views = tuple(pod_view(entry) for entry in pods)
+    views = [pod_view(entry) for entry in pods]
     groups = {BURSTABLE, BESTEFFORT}
     for view in views:
-        groups.update((view.group, *(container.group for container in view.containers)))
+        groups.update((view.group, *view.container_groups))
     return Situation(
         node=facts(cpus),
         capabilities=kernel or capabilities(),
-        pods=views,
-        groups=tuple(sorted(groups)),
-        tree=best_effort_tree(views, sorted(groups)),
+        pods={view.group: view for view in views},
+        groups=frozenset(groups),
+        tree=best_effort_tree(holding_cpus(views), groups),
         slo=node_slo,
         snapshot=reading,
         current=current or {},
@@ -201,7 +209,11 @@ class Bench:
         self.now += timedelta(seconds=seconds)
         self.core.observe(
             Observation(
-                snapshot=self.reading, states=self.states, groups=tuple(sorted(self.groups)), current={}, identity_sysctl=None
+                snapshot=self.reading,
+                states={uid: dict(states) for uid, states in self.states.items()},
+                groups=frozenset(self.groups),
+                current={},
+                identity_sysctl=None,
             )
         )
         return self

@@ -13,7 +13,7 @@ from cotenant_node_executor.executions import TOPICS
 from cotenant_node_executor.file_values import FileValues
 from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.observation import Observation
-from cotenant_node_executor.strategies.situation import Situation, Wish
+from cotenant_node_executor.strategies.situation import Situation, Wish, Wishes
 from cotenant_node_executor.strategies.suppress import suppress
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
 
@@ -90,11 +90,11 @@ def test_an_ls_pods_annotation_goes_before_the_rule() -> None:
 
 def test_a_strategy_without_stated_precedence_for_a_file_is_refused() -> None:
     with pytest.raises(CompositionError, match=r"cpu\.idle"):
-        compose([Wish("besteffort", Knob.CPU_IDLE, "1", "suppress")])
+        compose([Wish(Knob.CPU_IDLE, "1", "suppress")])
 
 
 def test_one_strategy_cannot_want_two_values_for_one_file() -> None:
-    wishes = [Wish("a", Knob.CPU_QUOTA, "1000", "suppress"), Wish("a", Knob.CPU_QUOTA, "2000", "suppress")]
+    wishes = [Wish(Knob.CPU_QUOTA, "1000", "suppress"), Wish(Knob.CPU_QUOTA, "2000", "suppress")]
     with pytest.raises(CompositionError, match="1000"):
         compose(wishes)
     assert len(compose([wishes[0], wishes[0]])) == 1
@@ -107,25 +107,36 @@ def test_every_strategy_with_a_precedence_has_a_topic() -> None:
 def test_a_pods_unreadable_annotation_counts_as_absent_and_is_named() -> None:
     broken = batch("job", annotations={"scheduling.koordinator.sh/resource-status": "{"})
     seen = situation([broken])
-    assert seen.pods[0].bound_cpus == frozenset()
-    assert "resource-status" in seen.pods[0].problem
+    (view,) = seen.pods.values()
+    assert view.bound_cpus == frozenset()
+    assert "resource-status" in view.problem
 
 
 WISHES = st.builds(
-    lambda group, knob, value, at: Wish(group, knob, value, PRECEDENCE[knob][at % len(PRECEDENCE[knob])]),
-    st.sampled_from(["", "besteffort", "burstable/pod1"]),
+    lambda knob, value, at: Wish(knob, value, PRECEDENCE[knob][at % len(PRECEDENCE[knob])]),
     st.sampled_from([Knob.CPU_SHARES, Knob.CPU_QUOTA, Knob.CPU_IDLE, Knob.CPUSET_CPUS]),
     st.just("1"),
     st.integers(0, 2),
 )
 
 
-@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.lists(WISHES, max_size=6)), max_size=12))
+GROUPS = st.sampled_from(["", "besteffort", "burstable/pod1"])
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b", "c"]),
+            st.dictionaries(GROUPS, st.lists(WISHES, min_size=1, max_size=4).map(tuple), max_size=3),
+        ),
+        max_size=12,
+    )
+)
 def test_whatever_sources_wished_before_the_files_follow_from_the_wishes_that_stand(
-    puts: list[tuple[str, list[Wish]]],
+    puts: list[tuple[str, Wishes]],
 ) -> None:
     composer = Composer()
-    standing: dict[str, list[Wish]] = {}
+    standing: dict[str, Wishes] = {}
     for source, wishes in puts:
         before = composer.composed()
         composer.put(source, wishes)
@@ -143,7 +154,7 @@ def test_a_pods_values_go_with_its_group_and_change_with_the_policy() -> None:
     both = situation([service("web"), batch("job")], node_slo=slo())
     values = FileValues(both.node, both.capabilities)
 
-    def texts(groups: tuple[str, ...], node_slo: NodeSLORendered | None) -> dict[tuple[str, str], str]:
+    def texts(groups: frozenset[str], node_slo: NodeSLORendered | None) -> dict[tuple[str, str], str]:
         looked = Observation(snapshot=None, states={}, groups=groups, current={})
         files, _ = values.of_cycle(looked, both.pods, (), node_slo)
         return {(group, knob.value): text for group, said in files.texts.items() for knob, text in said.items()}
@@ -151,6 +162,6 @@ def test_a_pods_values_go_with_its_group_and_change_with_the_policy() -> None:
     assert texts(both.groups, both.slo) == composed(both)
     assert texts(both.groups, slo(**IDENTITY)) == composed(msgspec.structs.replace(both, slo=slo(**IDENTITY)))
     assert texts(both.groups, both.slo) == composed(both)
-    without = tuple(group for group in both.groups if "uid-job" not in group)
+    without = frozenset(group for group in both.groups if "uid-job" not in group)
     assert not [group for group, _ in texts(without, both.slo) if "uid-job" in group]
     assert texts(both.groups, None) == composed(msgspec.structs.replace(both, slo=None))

@@ -75,6 +75,21 @@ def test_a_placed_pod_is_started_with_its_groups_and_values_and_reported_with_it
     assert orders(bench) == []
 
 
+def test_a_report_that_does_not_say_what_is_true_is_corrected_and_one_that_does_is_the_last() -> None:
+    bench = Bench().load()
+    job = batch("job")
+    bench.place(job)
+    bench.saw(job, pid=100, started_at=bench.now)
+    (decided,) = bench.look().core.decide(bench.now)
+    assert isinstance(decided.data, RunStatus)
+    bench.store(decided.subject, msgspec.structs.replace(decided.data, containers=()))
+    (corrected,) = bench.core.decide(bench.now)
+    bench.store(corrected.subject, corrected.data)
+    bench.core.plan(bench.now)
+    assert not bench.core.decide(bench.now)
+    assert not bench.core.restless
+
+
 @pytest.mark.parametrize(("code", "phase"), [(0, RunPhase.SUCCEEDED), (3, RunPhase.FAILED)])
 def test_a_pod_that_is_never_restarted_ends_with_its_exit_code(code: int, phase: RunPhase) -> None:
     bench = Bench().load()

@@ -109,6 +109,28 @@ def test_without_periodic_samples_a_job_of_months_ends_on_time() -> None:
     assert world.streams.usage.last_sequence == 0
 
 
+def test_a_node_has_nothing_to_do_between_its_samples_until_a_fact_of_its_own_changes() -> None:
+    world, participant = world_with_node()
+    manifest = document("web", "LS", "cpu", "1")
+    world.run_until(world.now + timedelta(seconds=2))
+    assert not participant.node.due(world.now)
+    place(world, manifest)
+    world.run_until(world.now + timedelta(milliseconds=100))
+    assert run_of(world, "web").phase is RunPhase.RUNNING
+    assert not participant.node.due(world.now)
+    others: tuple[tuple[str, Payload], ...] = (
+        (slo_subject(NODE), NodeSLORendered(node=NODE)),
+        (run_subject(NODE, "default", "web"), run_of(world, "web")),
+    )
+    for subject, data in others:
+        participant.node.apply(Event(subject=subject, data=data, time=world.now, sequence=world.streams.log.last_sequence + 1))
+        assert participant.node.due(world.now)
+        # The first may write files, the second sees what they say then.
+        for _ in range(2):
+            participant.node.step(world.now, sample=False)
+        assert not participant.node.due(world.now)
+
+
 def test_a_stopped_pod_ends_and_its_report_is_buried_with_its_placement() -> None:
     world, _ = world_with_node()
     manifest = document("web", "LS", "cpu", "1")

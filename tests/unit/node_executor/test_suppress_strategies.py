@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant_node_executor.kernel.interface import Knob
-from cotenant_node_executor.strategies.situation import BESTEFFORT
+from cotenant_node_executor.strategies.situation import BESTEFFORT, Wishes
 from cotenant_node_executor.strategies.suppress import CPUSET, OFF, suppress
 from cotenant_node_executor.strategies.suppress_cfs import FLOOR_US, next_quota
 from cotenant_node_executor.strategies.suppress_cpuset import Processor, next_cpuset, select_cpus, steadied
@@ -19,7 +19,8 @@ CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
 
 
 def values(decided: object) -> dict[tuple[str, Knob], str]:
-    return {(wish.group, wish.knob): wish.value for wish in decided.wishes}  # type: ignore[attr-defined]
+    wishes: Wishes = decided.wishes  # type: ignore[attr-defined]
+    return {(group, wish.knob): wish.value for group, own in wishes.items() for wish in own}
 
 
 def test_batch_gets_the_threshold_less_services_and_system() -> None:

@@ -115,7 +115,7 @@ class Runtime(Protocol):
         ...
 
     def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
-        """The newest attempt of every container, by pod uid and container name, in sorted order."""
+        """The newest attempt of every container, by pod uid and container name."""
         ...
 
     def carry_out(self, order: Order, now: datetime) -> None:

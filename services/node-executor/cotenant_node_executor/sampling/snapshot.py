@@ -71,7 +71,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     interval_ns: int | None  # None in the first snapshot
     node: NodeUsage
     system: SystemUsage
-    pods: dict[str, PodUsage]  # by uid, in sorted order
+    pods: dict[str, PodUsage]  # by uid
     tiers: dict[str, GroupUsage]  # "burstable", "besteffort" where the directory exists
     host_applications: dict[str, HostApplicationUsage] = {}
     skipped: tuple[Skipped, ...] = ()  # groups that vanished or could not be read in this round

@@ -85,8 +85,11 @@ def pod_identity(rule: IdentityRule, qos: str, kube_qos: str) -> int:
 def annotated_identity(annotations: Mapping[str, str]) -> int | None:
     """The value that an LS pod's own annotation asks for, None without one. Raises ValueError on a malformed one."""
     text = annotations.get(ANNOTATION_CPU_QOS)
-    if text is None:
-        return None
+    return None if text is None else asked_identity(text)
+
+
+def asked_identity(text: str) -> int:
+    """The value that the annotation's text asks for. Raises ValueError on a malformed one."""
     try:
         asked = msgspec.json.decode(text, type=_PodCpuQos)
     except msgspec.MsgspecError as error:

@@ -12,13 +12,13 @@ from cotenant_node_executor.kernel.interface import ROOT_GROUP, Knob
 from cotenant_node_executor.strategies.group_identity import (
     ClassIdentity,
     IdentityRule,
-    annotated_identity,
+    asked_identity,
     identity_active,
     identity_rule,
     kube_qos_of_path,
     pod_identity,
 )
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, PodView, Situation, Wish
+from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, PodShape, Situation, Wish, Wishes
 
 STRATEGY = "group-identity"
 
@@ -34,11 +34,11 @@ def rule_of(slo: NodeSLORendered | None) -> IdentityRule | None:
     return identity_rule(slo.cpu_policy, lsr, ls, be)
 
 
-def effective_identity(rule: IdentityRule, pod: PodView) -> int:
+def effective_identity(rule: IdentityRule, pod: PodShape) -> int:
     """A pod's value; an LS pod's annotation goes before the rule, one that cannot be read counts as absent."""
-    if pod.qos is QoSClass.LS:
+    if pod.qos is QoSClass.LS and pod.identity is not None:
         try:
-            asked = annotated_identity(pod.annotations)
+            asked = asked_identity(pod.identity)
         except ValueError:
             asked = None
         if asked is not None:
@@ -46,19 +46,19 @@ def effective_identity(rule: IdentityRule, pod: PodView) -> int:
     return pod_identity(rule, pod.qos.value, pod.kube_qos.value)
 
 
-def identity(situation: Situation) -> list[Wish]:
+def identity(situation: Situation) -> Wishes:
     """Wishes for every directory below the root that is or belongs to a QoS class or a pod."""
     supported = situation.capabilities.supports(Knob.CPU_BVT)
     rule = rule_of(situation.slo) if supported else None
     if rule is None or not identity_active(rule, supported, situation.identity_sysctl):
-        return []
+        return {}
     directories = {
         ROOT_GROUP: rule.kube_qos_dir[KubeQoS.GUARANTEED],
         BURSTABLE: rule.kube_qos_dir[KubeQoS.BURSTABLE],
         BESTEFFORT: rule.kube_qos_dir[KubeQoS.BEST_EFFORT],
     }
     values: dict[str, int] = dict(directories)
-    pods = {pod.group: effective_identity(rule, pod) for pod in situation.pods}
+    pods = {group: effective_identity(rule, pod.shape) for group, pod in situation.pods.items()}
     for group in situation.groups:
         parts = group.split("/")
         depth = 2 if parts[0] in (BURSTABLE, BESTEFFORT) else 1
@@ -69,6 +69,4 @@ def identity(situation: Situation) -> list[Wish]:
             values[group] = pods[pod_group]
         elif depth == 2 or parts[0].startswith("pod"):
             values[group] = rule.kube_qos_pod[kube_qos_of_path(group)]
-    return [
-        Wish(group, Knob.CPU_BVT, str(values[group]), STRATEGY, "identity of its class") for group in sorted(values)
-    ]
+    return {group: (Wish(Knob.CPU_BVT, str(values[group]), STRATEGY, "identity of its class"),) for group in sorted(values)}

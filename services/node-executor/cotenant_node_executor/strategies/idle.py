@@ -1,7 +1,7 @@
 """CPU identity on a mainline kernel: `cpu.idle` for each batch pod, raised shares for the latency-sensitive ones.
 
-In: the situation, or a pod; counts where the kernel has no group identity. Out: cpu.idle 1 for pods whose identity gives
-way (-1) and 0 for every other; shares of groups with a latency-sensitive identity (1, 2) multiplied by one factor a
+In: the situation, or a pod's shape; counts where the kernel has no group identity. Out: cpu.idle 1 for pods whose identity
+gives way (-1) and 0 for every other; shares of groups with a latency-sensitive identity (1, 2) multiplied by one factor a
 level, so that the largest reaches the kernel's maximum and their ratios stay.
 
 Only pods become idle, never a class directory: while cpu.idle is 1 the kernel refuses every write of cpu.shares (EINVAL),
@@ -18,25 +18,25 @@ from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.strategies.group_identity import IdentityRule
 from cotenant_node_executor.strategies.identity import effective_identity, rule_of
 from cotenant_node_executor.strategies.pod_values import group_shares
-from cotenant_node_executor.strategies.situation import BURSTABLE, PodView, Policy, Situation, Wish
+from cotenant_node_executor.strategies.situation import BURSTABLE, PodShape, Policy, Situation, Wish, Wishes
 
 STRATEGY = "idle"
 
 
-def pod_wishes(pod: PodView, policy: Policy) -> list[Wish]:
+def pod_wishes(pod: PodShape, policy: Policy) -> tuple[Wish, ...]:
     """The wish for a pod's cpu.idle."""
     rule = policy.idle
     if rule is None:
-        return []
+        return ()
     gives_way = rule.enable and effective_identity(rule, pod) < 0
     why = "identity -1: runs when nobody else wants the CPU" if gives_way else "identity not below 0"
-    return [Wish(pod.group, Knob.CPU_IDLE, "1" if gives_way else "0", STRATEGY, why)]
+    return (Wish(Knob.CPU_IDLE, "1" if gives_way else "0", STRATEGY, why),)
 
 
-def node_wishes(situation: Situation, policy: Policy) -> list[Wish]:
+def node_wishes(situation: Situation, policy: Policy) -> Wishes:
     """Wishes for shares of the latency-sensitive groups while the rule is on."""
     rule = policy.idle
-    return _raised(situation, rule) if rule is not None and rule.enable else []
+    return _raised(situation, rule) if rule is not None and rule.enable else {}
 
 
 def idle_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
@@ -47,19 +47,17 @@ def idle_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> Identi
     return rule
 
 
-def _raised(situation: Situation, rule: IdentityRule) -> list[Wish]:
+def _raised(situation: Situation, rule: IdentityRule) -> Wishes:
     """Raise what competes at one level by one factor: guaranteed pods and the burstable directory, then burstable pods."""
     shares = group_shares(situation)
-    sensitive = [pod for pod in situation.pods if effective_identity(rule, pod) > 0]
+    sensitive = [pod for pod in situation.pods.values() if effective_identity(rule, pod.shape) > 0]
     burstable = [pod.group for pod in sensitive if pod.kube_qos is KubeQoS.BURSTABLE]
     top = [pod.group for pod in sensitive if pod.kube_qos is KubeQoS.GUARANTEED]
     if burstable:
         top.append(BURSTABLE)
-    wishes: list[Wish] = []
+    wishes: dict[str, tuple[Wish, ...]] = {}
     for level in (top, burstable):
         factor = MAX_SHARES // max((shares[group] for group in level), default=MAX_SHARES)
-        wishes += [
-            Wish(group, Knob.CPU_SHARES, str(shares[group] * factor), STRATEGY, f"latency-sensitive: shares x {factor}")
-            for group in sorted(level)
-        ]
+        why = f"latency-sensitive: shares x {factor}"
+        wishes |= {group: (Wish(Knob.CPU_SHARES, str(shares[group] * factor), STRATEGY, why),) for group in sorted(level)}
     return wishes

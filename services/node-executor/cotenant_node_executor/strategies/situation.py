@@ -1,17 +1,19 @@
 """What a strategy may look at in one cycle, and what it may wish.
 
 In: the node, its pods as placed, the node SLO, the snapshot of this cycle, the present values of the best-effort group.
-Out: wishes, one value for one file of one group, each naming the strategy and why. Values are texts in cgroup v1's
+Out: wishes by group, one value for one file, each naming the strategy and why. Values are texts in cgroup v1's
 terms; groups are paths below the executor's own root.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from cotenant.by_identity import ByIdentity
 from cotenant.events.resources import NodeSLORendered
 from cotenant.names import (
     ANNOTATION_EXTENDED_RESOURCE_SPEC,
@@ -28,7 +30,7 @@ from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.batch_values import BatchAmounts
-from cotenant_node_executor.strategies.group_identity import IdentityRule
+from cotenant_node_executor.strategies.group_identity import ANNOTATION_CPU_QOS, IdentityRule
 from cotenant_node_executor.strategies.suppress_cpuset import Processor, cpu_owners
 
 BESTEFFORT = "besteffort"
@@ -46,15 +48,26 @@ class NodeFacts(Struct, frozen=True):
     processors: tuple[Processor, ...]
 
 
-class ContainerView(Struct, frozen=True):
+class ContainerShape(Struct, frozen=True):
     """A container's own amounts; None where it states none."""
 
-    name: str
-    group: str
     request_cpu_milli: int | None
     limit_cpu_milli: int | None
     limit_memory_bytes: int | None
     batch: BatchAmounts | None
+
+
+class PodShape(Struct, frozen=True):
+    """What a pod's own values follow from beside the policy: pods of one workload have the same."""
+
+    qos: QoSClass
+    kube_qos: KubeQoS
+    containers: tuple[ContainerShape, ...]
+    requested_milli: int
+    """The sum of its containers' CPU requests."""
+    holds_cpus: bool
+    identity: str | None
+    """What it asks for as its CPU identity by an annotation."""
 
 
 class PodView(Struct, frozen=True):
@@ -63,22 +76,26 @@ class PodView(Struct, frozen=True):
     uid: str
     namespace: str
     name: str
-    qos: QoSClass
-    kube_qos: KubeQoS
     group: str
-    containers: tuple[ContainerView, ...]
-    requested_milli: int
-    """The sum of its containers' CPU requests."""
+    container_groups: tuple[str, ...]
+    shape: PodShape
     bound_cpus: frozenset[int]
-    annotations: Mapping[str, str]
     problem: str = ""
     """An annotation that cannot be read, in words; it then counts as absent."""
+
+    @property
+    def qos(self) -> QoSClass:
+        return self.shape.qos
+
+    @property
+    def kube_qos(self) -> KubeQoS:
+        return self.shape.kube_qos
 
 
 class BestEffortTree(Struct, frozen=True):
     """What suppression by CPU set works on."""
 
-    groups: tuple[str, ...]
+    groups: frozenset[str]
     """The best-effort group and those below it, but for pods that hold CPUs of their own."""
     owners: Mapping[int, str]
     """QoS class by CPU, of the pods that hold some."""
@@ -89,9 +106,10 @@ class Situation(Struct, frozen=True):
 
     node: NodeFacts
     capabilities: Capabilities
-    pods: tuple[PodView, ...]
-    groups: tuple[str, ...]
-    """Every group below the root, parents first: also those that no manifest explains, such as YARN's containers."""
+    pods: Mapping[str, PodView]
+    """By group: the placed pods whose groups are there."""
+    groups: frozenset[str]
+    """Every group below the root: also those that no manifest explains, such as YARN's containers."""
     tree: BestEffortTree
     slo: NodeSLORendered | None
     snapshot: Snapshot | None
@@ -110,13 +128,23 @@ class Policy(Struct, frozen=True):
 
 
 class Wish(Struct, frozen=True):
-    """One strategy wants one value in one file."""
+    """One strategy wants one value in one file of a group."""
 
-    group: str
     knob: Knob
     value: str
     strategy: str
     why: str = ""
+
+
+Wishes = Mapping[str, tuple[Wish, ...]]
+"""What is wished, by group."""
+
+
+class PodWishes(Struct, frozen=True):
+    """What is wished for a pod of some shape: for its own group, and for each container's in order."""
+
+    pod: tuple[Wish, ...]
+    containers: tuple[tuple[Wish, ...], ...]
 
 
 class _ExtendedSpec(Struct, frozen=True, rename="camel"):
@@ -140,42 +168,61 @@ def pod_view(pod: Pod) -> PodView:
     group = pod_group(pod.metadata.uid, kubernetes)
     problems: list[str] = []
     extended = _extended(pod, problems)
-    containers = tuple(_container(group, entry, extended.get(entry.name)) for entry in pod.spec.containers)
+    containers = tuple([_container(entry, extended.get(entry.name)) for entry in pod.spec.containers])
+    bound = _bound(pod, problems)
     return PodView(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
-        qos=qos,
-        kube_qos=kubernetes,
         group=group,
-        containers=containers,
-        requested_milli=sum(container.request_cpu_milli or 0 for container in containers),
-        bound_cpus=_bound(pod, problems),
-        annotations=pod.metadata.annotations,
+        container_groups=tuple([f"{group}/{entry.name}" for entry in pod.spec.containers]),
+        shape=PodShape(
+            qos=qos,
+            kube_qos=kubernetes,
+            containers=containers,
+            requested_milli=sum([container.request_cpu_milli or 0 for container in containers]),
+            holds_cpus=bool(bound),
+            identity=pod.metadata.annotations.get(ANNOTATION_CPU_QOS),
+        ),
+        bound_cpus=bound,
         problem="; ".join(problems),
     )
 
 
-def best_effort_tree(pods: Sequence[PodView], groups: Sequence[str]) -> BestEffortTree:
+def holding_cpus(pods: Iterable[PodView]) -> tuple[PodView, ...]:
+    """Those that hold CPUs of their own, by name."""
+    return tuple(sorted([pod for pod in pods if pod.bound_cpus], key=lambda pod: (pod.namespace, pod.name)))
+
+
+def in_best_effort_tree(group: str) -> bool:
+    """Whether a group is the best-effort one or lies below it."""
+    return group == BESTEFFORT or group.startswith(_BELOW_BESTEFFORT)
+
+
+def best_effort_tree(holding: Sequence[PodView], groups: Iterable[str]) -> BestEffortTree:
     """The tree of these groups, with the CPUs that these pods hold; of two that name a CPU the last one wins."""
-    holding = [pod for pod in pods if pod.bound_cpus]
     alone = tuple(f"{pod.group}/" for pod in holding if pod.qos in (QoSClass.LSE, QoSClass.LSR))
-    tree = [group for group in groups if group == BESTEFFORT or group.startswith(_BELOW_BESTEFFORT)]
+    tree = [group for group in groups if in_best_effort_tree(group)]
     if alone:
         tree = [group for group in tree if not f"{group}/".startswith(alone)]
-    return BestEffortTree(groups=tuple(tree), owners=cpu_owners((pod.qos.value, pod.bound_cpus) for pod in holding))
+    return BestEffortTree(groups=frozenset(tree), owners=cpu_owners((pod.qos.value, pod.bound_cpus) for pod in holding))
 
 
-def _container(pod: str, container: Container, extended: Resources | None) -> ContainerView:
+def _container(container: Container, extended: Resources | None) -> ContainerShape:
+    stated = _stated(container)
+    if stated.batch is not None or extended is None:
+        return stated
+    return replace(stated, batch=_batch(container.name, extended))
+
+
+@ByIdentity
+def _stated(container: Container) -> ContainerShape:
     own = container.resources
-    batch = _batch(container.name, own) or (_batch(container.name, extended) if extended is not None else None)
-    return ContainerView(
-        name=container.name,
-        group=f"{pod}/{container.name}",
+    return ContainerShape(
         request_cpu_milli=_amount({**own.limits, **own.requests}, CPU),
         limit_cpu_milli=_amount(own.limits, CPU),
         limit_memory_bytes=_amount(own.limits, MEMORY),
-        batch=batch,
+        batch=_batch(container.name, own),
     )
 
 

@@ -15,6 +15,8 @@ kernel has no CPU sets the cpuset policy works by quota. Source: CPU suppress, k
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Struct
 
@@ -23,7 +25,7 @@ from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import UNLIMITED, Knob
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.batch_values import CFS_QUOTA
-from cotenant_node_executor.strategies.situation import BESTEFFORT, Situation, Wish
+from cotenant_node_executor.strategies.situation import BESTEFFORT, Situation, Wish, Wishes
 from cotenant_node_executor.strategies.suppress_cfs import next_quota
 from cotenant_node_executor.strategies.suppress_cpuset import (
     cpuset_targets,
@@ -48,7 +50,7 @@ class Suppression(Struct, frozen=True):
     """What was decided, and from which figures (milli-CPU). `policy` is cfsQuota, cpuset or off."""
 
     policy: str
-    wishes: tuple[Wish, ...]
+    wishes: Wishes
     quantity_milli: int = 0
     threshold_percent: int = 0
     capacity_milli: int = 0
@@ -73,7 +75,7 @@ def suppress(situation: Situation) -> Suppression | None:
     if slo is None:
         return None
     if not slo.enable:
-        return Suppression(policy=OFF, wishes=(_quota(UNLIMITED, OFF), *_widest(situation)))
+        return Suppression(policy=OFF, wishes=_wishes(UNLIMITED, OFF, _widest(situation)))
     snapshot = situation.snapshot
     if snapshot is None or snapshot.node.cpu_milli is None:
         return None
@@ -85,7 +87,7 @@ def suppress(situation: Situation) -> Suppression | None:
     by_quota = slo.cpu_suppress_policy == CFS_QUOTA or not situation.capabilities.supports(Knob.CPUSET_CPUS)
     decided = Suppression(
         policy=CFS_QUOTA if by_quota else CPUSET,
-        wishes=(),
+        wishes={},
         quantity_milli=quantity,
         threshold_percent=slo.cpu_suppress_threshold_percent,
         capacity_milli=node.capacity_milli,
@@ -93,7 +95,7 @@ def suppress(situation: Situation) -> Suppression | None:
         split=split,
     )
     wishes = _by_quota(situation, decided) if by_quota else _by_cpuset(situation, decided)
-    return msgspec.structs.replace(decided, wishes=tuple(wishes))
+    return msgspec.structs.replace(decided, wishes=wishes)
 
 
 def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> UsageSplit:
@@ -104,14 +106,14 @@ def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> Us
     return split_usage(
         float(node_used_milli),
         float(reserved_milli(situation.node.capacity_milli, situation.node.allocatable_milli, annotated)),
-        [*(PodClass(pod.uid, pod.qos, pod.kube_qos) for pod in situation.pods), *_ended_batch(situation, snapshot)],
+        [*(PodClass(pod.uid, pod.qos, pod.kube_qos) for pod in situation.pods.values()), *_ended_batch(situation, snapshot)],
         used,
     )
 
 
 def _ended_batch(situation: Situation, snapshot: Snapshot) -> list[PodClass]:
     """Pods of the best-effort tree that have ended since the sample: their usage is batch usage, not that of services."""
-    known = {pod.uid for pod in situation.pods}
+    known = {pod.uid for pod in situation.pods.values()}
     return [
         PodClass(uid, QoSClass.BE, KubeQoS.BEST_EFFORT)
         for uid, pod in sorted(snapshot.pods.items())
@@ -119,23 +121,20 @@ def _ended_batch(situation: Situation, snapshot: Snapshot) -> list[PodClass]:
     ]
 
 
-def _by_quota(situation: Situation, decided: Suppression) -> list[Wish]:
+def _by_quota(situation: Situation, decided: Suppression) -> Wishes:
     text = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA))
     current = int(text) if text is not None else int(UNLIMITED)
     quota = next_quota(decided.quantity_milli, decided.capacity_milli, current)
-    return [_quota(str(current if quota is None else quota), decided.why), *_widest(situation)]
+    return _wishes(str(current if quota is None else quota), decided.why, _widest(situation))
 
 
-def _by_cpuset(situation: Situation, decided: Suppression) -> list[Wish]:
+def _by_cpuset(situation: Situation, decided: Suppression) -> Wishes:
     processors = situation.node.processors
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
     quantity = steadied(decided.quantity_milli, len(current), decided.capacity_milli)
     chosen = next_cpuset(quantity, processors, current, situation.tree.owners, _excluded(situation))
-    wishes = [_quota(UNLIMITED, decided.why)]
-    if chosen is not None:
-        wishes += _sets(situation, chosen, decided.why)
-    return wishes
+    return _wishes(UNLIMITED, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
 
 
 def _excluded(situation: Situation) -> frozenset[int]:
@@ -147,19 +146,22 @@ def _excluded(situation: Situation) -> frozenset[int]:
         return frozenset()
 
 
-def _quota(value: str, why: str) -> Wish:
-    return Wish(BESTEFFORT, Knob.CPU_QUOTA, value, STRATEGY, why)
+def _wishes(quota: str, why: str, sets: Mapping[str, Wish]) -> Wishes:
+    """The best-effort group's quota, beside the CPU sets of the tree."""
+    wishes: dict[str, tuple[Wish, ...]] = {group: (wish,) for group, wish in sets.items()}
+    wishes[BESTEFFORT] = (Wish(Knob.CPU_QUOTA, quota, STRATEGY, why), *wishes.get(BESTEFFORT, ()))
+    return wishes
 
 
-def _widest(situation: Situation) -> list[Wish]:
+def _widest(situation: Situation) -> Mapping[str, Wish]:
     if not situation.capabilities.supports(Knob.CPUSET_CPUS):
-        return []
+        return {}
     widest = recover_cpuset(situation.node.processors, situation.tree.owners, _excluded(situation))
-    return _sets(situation, widest, "not suppressed by CPU set") if widest else []
+    return _sets(situation, widest, "not suppressed by CPU set") if widest else {}
 
 
-def _sets(situation: Situation, cpus: str, why: str) -> list[Wish]:
+def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Wish]:
     """The same CPU list for the whole best-effort tree, but for pods that hold CPUs of their own."""
     levels = [[group for group in situation.tree.groups if group.count("/") == depth] for depth in range(3)]
     targets = cpuset_targets(cpus, cpus, False, levels)
-    return [Wish(group, Knob.CPUSET_CPUS, targets[group], STRATEGY, why) for group in sorted(targets)]
+    return {group: Wish(Knob.CPUSET_CPUS, targets[group], STRATEGY, why) for group in sorted(targets)}
