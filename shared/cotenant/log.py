@@ -152,25 +152,27 @@ class Log(Protocol):
 
 
 async def store_batch(log: Log, writes: Sequence[Write], *, tries: int = 5) -> Stored | Refused | NoAnswer:
-    """Store a batch whose first message carries an expectation, and find out what happened when no answer came.
+    """Store a batch whose first message carries an expectation, and find out what happened when no answer came. At most `tries`
+    attempts."""
+    outcome = await log.append(writes)
+    return await find_out(log, writes, tries=tries - 1) if isinstance(outcome, NoAnswer) else outcome
 
-    After a lost answer the same messages go out as a new batch with the same expectation. If that is refused, the last
-    message of the first subject tells: our own id and data mean that the lost one was stored. At most `tries` attempts.
+
+async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stored | Refused | NoAnswer:
+    """Find out what became of a batch that nobody answered.
+
+    The same messages go out as a new batch with the same expectation. If that is refused, the last message of the first
+    subject tells: our own id and data mean that the lost one was stored. At most `tries` attempts.
     """
-    outcome: Stored | Refused | NoAnswer = NoAnswer("not tried")
-    lost = False
+    outcome: Stored | Refused | NoAnswer = NoAnswer("no attempt was answered")
     for _ in range(tries):
         outcome = await log.append(writes)
-        if isinstance(outcome, Stored):
-            return outcome
         if isinstance(outcome, NoAnswer):
-            lost = True
             continue
-        if not lost or not outcome.wrong_sequence:
-            return outcome
-        head = await log.head(writes[0].event.subject)
-        if head is not None and head.event_id == writes[0].event.id and await _is_there(log, head.sequence, writes[0]):
-            return Stored(head.sequence, head.sequence + len(writes) - 1)
+        if isinstance(outcome, Refused) and outcome.wrong_sequence:
+            head = await log.head(writes[0].event.subject)
+            if head is not None and head.event_id == writes[0].event.id and await _is_there(log, head.sequence, writes[0]):
+                return Stored(head.sequence, head.sequence + len(writes) - 1)
         return outcome
     return outcome
 

@@ -43,14 +43,11 @@ _selecting = lru_cache(maxsize=256)(selecting)
 """The expressions of the filters that readers have."""
 
 
-class _Slot(msgspec.Struct):
-    """One stored message: an event, or raw bytes that may not decode. `expires` is set by a TTL."""
+class RawMessage(msgspec.Struct, frozen=True):
+    """A stored message that need not be an event."""
 
     subject: str
-    event: Event | None
-    raw: bytes
-    time: datetime
-    expires: datetime | None
+    data: bytes
 
 
 class MemoryStream:
@@ -60,10 +57,10 @@ class MemoryStream:
         self.name = name
         self._clock = clock
         self._keep = keep_per_subject
-        self._slots: dict[int, _Slot] = {}
+        self._messages: dict[int, Event | RawMessage] = {}
         self._order: list[int] = []
         self._dead = 0
-        self._by_subject: dict[str, deque[int]] = {}
+        self._by_subject: dict[str, list[int]] = {}
         self._expiring: list[tuple[datetime, int]] = []
         self._ids: dict[str, tuple[datetime, int]] = {}
         """Message ids in the order in which they came, with when and as what they were stored."""
@@ -73,7 +70,7 @@ class MemoryStream:
         """For tests: no message stays longer, whatever its TTL says."""
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._messages)
 
     def append(self, writes: Sequence[Write]) -> Stored | Refused:
         """Store all or nothing. Expectations are checked against the state before the batch, as the server does."""
@@ -96,9 +93,9 @@ class MemoryStream:
                 return Stored(known[0], known[0], duplicate=True)
         first = self.last_sequence + 1
         for write in writes:
-            sequence = self._store(write.event.subject, write.event, b"")
+            stored = self._store(write.event)
             if write.message_id:
-                self._ids[write.message_id] = self._clock(), sequence
+                self._ids[write.message_id] = self._clock(), stored.sequence
         return Stored(first, self.last_sequence)
 
     def _forget_ids(self) -> None:
@@ -110,43 +107,47 @@ class MemoryStream:
     def append_raw(self, subject: str, data: bytes) -> int:
         """Store bytes as they are, as any client of a real server can."""
         self.expire()
-        return self._store(subject, None, data)
+        self._put(RawMessage(subject, data))
+        return self.last_sequence
 
-    def _store(self, subject: str, event: Event | None, raw: bytes) -> int:
+    def _store(self, event: Event) -> Event:
+        stored = msgspec.structs.replace(event, stream=self.name, sequence=self.last_sequence + 1)
+        if event.tombstone:
+            for old in tuple(self._by_subject.get(event.subject, ())):
+                self._remove(old)
+        if event.ttl_seconds:
+            ttl = timedelta(seconds=event.ttl_seconds)
+            expires = self._clock() + (ttl if self.longest_ttl is None else min(ttl, self.longest_ttl))
+            heappush(self._expiring, (expires, stored.sequence))
+        self._put(stored)
+        return stored
+
+    def _put(self, message: Event | RawMessage) -> None:
         self.last_sequence += 1
         sequence = self.last_sequence
-        now = self._clock()
-        expires = None
-        if event is not None:
-            event = msgspec.structs.replace(event, stream=self.name, sequence=sequence)
-            if event.tombstone:
-                for old in tuple(self._by_subject.get(subject, ())):
-                    self._remove(old)
-            if event.ttl_seconds:
-                ttl = timedelta(seconds=event.ttl_seconds)
-                expires = now + (ttl if self.longest_ttl is None else min(ttl, self.longest_ttl))
-                heappush(self._expiring, (expires, sequence))
-        self._slots[sequence] = _Slot(subject, event, raw, now, expires)
+        self._messages[sequence] = message
         self._order.append(sequence)
-        kept = self._by_subject.setdefault(subject, deque())
-        kept.append(sequence)
-        if self._keep and len(kept) > self._keep:
-            self._remove(kept[0])
-        if len(self._slots) > MAX_MESSAGES:
-            self._remove(next(iter(self._slots)))
-        return sequence
+        kept = self._by_subject.get(message.subject)
+        if kept is None:
+            self._by_subject[message.subject] = [sequence]
+        else:
+            kept.append(sequence)
+            if self._keep and len(kept) > self._keep:
+                self._remove(kept[0])
+        if len(self._messages) > MAX_MESSAGES:
+            self._remove(next(iter(self._messages)))
 
     def _remove(self, sequence: int) -> None:
-        slot = self._slots.pop(sequence, None)
-        if slot is None:
+        message = self._messages.pop(sequence, None)
+        if message is None:
             return
-        kept = self._by_subject[slot.subject]
+        kept = self._by_subject[message.subject]
         kept.remove(sequence)
         if not kept:
-            del self._by_subject[slot.subject]
+            del self._by_subject[message.subject]
         self._dead += 1
-        if self._dead > 1024 and self._dead > len(self._slots):
-            self._order = [seq for seq in self._order if seq in self._slots]
+        if self._dead > 1024 and self._dead > len(self._messages):
+            self._order = [seq for seq in self._order if seq in self._messages]
             self._dead = 0
 
     def expire(self) -> None:
@@ -180,18 +181,16 @@ class MemoryStream:
         """Yield the subjects that hold something."""
         return iter(tuple(self._by_subject))
 
-    def slot(self, sequence: int) -> _Slot | None:
+    def message(self, sequence: int) -> Event | RawMessage | None:
         """Return one stored message."""
-        return self._slots.get(sequence)
+        return self._messages.get(sequence)
 
     def event(self, sequence: int) -> Event | None:
         """Return the stored event; raw bytes are decoded. Raises EventError where that cannot be done."""
-        slot = self._slots.get(sequence)
-        if slot is None:
-            return None
-        if slot.event is not None:
-            return slot.event
-        return decode_event(slot.raw, subject=slot.subject, stream=self.name, sequence=sequence)
+        message = self._messages.get(sequence)
+        if not isinstance(message, RawMessage):
+            return message
+        return decode_event(message.data, subject=message.subject, stream=self.name, sequence=sequence)
 
     def snapshot(self, filters: Sequence[str]) -> list[int]:
         """Return the last sequence of each subject that a filter selects, in order of sequence."""
@@ -205,8 +204,8 @@ class MemoryStream:
         selects = _selecting(tuple(filters)).fullmatch
         for index in range(bisect_right(self._order, sequence), len(self._order)):
             candidate = self._order[index]
-            slot = self._slots.get(candidate)
-            if slot is not None and selects(slot.subject.encode()):
+            message = self._messages.get(candidate)
+            if message is not None and selects(message.subject.encode()):
                 found.append(candidate)
                 if len(found) == limit:
                     break
@@ -254,16 +253,13 @@ class MemoryReader:
     def _decode(self, sequences: Sequence[int]) -> list[Event]:
         events = []
         for sequence in sequences:
-            slot = self._stream.slot(sequence)
-            if slot is None:
-                continue
             try:
                 event = self._stream.event(sequence)
             except UnknownEventTypeError:
                 self._log.unknown_types += 1
                 continue
             except EventError as error:
-                self._log.dead_letter(self._stream.name, slot.subject, sequence, str(error), slot.raw)
+                self._log.dead_letter(self._stream, sequence, str(error))
                 continue
             if event is not None:
                 events.append(event)
@@ -330,12 +326,10 @@ class MemoryLog:
         """See `cotenant.log.Log`."""
         self.log.expire()
         sequence = self.log.last_of(subject)
-        slot = self.log.slot(sequence)
-        if slot is None:
+        message = self.log.message(sequence)
+        if message is None:
             return None
-        if slot.event is None:
-            return Head(sequence, "")
-        return Head(sequence, slot.event.id, slot.event.tombstone)
+        return Head(sequence, "") if isinstance(message, RawMessage) else Head(sequence, message.id, message.tombstone)
 
     async def get(self, stream: str, sequence: int) -> Event | None:
         """See `cotenant.log.Log`."""
@@ -353,10 +347,12 @@ class MemoryLog:
         del name
         return MemoryReader(self, self.streams[stream], filters, after)
 
-    def dead_letter(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
+    def dead_letter(self, stream: MemoryStream, sequence: int, reason: str) -> None:
         """Keep what could not be decoded on EXECUTION, with the reason."""
         self.dead_letters += 1
-        letter = make_dead_letter(stream, subject, sequence, reason, raw, self._clock(), "memory")
+        message = stream.message(sequence)
+        assert isinstance(message, RawMessage)
+        letter = make_dead_letter(stream.name, message.subject, sequence, reason, message.data, self._clock(), "memory")
         self.streams[EXECUTION].append([Write(event=letter, message_id=letter.id)])
 
     async def _tell(self) -> None:

@@ -63,14 +63,14 @@ def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Pl
 def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:
     """Yield what can end now, at most MAX_PLANS plans."""
     late = (plan for namespace in sorted(core.forsaken) for plan in _deletions(list(core.contents(namespace)), now))
-    due = (plan for key in sorted(core.ending) for plan in _ending(core, core.ending[key], now))
+    due = (plan for key in sorted(core.ending) for plan in _ending(core, core.ending[key].snapshot, now))
     yield from islice(chain(late, due), MAX_PLANS)
 
 
-def _ending(core: GatewayCore, snapshot: Snapshot, now: datetime) -> Iterator[Plan]:
-    stored = snapshot.stored
-    if stored is None:
+def _ending(core: GatewayCore, snapshot: Snapshot | None, now: datetime) -> Iterator[Plan]:
+    if snapshot is None or snapshot.stored is None:
         return
+    stored = snapshot.stored
     if snapshot.address.kind is NAMESPACES:
         contents = list(core.contents(snapshot.address.name))
         yield from _deletions(contents, now)
@@ -99,7 +99,7 @@ def registrations(core: GatewayCore) -> Iterator[Plan]:
     """Yield the Node objects of executors that reported and have none: a node registers itself, as a kubelet does."""
     for name in sorted(core.unregistered)[:MAX_PLANS]:
         document = raw({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}})
-        slot = core.collections["", "nodes"].slots["", name]
+        slot = core.collections[NODES].slots["", name]
         causes = tuple(f"LOG:{event.sequence}" for event in slot.parts.values())
         yield Plan(
             (object_write(slot.address, ObjectStored(object=document), core.own_sequence(NODES, "", name), causes=causes),)

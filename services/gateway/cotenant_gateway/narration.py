@@ -8,9 +8,10 @@ from the last facts after a restart and never stored: the log itself is the reco
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -22,10 +23,14 @@ from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.objects.kinds import BY_RESOURCE
 from cotenant_gateway.composing.overlay import Overlay, head_of
 from cotenant_gateway.composing.times import derived_uid, rfc3339
+from cotenant_gateway.slots import Collection
 from cotenant_gateway.snapshots import Address, Snapshot
 from cotenant_gateway.splices import raw
 
 MAX_EVENTS = 2000
+MAX_HEARD = 1000
+_TOLD_ONCE = ("Scheduled", "Started", "Killing")
+"""Reasons whose facts are stored again without anything having happened."""
 _KIND = BY_RESOURCE["", "events"]
 
 
@@ -53,28 +58,27 @@ _OF_RUNS = {
 
 def tell(event: Event) -> Told | None:
     """Return the story of one fact, None where there is nothing to tell."""
-    data = event.data
-    if event.tombstone:
-        return None
-    if isinstance(data, Placement):
-        if data.phase is PlacementPhase.TERMINATING:
-            message = f"Stopping pod {data.name}" + (f": {data.reason}" if data.reason else "")
-            return Told("Pod", data.namespace, data.name, data.uid, True, "Killing", message, "scheduler")
-        message = f"Successfully assigned {data.namespace}/{data.name} to {data.node}"
-        return Told("Pod", data.namespace, data.name, data.uid, True, "Scheduled", message, "scheduler")
-    if isinstance(data, Waiting):
-        return Told("Pod", data.namespace, data.name, data.uid, False, "FailedScheduling", data.message, "scheduler")
-    if isinstance(data, EvictionOutcome):
-        reason = "Evicted" if data.allowed else "EvictionRefused"
-        message = data.message or ("eviction allowed" if data.allowed else "eviction refused")
-        return Told("Pod", data.namespace, data.name, data.uid, data.allowed, reason, message, "gateway")
-    if isinstance(data, RunStatus):
-        return _tell_run(data)
-    if isinstance(data, NodeCondition):
-        reason = "NodeReady" if data.ready else "NodeNotReady"
-        message = data.message or f"Node {data.node} status is now: {reason}"
-        return Told("Node", "", data.node, "", data.ready, reason, message, "descheduler-arbiter")
-    return None
+    teller = _TELLERS.get(type(event.data))
+    return None if teller is None or event.tombstone else teller(event.data)
+
+
+def _tell_placement(placed: Placement) -> Told:
+    if placed.phase is PlacementPhase.TERMINATING:
+        message = f"Stopping pod {placed.name}" + (f": {placed.reason}" if placed.reason else "")
+        return Told("Pod", placed.namespace, placed.name, placed.uid, True, "Killing", message, "scheduler")
+    message = f"Successfully assigned {placed.namespace}/{placed.name} to {placed.node}"
+    return Told("Pod", placed.namespace, placed.name, placed.uid, True, "Scheduled", message, "scheduler")
+
+
+def _tell_waiting(waiting: Waiting) -> Told:
+    message = waiting.message
+    return Told("Pod", waiting.namespace, waiting.name, waiting.uid, False, "FailedScheduling", message, "scheduler")
+
+
+def _tell_eviction(outcome: EvictionOutcome) -> Told:
+    reason = "Evicted" if outcome.allowed else "EvictionRefused"
+    message = outcome.message or ("eviction allowed" if outcome.allowed else "eviction refused")
+    return Told("Pod", outcome.namespace, outcome.name, outcome.uid, outcome.allowed, reason, message, "gateway")
 
 
 def _tell_run(run: RunStatus) -> Told | None:
@@ -87,52 +91,101 @@ def _tell_run(run: RunStatus) -> Told | None:
     return Told("Pod", run.namespace, run.name, run.uid, normal, reason, message, "node-executor")
 
 
-class _Kept(msgspec.Struct):
-    told: Told
-    count: int
-    first: datetime | None
-    last: datetime | None
-    sequence: int
+def _tell_condition(condition: NodeCondition) -> Told:
+    reason = "NodeReady" if condition.ready else "NodeNotReady"
+    message = condition.message or f"Node {condition.node} status is now: {reason}"
+    return Told("Node", "", condition.node, "", condition.ready, reason, message, "descheduler-arbiter")
 
 
-class Narrator:
-    """The Event objects that are shown, oldest first."""
+# Each function takes the payload type that it stands beside.
+_TELLERS: dict[type, Callable[[Any], Told | None]] = {
+    Placement: _tell_placement,
+    Waiting: _tell_waiting,
+    EvictionOutcome: _tell_eviction,
+    RunStatus: _tell_run,
+    NodeCondition: _tell_condition,
+}
+
+
+class Narrated(Snapshot):
+    """An Event object: what was told last, how often, since when and when last."""
+
+    __slots__ = ("count", "first", "last", "told")
+
+    def __init__(self, address: Address, told: Told, count: int, first: datetime | None, fact: Event) -> None:
+        super().__init__(address, None, _NO_PARTS, fact.sequence, _composed)
+        self.told = told
+        self.count = count
+        self.first = first
+        self.last = fact.time
+
+
+_NO_PARTS: Mapping[str, Event] = {}
+
+
+class Narrator(Collection):
+    """The Event objects: those that are told, oldest first, and those that somebody stored."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        super().__init__(_KIND)
+        self._told: OrderedDict[tuple[str, str], Narrated] = OrderedDict()
+        self._heard: list[Event] = []
+        """Facts that are not told yet."""
 
-    def tell(self, event: Event) -> Iterator[tuple[str, str, Snapshot | None]]:
-        """Yield the Event objects that a fact adds, changes or (as None) drops: namespace, name, object."""
+    def hear(self, event: Event) -> None:
+        """Take a fact that is told when somebody reads, or when MAX_HEARD wait."""
+        if type(event.data) in _TELLERS:
+            self._heard.append(event)
+            self._order = None
+            self.derived.clear()
+            if len(self._heard) >= MAX_HEARD:
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        heard, self._heard = self._heard, []
+        for event in heard:
+            self.tell(event)
+
+    def get(self, namespace: str, name: str) -> Snapshot | None:
+        """Return one Event object, None where it does not exist."""
+        self._catch_up()
+        return self._told.get((namespace, name)) or super().get(namespace, name)
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        self._catch_up()
+        return iter({*super()._names(), *self._told})
+
+    def tell(self, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
+        """Return the Event objects that a fact adds, changes or drops, as they were and as they are."""
+        if self._heard:
+            self._catch_up()
         told = tell(event)
         if told is None:
-            return
+            return ()
         digest = blake2b(f"{told.kind}/{told.uid}/{told.reason}".encode(), digest_size=8).hexdigest()
         key = (told.namespace or "default", f"{told.name}.{digest}")
-        kept = self._kept.get(key)
-        if kept is not None and kept.sequence >= event.sequence:
-            return
-        if kept is None:
-            kept = self._kept[key] = _Kept(told, 1, event.time, event.time, event.sequence)
-        elif kept.told == told and told.reason in ("Scheduled", "Started", "Killing"):
-            return
+        before = self._told.get(key)
+        if before is None:
+            after = Narrated(Address(_KIND, *key), told, 1, event.time, event)
+        elif before.version >= event.sequence or (before.told == told and told.reason in _TOLD_ONCE):
+            return ()
         else:
-            kept.count += 1
-            kept.told, kept.last, kept.sequence = told, event.time, event.sequence
-            self._kept.move_to_end(key)
-        yield *key, _object(key, kept)
-        while len(self._kept) > MAX_EVENTS:
-            oldest, _ = self._kept.popitem(last=False)
-            yield *oldest, None
+            after = Narrated(before.address, told, before.count + 1, before.first, event)
+            self._told.move_to_end(key)
+        self._told[key] = after
+        changes: list[tuple[Narrated | None, Narrated | None]] = [(before, after)]
+        while len(self._told) > MAX_EVENTS:
+            _, oldest = self._told.popitem(last=False)
+            changes.append((oldest, None))
+        self.changed(order=before is None)
+        return changes
 
 
-def _object(key: tuple[str, str], kept: _Kept) -> Snapshot:
-    """The Event object as it is now; few are ever read, so it is composed when it is."""
-    address, told, count, first, last = Address(_KIND, *key), kept.told, kept.count, kept.first, kept.last
-    return Snapshot(address, None, {}, kept.sequence, lambda _: _composed(address, told, count, first, last))
-
-
-def _composed(address: Address, told: Told, count: int, first: datetime | None, last: datetime | None) -> Overlay:
-    namespace, name = address.namespace, address.name
+def _composed(event: Snapshot) -> Overlay:
+    """What stands in the Event object: few are ever read, so it is composed when one is."""
+    assert isinstance(event, Narrated)
+    namespace, name = event.address.namespace, event.address.name
+    told, first, last = event.told, event.first, event.last
     involved = {"kind": told.kind, "apiVersion": "v1", "name": told.name}
     if told.namespace:
         involved["namespace"] = told.namespace
@@ -143,7 +196,7 @@ def _composed(address: Address, told: Told, count: int, first: datetime | None, 
         "reason": raw(told.reason),
         "message": raw(told.message),
         "source": raw({"component": told.component}),
-        "count": raw(count),
+        "count": raw(event.count),
         "type": raw("Normal" if told.normal else "Warning"),
     }
     began = rfc3339(first) if first is not None else ""

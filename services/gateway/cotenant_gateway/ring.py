@@ -10,14 +10,15 @@ from collections import deque
 
 import msgspec
 
-from cotenant_gateway.snapshots import Address, Snapshot
+from cotenant.objects.kinds import Kind
+from cotenant_gateway.snapshots import Snapshot
 
 
 class Change(msgspec.Struct, frozen=True):
     """One object before and after one fact; None where it did not, or does no longer, exist."""
 
     version: int
-    address: Address
+    kind: Kind
     before: Snapshot | None
     after: Snapshot | None
 

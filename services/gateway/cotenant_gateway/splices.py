@@ -79,11 +79,13 @@ def is_null(document: bytes | msgspec.Raw) -> bool:
 def member_object(parent: Mapping[str, msgspec.Raw], name: str) -> Members:
     """Return the members of an object-valued member; empty where it is absent or null. Raises DocumentError."""
     value = parent.get(name)
-    if value is None or is_null(value):
+    if value is None:
         return {}
-    if not is_object(value):
-        raise DocumentError(f"Expected `object` - at `$.{name}`")
-    return members(value)
+    if is_object(value):
+        return members(value)
+    if is_null(value):
+        return {}
+    raise DocumentError(f"Expected `object` - at `$.{name}`")
 
 
 def put_or_drop(target: Members, name: str, value: Members) -> None:

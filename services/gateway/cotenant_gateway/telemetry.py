@@ -49,8 +49,8 @@ class GatewayTelemetry:
             yield Observation(seconds, {"verb": verb, "status": f"{status}xx"})
 
     def _objects(self, _: CallbackOptions) -> Iterable[Observation]:
-        for (_group, plural), collection in self._gateway.core.collections.items():
-            yield Observation(len(collection.order), {"resource": plural})
+        for kind, collection in self._gateway.core.collections.items():
+            yield Observation(len(collection.order), {"resource": kind.plural})
 
     def _folded(self, _: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self._gateway.core.folded)

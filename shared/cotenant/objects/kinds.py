@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Kind(msgspec.Struct, frozen=True):
+class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     """One kind of object. `group` is empty for core."""
 
     group: str

@@ -4,13 +4,13 @@ In: what is delivered to a participant, and what it wants to store. Out: when it
 order delays nothing and loses nothing; faults are fields that are set from a schedule and end by themselves.
 
 The outcomes are those of a real server: a batch that was stored and whose answer was lost, one that never arrived, one
-that the server refused for a reason of its own. What the writer then does is `cotenant.log.store_batch`, the shell's own.
+that the server refused for a reason of its own. What the writer then does is `cotenant.log.find_out`, the shell's own.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -93,17 +93,15 @@ class Link:
 
 
 class LinkedLog:
-    """`cotenant.log.Log` for writers, without waiting: what `store_batch` needs, so that the shell's own code runs."""
+    """`cotenant.log.Log` for writers, without waiting: what `find_out` needs, so that the shell's own code runs."""
 
-    def __init__(self, stream: MemoryStream, append: object) -> None:
+    def __init__(self, stream: MemoryStream, append: Callable[[Sequence[Write]], Stored | Refused | NoAnswer]) -> None:
         self._stream = stream
         self._append = append
 
     async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
         """One try over the participant's link."""
-        outcome = self._append(writes)  # type: ignore[operator]
-        assert isinstance(outcome, Stored | Refused | NoAnswer)
-        return outcome
+        return self._append(writes)
 
     async def head(self, subject: str) -> Head | None:
         """Read the last message of a subject from the leader."""

@@ -1,20 +1,22 @@
-"""Who reads a subject: the filters of all participants in one tree by token, as a NATS server keeps its subscriptions.
+"""Who reads a subject: the filters of all participants as one automaton over tokens.
 
 In: filters with their readers, subjects. Out: the readers that a filter selects, in the order in which they came, so that
-the history does not depend on filters. Bound: KEPT subjects are remembered with their readers.
+the history does not depend on filters. A place of the automaton is what tokens read so far can still become; it is made when
+a subject first leads there, and all tokens that no filter names there lead to the same one. Bound: the places that filters
+tell apart, whatever the subjects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-KEPT = 200_000
-
 
 class _Branch(Generic[T]):
+    """Where filters with the same first tokens part."""
+
     def __init__(self) -> None:
         self.branches: dict[str, _Branch[T]] = {}
         self.here: dict[int, T] = {}
@@ -23,73 +25,66 @@ class _Branch(Generic[T]):
         """Readers by number whose filter takes everything below."""
 
 
+class _Place(Generic[T]):
+    """All the branches that the tokens so far lead to."""
+
+    def __init__(self, branches: Iterable[_Branch[T]], taken: dict[int, T]) -> None:
+        self._branches = tuple(branches)
+        self._taken = taken
+        self._below = taken | {number: reader for branch in self._branches for number, reader in branch.below.items()}
+        numbered = taken | {number: reader for branch in self._branches for number, reader in branch.here.items()}
+        self.readers = tuple(numbered[number] for number in sorted(numbered))
+        self.after: dict[str, _Place[T]] = {}
+        """The places that named tokens lead to, as far as they were asked for."""
+        self._named = {token for branch in self._branches for token in branch.branches}
+        self._otherwise: _Place[T] | None = None
+
+    def following(self, token: str) -> _Place[T]:
+        """Return where one more token leads."""
+        if token in self._named:
+            found = self.after[token] = self._towards((token, "*"))
+            return found
+        if self._otherwise is None:
+            self._otherwise = self._towards(("*",))
+        return self._otherwise
+
+    def _towards(self, ways: Iterable[str]) -> _Place[T]:
+        branches = [branch.branches[way] for branch in self._branches for way in ways if way in branch.branches]
+        return _Place(branches, self._below)
+
+
 class Routes(Generic[T]):
     """The readers of one stream, each known by a number that says when it came."""
 
     def __init__(self) -> None:
         self._root: _Branch[T] = _Branch()
-        self._known: dict[str, tuple[T, ...]] = {}
-        self._families: dict[tuple[str, ...], tuple[T, ...]] = {}
-        """Readers of all subjects that are alike but for tokens that no filter names."""
-        self._named: list[set[str]] = []
-        """The tokens that filters name, by their place."""
+        self._start = _Place((self._root,), {})
 
     def add(self, wanted: str, number: int, reader: T) -> None:
         """Let a reader have what a filter selects."""
-        self._forget()
         branch = self._root
-        for place, token in enumerate(wanted.split(".")):
-            if place == len(self._named):
-                self._named.append(set())
-            self._named[place].add(token)
-            if token == ">":
-                branch.below[number] = reader
-                return
+        *tokens, last = wanted.split(".")
+        for token in tokens:
             branch = branch.branches.setdefault(token, _Branch())
-        branch.here[number] = reader
+        if last == ">":
+            branch.below[number] = reader
+        else:
+            branch.branches.setdefault(last, _Branch()).here[number] = reader
+        self._start = _Place((self._root,), {})
 
     def remove(self, number: int) -> None:
         """Take a reader away from all its filters."""
-        self._forget()
         waiting = [self._root]
         while waiting:
             branch = waiting.pop()
             branch.here.pop(number, None)
             branch.below.pop(number, None)
             waiting.extend(branch.branches.values())
-
-    def _forget(self) -> None:
-        self._known.clear()
-        self._families.clear()
+        self._start = _Place((self._root,), {})
 
     def readers(self, subject: str) -> tuple[T, ...]:
         """Return who reads a subject."""
-        found = self._known.get(subject)
-        if found is None:
-            if len(self._known) >= KEPT:
-                self._forget()
-            found = self._known[subject] = self._of_family(subject.split("."))
-        return found
-
-    def _of_family(self, tokens: list[str]) -> tuple[T, ...]:
-        # A token beyond the longest filter is told from none at all only by how many there are.
-        named = zip(tokens, self._named, strict=False)
-        family = (str(len(tokens)), *(token if token in known else "*" for token, known in named))
-        found = self._families.get(family)
-        if found is None:
-            numbered = {number: reader for table in self._tables(tokens) for number, reader in table.items()}
-            found = self._families[family] = tuple(numbered[number] for number in sorted(numbered))
-        return found
-
-    def _tables(self, tokens: list[str]) -> Iterator[dict[int, T]]:
-        branches = [self._root]
-        for token in tokens:
-            following = []
-            for branch in branches:
-                yield branch.below
-                for way in (token, "*"):
-                    if way in branch.branches:
-                        following.append(branch.branches[way])
-            branches = following
-        for branch in branches:
-            yield branch.here
+        place = self._start
+        for token in subject.split("."):
+            place = place.after.get(token) or place.following(token)
+        return place.readers

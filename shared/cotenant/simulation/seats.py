@@ -3,7 +3,7 @@
 In: events that are stored, the state of its link, the streams to load from. Out: what it sees when it is woken, and when
 something more will be there. LOG comes in order whatever the delay; USAGE may overtake itself where the link says so.
 
-Bound: MAX_INBOX messages under way, else SimulationError.
+Bound: MAX_INBOX messages under way when the participant is woken, or late, else SimulationError.
 """
 
 from __future__ import annotations
@@ -129,12 +129,10 @@ class Seat:
         """Take a message that was stored now and can be seen `soon`; returns when it is seen, None where it is lost."""
         if self.away or (self._gap_until is not None and event.stream == LOG):
             return None
-        inbox = self._inbox
-        if len(inbox) + len(self._late) >= MAX_INBOX:
-            raise SimulationError(f"{self.participant.name} has {MAX_INBOX} undelivered messages")
         if not self.link.troubled:
-            inbox.append(event)
+            self._inbox.append(event)
             return soon
+        self._bound()
         when = soon + self.link.lateness(event, now)
         if event.stream == LOG:
             when = self._log_through = max(when, self._log_through)
@@ -142,8 +140,16 @@ class Seat:
         heapq.heappush(self._late, (when, self._order, event))
         return max(when, self.link.severed_until)
 
+    def _bound(self) -> None:
+        if len(self) > MAX_INBOX:
+            raise SimulationError(f"{self.participant.name} has more than {MAX_INBOX} undelivered messages")
+
     def take(self, now: datetime, log: MemoryStream) -> tuple[Sequence[Event], datetime | None]:
         """What the participant sees now, and when there will be more of what is under way."""
+        if not self._late and self._gap_until is None and not self.link.troubled:
+            self._bound()
+            inbox, self._inbox = self._inbox, []
+            return inbox, None
         again = []
         if self._gap_until is not None:
             if now < self._gap_until:

@@ -18,7 +18,7 @@ from random import Random
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.log import EXECUTION, LOG, USAGE, NoAnswer, Refused, Stored, Write, store_batch
+from cotenant.log import EXECUTION, LOG, USAGE, NoAnswer, Refused, Stored, Write, find_out
 from cotenant.memory_log import MemoryStream
 from cotenant.simulation.links import NEVER, Link, LinkedLog
 from cotenant.simulation.routes import Routes
@@ -59,6 +59,7 @@ class World:
         self.history: list[Event] | None = [] if keep_history else None
         self.watchers: list[Callable[[Event], None]] = []
         self._hop = hop
+        self._log = LinkedLog(self.streams.log, self.append)
         self._seats: list[Seat] = []
         self._seated = 0
         self._by_name: dict[str, Seat] = {}
@@ -171,8 +172,11 @@ class World:
         return outcome if instead is None else instead
 
     def store(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
-        """Store a batch as the shell does: `store_batch` finds out what became of a write that nobody answered."""
-        waiting = store_batch(LinkedLog(self.streams.log, self.append), writes)
+        """Store a batch as the shell's `store_batch` does: a write that nobody answered is found out about."""
+        answer = self.append(writes)
+        if not isinstance(answer, NoAnswer):
+            return answer
+        waiting = find_out(self._log, writes)
         try:
             waiting.send(None)
         except StopIteration as finished:

@@ -25,7 +25,7 @@ from cotenant.subjects import (
     waiting_subject,
 )
 from cotenant_gateway.budgets import budget_updates
-from cotenant_gateway.core import NODES, PODS, GatewayCore
+from cotenant_gateway.core import EVENTS, NODES, PODS, GatewayCore
 from cotenant_gateway.endings import deletion, endings, registrations
 from cotenant_gateway.http.watching import seen_change
 from cotenant_gateway.ring import ChangeRing, TooOld
@@ -216,7 +216,7 @@ def test_after_deletion_no_part_raises_modified() -> None:
     world.store(deletion(pod, world.now, 0))
     deleted_at = world.core.ring.end
     world.place("web", phase=PlacementPhase.GONE, uid=uid)
-    late = [change for change in world.core.ring.read(deleted_at, 10) if change.address.kind is PODS]
+    late = [change for change in world.core.ring.read(deleted_at, 10) if change.kind is PODS]
     assert late == []
     assert placed.sequence < world.sequence
 
@@ -226,7 +226,7 @@ def test_an_object_that_leaves_a_selection_is_deleted_in_it_and_one_that_enters_
     start = world.core.ring.end
     world.create("pods", pod_document())
     world.place("web")
-    changes = [change for change in world.core.ring.read(start, 10) if change.address.kind is PODS]
+    changes = [change for change in world.core.ring.read(start, 10) if change.kind is PODS]
 
     def unplaced(snapshot: object) -> bool:
         return getattr(snapshot, "fields")["spec.nodeName"] == ""  # noqa: B009
@@ -302,6 +302,35 @@ def test_the_last_message_per_subject_gives_the_same_objects_in_any_order() -> N
             core.apply(event)
         assert everything(core) == everything(world.core)
         assert core.folded == world.core.folded
+
+
+def test_events_say_the_same_whether_they_are_told_at_once_or_when_somebody_reads() -> None:
+    world = lifecycle()
+    told = [snapshot.document for snapshot in world.core.objects(EVENTS)]
+    late = GatewayCore()
+    for event in world.events:
+        late.apply(event)
+    assert told
+    assert [snapshot.document for snapshot in late.objects(EVENTS)] == told
+    for event in world.events:
+        world.core.apply(event)
+    assert [snapshot.document for snapshot in world.core.objects(EVENTS)] == told
+
+
+def test_facts_before_the_load_is_complete_are_told_before_those_that_follow() -> None:
+    world = lifecycle()
+    core = GatewayCore()
+    half = len(world.events) // 2
+    for event in world.events[:half]:
+        core.apply(event)
+    core.loaded()
+    for event in world.events[half:]:
+        core.apply(event)
+    assert [snapshot.document for snapshot in core.objects(EVENTS)] == [
+        snapshot.document for snapshot in world.core.objects(EVENTS)
+    ]
+    shown = [change.after for change in core.ring.read(core.ring.position_after(core.ring.oldest), 100)]
+    assert core.get(PODS, "default", "a") in shown
 
 
 def test_events_are_told_and_counted() -> None:

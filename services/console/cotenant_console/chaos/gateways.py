@@ -15,6 +15,7 @@ from typing import Protocol
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
 from cotenant.log import Stored
+from cotenant.objects.kinds import BY_RESOURCE
 from cotenant.simulation import HOP, NEVER, World
 from cotenant_console.api.client import Document, text_at
 from cotenant_console.chaos.schedule import located
@@ -83,7 +84,7 @@ class ChaosGateway(SimulatedGateway):
 
     def holds(self, plural: tuple[str, str], namespace: str, name: str) -> bool:
         """Whether it knows an object."""
-        return self.core.get(self.core.collections[plural].kind, namespace, name) is not None
+        return self.core.get(BY_RESOURCE[plural], namespace, name) is not None
 
     def _drop_wishes(self, now: datetime) -> None:
         """Whoever asked while it was down got no answer."""
@@ -104,7 +105,7 @@ class ChaosGateway(SimulatedGateway):
 
     def wish_patch(self, when: datetime, plural: tuple[str, str], namespace: str, name: str, patch: Document) -> None:
         """Patch an object, whatever its version."""
-        kind = self.core.collections[plural].kind
+        kind = BY_RESOURCE[plural]
         body = json.dumps(patch).encode()
         self._wish(when, f"patch {name}", lambda _: plan_patch(self.core, kind, namespace, name, MERGE, body).plan)
 
@@ -124,7 +125,7 @@ class ChaosGateway(SimulatedGateway):
 
     def wish_deletion(self, when: datetime, plural: tuple[str, str], namespace: str, name: str, grace: int | None) -> None:
         """Delete an object."""
-        kind = self.core.collections[plural].kind
+        kind = BY_RESOURCE[plural]
         wish = DeletionWish(grace_period_seconds=grace)
         self._wish(when, f"delete {name}", lambda now: plan_deletion(self.core, kind, namespace, name, wish, now).plan)
 

@@ -29,7 +29,6 @@ from cotenant_gateway.evictions import plan_eviction
 from cotenant_gateway.metadata import with_metadata
 from cotenant_gateway.plans import Plan, PlannedWrite
 from cotenant_gateway.requests import DeletionWish, plan_creation, plan_deletion
-from cotenant_gateway.ring import ChangeRing
 from cotenant_gateway.statuses import ApiError
 
 SOURCE = "/cell/gateway/0"
@@ -70,9 +69,8 @@ class SimulatedGateway:
         self._built_in = False
 
     def _load(self) -> None:
-        """Begin with an empty read model. Nobody watches, so next to no changes are kept."""
-        self.core = GatewayCore(ChangeRing(capacity=1))
-        self.core.loaded()
+        """Begin with an empty read model. It is never said to be loaded: nobody watches, so no changes are kept for watches."""
+        self.core = GatewayCore()
 
     def create(self, when: datetime, document: Document) -> None:
         """Create an object at a moment."""
@@ -114,7 +112,8 @@ class SimulatedGateway:
         while self._wishes and self._wishes[0][0] <= now:
             _, _, what, planner = heapq.heappop(self._wishes)
             self._carry_out(what, planner, now, world)
-        self._store_all(endings(self.core, now), now, world)
+        if self.core.ending or self.core.forsaken:
+            self._store_all(endings(self.core, now), now, world)
         if self.core.unregistered:
             self._store_all(registrations(self.core), now, world, identify=True)
         # Budgets are looked at when something was folded, and when a disruption may have become old.
@@ -163,15 +162,11 @@ class SimulatedGateway:
 
     def _store(self, plan: Plan, now: datetime, world: World) -> Stored | None:
         """Store a plan and fold what was stored; None where the log did not say that it has it."""
-        events = [self._event(write, now) for write in plan.writes]
-        writes = [
-            Write(event=event, expected=planned.expected) for event, planned in zip(events, plan.writes, strict=True)
-        ]
-        outcome = world.store(writes)
+        outcome = world.store([Write(event=self._event(write, now), expected=write.expected) for write in plan.writes])
         if not isinstance(outcome, Stored):
             return None
-        for offset in range(len(writes)):
-            stored = world.streams.log.event(outcome.first + offset)
+        for sequence in range(outcome.first, outcome.last + 1):
+            stored = world.streams.log.event(sequence)
             if stored is not None:
                 self.core.apply(stored)
         return outcome

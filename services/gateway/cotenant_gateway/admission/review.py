@@ -17,7 +17,7 @@ from cotenant.objects.colocation_profile import ClusterColocationProfile
 from cotenant.objects.kinds import Kind
 from cotenant.objects.metadata import AnyObject
 from cotenant.objects.node import Node
-from cotenant.objects.pod import Pod
+from cotenant.objects.pod import Pod, decode_pod
 from cotenant.objects.policies import (
     ConfigMap,
     ElasticQuota,
@@ -27,7 +27,6 @@ from cotenant.objects.policies import (
     RuntimeClass,
 )
 from cotenant.objects.validation import FieldError, wrong_type
-from cotenant_gateway.pod_views import pod_view
 from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import without_nulls
 
@@ -77,7 +76,7 @@ class ObjectSource(Protocol):
 def decode_view(kind: Kind, document: msgspec.Raw) -> View:
     """Return the typed view of a document. Raises msgspec.ValidationError with the field's path."""
     if kind.plural == "pods":
-        return pod_view(document)[0]
+        return decode_pod(document)
     view: View = _DECODERS.get(kind.plural, _ANY).decode(document)
     return view
 

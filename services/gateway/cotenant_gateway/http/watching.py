@@ -69,7 +69,7 @@ def error_line(error: ApiError) -> bytes:
 
 def seen_change(change: Change, kind: Kind, selected: Callable[[Snapshot], bool]) -> tuple[str, Snapshot] | None:
     """Return what a change means for a selection: the event's type and the object, None if nothing."""
-    if change.address.kind is not kind:
+    if change.kind is not kind:
         return None
     before = change.before if change.before is not None and selected(change.before) else None
     after = change.after if change.after is not None and selected(change.after) else None

@@ -1,0 +1,150 @@
+"""Everything known under each address: what the snapshots of API objects are made of, and when.
+
+In: documents and other services' facts. Out: the objects of a kind by namespace and name. A snapshot is made when somebody asks
+for it, not when a fact arrives: most facts change an object that nobody looks at before the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement, Waiting
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.objects.kinds import Kind
+from cotenant_gateway.composing.migration import compose_migration
+from cotenant_gateway.composing.node import compose_node
+from cotenant_gateway.composing.pod import compose_pod
+from cotenant_gateway.composing.quota import compose_quota
+from cotenant_gateway.composing.slo import compose_node_metric, compose_node_slo
+from cotenant_gateway.snapshots import Address, Composer, Snapshot, Stored
+
+_COMPOSERS: Mapping[str, Composer] = {
+    "pods": compose_pod,
+    "nodes": compose_node,
+    "nodemetrics": compose_node_metric,
+    "nodeslos": compose_node_slo,
+    "elasticquotas": compose_quota,
+    "podmigrationjobs": compose_migration,
+}
+
+
+class Slot:
+    """Everything known under one address."""
+
+    __slots__ = ("_current", "_snapshot", "address", "ended", "exists", "parts", "stored")
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.stored: Stored | None = None
+        self.ended = 0
+        self.parts: dict[str, Event] = {}
+        """The last fact of each subject, whatever uid it carries."""
+        self.exists = False
+        """Whether there is an object."""
+        self._snapshot: Snapshot | None = None
+        self._current = True
+
+    @property
+    def own_sequence(self) -> int:
+        """Last sequence of the object's own subject: the expectation of its next write."""
+        return self.stored.sequence if self.stored is not None else self.ended
+
+    @property
+    def registrable(self) -> bool:
+        """Tell whether an executor reported since the object (if there ever was one) ended."""
+        return self.stored is None and any(
+            isinstance(event.data, ExecutorStatus) and not event.tombstone and event.sequence > self.ended
+            for event in self.parts.values()
+        )
+
+    def store(self, stored: Stored | None, sequence: int) -> None:
+        """Take the object's own document; None: with this sequence there is none."""
+        self.stored = stored
+        if stored is None:
+            self.ended = sequence
+        self._changed()
+
+    def add(self, part: Event) -> None:
+        """Take another service's fact."""
+        self.parts[part.subject] = part
+        self._changed()
+
+    def _changed(self) -> None:
+        self._current = False
+        if self.stored is not None:
+            self.exists = True
+            return
+        self.exists = self.address.kind.composed and any(not event.tombstone for event in self.parts.values())
+        if not self.exists:
+            # After an object's end its ended parts carry no more information.
+            for subject in [subject for subject, event in self.parts.items() if event.tombstone]:
+                del self.parts[subject]
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The object as it is; None where there is none."""
+        if not self._current:
+            self._snapshot = self._made() if self.exists else None
+            self._current = True
+        return self._snapshot
+
+    def _made(self) -> Snapshot:
+        stored, plural = self.stored, self.address.kind.plural
+        if stored is not None and plural == "pods":
+            uid = stored.meta.uid
+            parts = {subject: event for subject, event in self.parts.items() if _uid_of(event) == uid}
+        else:
+            parts = self.parts.copy()
+        version = stored.sequence if stored is not None else 0
+        for event in parts.values():
+            if event.sequence > version:
+                version = event.sequence
+        composer = _COMPOSERS.get(plural) if parts or plural == "pods" else None
+        return Snapshot(self.address, stored, parts, version, composer)
+
+
+def _uid_of(event: Event) -> str:
+    data: msgspec.Struct = event.data
+    return data.uid if isinstance(data, (Placement, Waiting, RunStatus)) else ""
+
+
+class Collection:
+    """The objects of one kind."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.slots: dict[tuple[str, str], Slot] = {}
+        self.derived: dict[Callable[..., object], object] = {}
+        """What functions made of the objects as they are."""
+        self._order: list[tuple[str, str]] | None = None
+
+    def slot(self, namespace: str, name: str) -> Slot:
+        """Return the slot of a name, made if need be."""
+        found = self.slots.get((namespace, name))
+        if found is None:
+            found = self.slots[namespace, name] = Slot(Address(self.kind, namespace, name))
+        return found
+
+    def get(self, namespace: str, name: str) -> Snapshot | None:
+        """Return one object, None where it does not exist."""
+        slot = self.slots.get((namespace, name))
+        return slot.snapshot if slot is not None else None
+
+    def changed(self, *, order: bool) -> None:
+        """An object is another one; `order`: it appeared or ended."""
+        self.derived.clear()
+        if order:
+            self._order = None
+
+    @property
+    def order(self) -> list[tuple[str, str]]:
+        """Namespace and name of the objects that exist, sorted."""
+        if self._order is None:
+            self._order = sorted(self._names())
+        return self._order
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        return (key for key, slot in self.slots.items() if slot.exists)
