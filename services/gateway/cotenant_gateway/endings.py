@@ -2,8 +2,9 @@
 
 An object with a deletionTimestamp ends (its tombstone is stored) when no finalizer is left and, for a pod, when no
 placement of it is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first
-deletes what is in it; what a gateway that had not heard of it stores there later is deleted too. Read-only; every intent is
-fenced by the object's own sequence, so two gateways do no harm.
+deletes what is in it; what a gateway that had not heard of it stores there later is deleted too. With a node ends what its
+executor said of itself at its start: nobody else would end it, and once the node's tombstone has run out it would make a node
+of a machine that is gone. Read-only; every intent is fenced by the object's own sequence, so two gateways do no harm.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from datetime import datetime
 from itertools import chain, islice
 
 from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.runs import ExecutorStatus
 from cotenant_gateway.composing.pod import live_placement
 from cotenant_gateway.core import NAMESPACES, NODES, PODS, GatewayCore
 from cotenant_gateway.metadata import marked_for_deletion
@@ -24,8 +26,22 @@ MAX_PLANS = 999
 DEFAULT_GRACE_SECONDS = 30
 
 
-def tombstone(snapshot: Snapshot) -> PlannedWrite:
-    """Return the write that ends an object."""
+def end(snapshot: Snapshot) -> Plan:
+    """Return the writes that end an object."""
+    reports = snapshot.parts.values() if snapshot.address.kind is NODES else ()
+    return Plan(
+        (
+            _tombstone(snapshot),
+            *(
+                PlannedWrite(event.subject, event.data, event.sequence, tombstone=True, causes=(f"LOG:{event.sequence}",))
+                for event in reports
+                if isinstance(event.data, ExecutorStatus) and not event.tombstone
+            ),
+        )
+    )
+
+
+def _tombstone(snapshot: Snapshot) -> PlannedWrite:
     assert snapshot.stored is not None
     payload = ObjectDeleted(uid=snapshot.stored.meta.uid, object=snapshot.stored.raw)
     causes = tuple(f"LOG:{event.sequence}" for event in snapshot.parts.values() if event.tombstone)
@@ -52,7 +68,7 @@ def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Pl
     if is_pod and grace > 0 and live_placement(snapshot) is not None:
         waits = True
     if not waits:
-        return Plan((tombstone(snapshot),))
+        return end(snapshot)
     marked_grace = stored.meta.deletion_grace_period_seconds
     if stored.meta.deletion_timestamp is not None and (marked_grace is None or marked_grace <= grace):
         return None
@@ -84,7 +100,7 @@ def _ending(core: GatewayCore, snapshot: Snapshot | None, now: datetime) -> Iter
         and stored.meta.deletion_grace_period_seconds != 0
     ):
         return
-    yield Plan((tombstone(snapshot),))
+    yield end(snapshot)
 
 
 def _deletions(contents: Sequence[Snapshot], now: datetime) -> Iterator[Plan]:

@@ -108,7 +108,8 @@ class ExecutorCore:
             self._slo_ref = event.ref
             self._changed = True
         elif isinstance(data, ExecutorStatus):
-            self._loaded = data.boot == self.boot and not event.tombstone
+            # With its node ends what the executor said; it goes on, and says it again when it starts again.
+            self._loaded = self._loaded if event.tombstone else data.boot == self.boot
             self._changed = True
 
     def _apply_placement(self, data: Placement, event: Event) -> None:

@@ -60,7 +60,8 @@ class RunStatus(Payload, frozen=True, kw_only=True):
 class ExecutorStatus(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.executor`: the executor's start marker, what it found and what it can do.
 
-    `capacity` and `allocatable`: cpu in milli-cores, others in units. `capabilities`: knob to "supported" or why not.
+    `capacity` and `allocatable`: cpu in milli-cores, others in units. `capabilities`: knob to "supported" or why not. The
+    gateway ends it with the Node object; an executor that goes on all the same says it again when it starts again.
     """
     TYPE = "cotenant.executor.v1"
 

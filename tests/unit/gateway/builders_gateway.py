@@ -63,6 +63,11 @@ class World:
         self.core.apply(event)
         return event
 
+    def standing(self) -> list[Event]:
+        """The last message of each subject, when the tombstones have run out."""
+        last = {event.subject: event for event in self.events}
+        return [event for event in last.values() if not event.tombstone]
+
     def store(self, plan: Plan | None) -> None:
         """Store and fold a plan; its expectations must hold."""
         assert plan is not None

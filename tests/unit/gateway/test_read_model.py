@@ -120,6 +120,23 @@ def test_a_deleted_node_is_not_registered_again_by_its_old_report() -> None:
     assert len(list(registrations(world.core))) == 1
 
 
+def test_a_deleted_node_is_not_registered_by_a_gateway_that_comes_after_its_tombstone() -> None:
+    """Seed 7 of 10 min, tombstones of 5 min: a gateway that loaded 5 min after a rename made the old node again, and a pod that
+    names it was placed there for good."""
+    world = World()
+    world.put(executor_subject("n1"), ExecutorStatus(node="n1"))
+    for plan in registrations(world.core):
+        world.store(plan)
+    node = world.core.get(NODES, "", "n1")
+    assert node is not None
+    world.store(deletion(node, world.now, None))
+    later = World()
+    for event in world.standing():
+        later.core.apply(event)
+    later.core.loaded()
+    assert list(registrations(later.core)) == []
+
+
 def test_a_node_metric_needs_no_document_and_counts_versions() -> None:
     world = World()
     world.put(metrics_subject("n1"), NodeMetricComputed(node="n1", node_usage=Usage(cpu_milli=1500, memory_bytes=1000)))

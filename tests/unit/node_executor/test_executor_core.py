@@ -59,6 +59,14 @@ def test_nothing_happens_before_the_own_start_marker_comes_back() -> None:
     assert orders(bench) == [("start", 0)]
 
 
+def test_pods_are_looked_after_when_the_node_and_the_start_marker_were_ended() -> None:
+    bench = Bench().load()
+    bench.place(batch("job"))
+    bench.look()
+    bench.store(executor_subject(NODE), ExecutorStatus(node=NODE, boot="boot"), tombstone=True)
+    assert orders(bench) == [("start", 0)]
+
+
 def test_a_placed_pod_is_started_with_its_groups_and_values_and_reported_with_its_placement_as_cause() -> None:
     bench = Bench().load()
     placed = bench.place(batch("job"))
