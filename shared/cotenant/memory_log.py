@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -59,10 +59,12 @@ class MemoryStream:
         self._keep = keep_per_subject
         self._messages: dict[int, Event | RawMessage] = {}
         self._order: list[int] = []
+        self._oldest = 0
+        """No message that is held came earlier."""
         self._dead = 0
         self._by_subject: dict[str, list[int]] = {}
         self._expiring: list[tuple[datetime, int]] = []
-        self._ids: dict[str, tuple[datetime, int]] = {}
+        self._ids: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
         """Message ids in the order in which they came, with when and as what they were stored."""
         self.window = timedelta(seconds=DEDUPLICATION_SECONDS)
         self.last_sequence = 0
@@ -101,8 +103,8 @@ class MemoryStream:
     def _forget_ids(self) -> None:
         """Forget ids whose window is over."""
         over = self._clock() - self.window
-        while self._ids and (oldest := next(iter(self._ids.items())))[1][0] <= over:
-            del self._ids[oldest[0]]
+        while self._ids and next(iter(self._ids.values()))[0] <= over:
+            self._ids.popitem(last=False)
 
     def append_raw(self, subject: str, data: bytes) -> int:
         """Store bytes as they are, as any client of a real server can."""
@@ -135,7 +137,9 @@ class MemoryStream:
             if self._keep and len(kept) > self._keep:
                 self._remove(kept[0])
         if len(self._messages) > MAX_MESSAGES:
-            self._remove(next(iter(self._messages)))
+            while self._oldest not in self._messages:
+                self._oldest += 1
+            self._remove(self._oldest)
 
     def _remove(self, sequence: int) -> None:
         message = self._messages.pop(sequence, None)
