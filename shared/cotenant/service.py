@@ -53,6 +53,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TICK_SECONDS = 1.0
+RESTART_SECONDS = 1.0
+"""After a life that did not finish its load: a log that takes no start marker is not asked for all it holds again and again."""
 PULL_LIMIT = 250
 """So many messages are decoded, or folded while a batch is being stored, before its answer is looked for."""
 QUEUE_PULLS = 16
@@ -100,6 +102,10 @@ class DecidingService:
                 await self._live()
             except Behind as behind:
                 logger.warning("%s: %s: starting over with a fresh core", self.identity.service, behind)
+                if not self.ready.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(RESTART_SECONDS):
+                            await self.stopping.wait()
 
     async def _live(self) -> None:
         core = self.definition.make_core(self.config)

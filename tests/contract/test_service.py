@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 
 from cotenant.bus import NatsLog, connect, read_all
 from cotenant.definition import Definition
 from cotenant.events import CommitRefused, Event, NodeResources
-from cotenant.log import EXECUTION, HISTORY, LOG, Stored, Write
+from cotenant.log import EXECUTION, HISTORY, LOG, NoAnswer, Refused, Stored, Write
 from cotenant.reader import AWAY_SECONDS, boot_seconds
 from cotenant.replay import verify
 from cotenant.service import DecidingService
@@ -73,6 +74,39 @@ async def history(log: NatsLog, until: Callable[[list[Event]], bool]) -> list[Ev
             events = await read_all(log, HISTORY, [">"])
             if until(events):
                 return events
+
+
+class Full:
+    """A log that has no room for the first few start markers."""
+
+    def __init__(self, log: NatsLog, times: int) -> None:
+        self._log = log
+        self._times = times
+        self.refused_at: list[float] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        if len(self.refused_at) < self._times:
+            self.refused_at.append(asyncio.get_running_loop().time())
+            return Refused("insufficient resources", wrong_sequence=False)
+        return await self._log.append(writes)
+
+
+async def test_a_log_without_room_is_not_loaded_again_and_again(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 1, 10 min: two schedulers loaded 1,892 times within a stall of five seconds."""
+    monkeypatch.setattr("cotenant.service.RESTART_SECONDS", 0.2)
+    log = await connected(nats_server)
+    full = Full(log, 3)
+    service = await Running(cast(NatsLog, full), "a").ready()
+    first, second, third = full.refused_at
+    assert min(second - first, third - second) >= 0.2
+    assert service.service.lives == 4
+    await service.stop()
+    await log.close()
 
 
 async def test_facts_become_decisions_that_can_be_recomputed(nats_server: NatsServer) -> None:

@@ -124,12 +124,15 @@ class ServiceParticipant:
         return self._store(batch, now, world)
 
     def _start(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime:
-        self._started = True
         self.lives += 1
-        self._fold(inbox, now)
         outcome = world.store([Write(event=self.cycle.start_marker(now, self.filters, self.lives))])
         if not isinstance(outcome, Stored):
-            return self._begin_anew(now, world)
+            # As the shell: without its start marker a life ends, and the next one begins a second later.
+            world.leave()
+            self._down_until = now + TICK
+            return self._down_until
+        self._started = True
+        self._fold(inbox, now)
         return now + self._tick
 
     def _fold(self, inbox: Sequence[Event], now: datetime) -> None:
