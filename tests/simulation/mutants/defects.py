@@ -428,7 +428,7 @@ def no_policy(_: Function) -> str:
 
 def no_memory_limits(right: Function) -> Function:
     """What a batch pod may hold is not written."""
-    return lambda group, values: [wish for wish in right(group, values) if wish.knob is not Knob.MEMORY_LIMIT]
+    return lambda values: tuple(wish for wish in right(values) if wish.knob is not Knob.MEMORY_LIMIT)
 
 
 def no_score(_: Function) -> Function:
@@ -484,8 +484,8 @@ def spread_without(**less: Any) -> Callable[[Function], Function]:
 def not_looked_for(right: Function) -> Function:
     """What comes to be in a namespace after its end is not looked for."""
 
-    def wrong(self: GatewayCore, kind: Any, slot: Any, after: Any) -> None:
-        right(self, kind, slot, after)
+    def wrong(self: GatewayCore, slot: Any) -> None:
+        right(self, slot)
         self.forsaken.clear()
 
     return wrong
@@ -802,7 +802,7 @@ MUTANTS = (
     ),
     Mutant(
         "what_comes_into_an_ended_namespace_stays",
-        ((GatewayCore, "_index", not_looked_for),),
+        ((GatewayCore, "_index_namespace", not_looked_for),),
         (12,),
         (2, 1, 3),
         1,
