@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from cotenant.subjects import object_subject
 from cotenant_console.chaos.nodes import Machine
 from cotenant_console.chaos.schedule import Entry, ms
 
@@ -77,11 +78,14 @@ def die(stage: Stage, entry: Entry, now: datetime) -> bool:
 
 
 def _remove(stage: Stage, name: str, now: datetime, tries: int) -> None:
-    """The administrator removes the machine that is not there any more, and asks again while it is shown."""
+    """The administrator removes the machine that is not there any more, and asks again while its object stands: not a gateway
+    is asked whether it does, which may be loading just then and show nothing."""
     stage.gateway().wish_deletion(now, NODES, "", name, None)
 
     def again(later: datetime) -> None:
-        if tries > 1 and stage.gateways[0].holds(NODES, "", name):
+        log = stage.world.streams.log
+        node = log.event(log.last_of(object_subject(*NODES, "", name)))
+        if tries > 1 and node is not None and not node.tombstone:
             _remove(stage, name, later, tries - 1)
 
     stage.at(now + AGAIN, again)
