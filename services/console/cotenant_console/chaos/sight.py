@@ -148,6 +148,8 @@ class Sight:
         self.stale_accepted: list[str] = []
         """Subjects of writes from an old version that were acknowledged."""
         self.evicted: dict[str, int] = defaultdict(int)
+        self.victims: set[str] = set()
+        """Uids of pods under way whom a nomination named, for which the arbiter's limits do not count."""
         self.second = 0
         self.of_second: Counter[str] = Counter()
         """Events of the present second by source."""

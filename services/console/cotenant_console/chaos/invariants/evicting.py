@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.placements import Waiting
 from cotenant.subjects import migration_subject
 from cotenant_console.chaos.checking import Moment
 from cotenant_console.chaos.invariants import Wrong
@@ -63,13 +64,18 @@ def _jobs_of(seen: CommitSeen) -> list[Migration]:
 
 def moves_at_once_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
     """While a job is let through, no more pods of its node, of its namespace, of its workload and in all are on the move than
-    may be; of a workload as many as its size allows.
+    may be; of a workload as many as its size allows. Whom a nomination names goes as it must, in a job that waited as well.
     """
-    passed = [job for job in _jobs_of(seen) if _moving(job)]
+    jobs = _jobs_of(seen)
+    if jobs:
+        under_way = {job.uid for job in sight.moves.values() if not job.finished}
+        sight.victims = (sight.victims | _victims(sight, seen)) & under_way
+    victims = sight.victims
+    passed = [job for job in jobs if _moving(job) and job.uid not in victims]
     if not passed:
         return
     limits = limits_of(sight.configs[seen.commit.config])
-    moving = [job for job in sight.moves.values() if _moving(job)]
+    moving = [job for job in sight.moves.values() if _moving(job) and job.uid not in victims]
     subject = seen.record.subject
     # A pod whose place is released has left its node, though its job is not over yet.
     per_node = Counter(job.node for job in moving if sight.places[job.uid])
@@ -83,6 +89,18 @@ def moves_at_once_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
         most = _of_workload(sight, workload)
         if per_workload[workload] > most:
             yield subject, f"{per_workload[workload]} pods of workload {workload} are on the move at once, limit {most}"
+
+
+def _victims(sight: Sight, seen: CommitSeen) -> set[str]:
+    """The uids of those whom the nominations that a commit of the arbiter names as causes want to go."""
+    causes = (sight.by_reference(cause) for event in seen.events if isinstance(event.data, Migration) for cause in event.causes)
+    told = (cause.data for cause in causes if cause is not None)
+    return {
+        victim.uid
+        for waiting in told
+        if isinstance(waiting, Waiting) and waiting.nomination is not None
+        for victim in waiting.nomination.victims
+    }
 
 
 def _moving(job: Migration) -> bool:
