@@ -107,7 +107,8 @@ def test_a_node_shows_executor_resources_and_condition() -> None:
     assert shown["status"]["conditions"][0]["status"] == "Unknown"
 
 
-def test_a_deleted_node_is_not_registered_again_by_its_old_report() -> None:
+def with_a_deleted_node() -> World:
+    """A log on which the node n1 was registered by its executor's report, and deleted."""
     world = World()
     world.put(executor_subject("n1"), ExecutorStatus(node="n1"))
     for plan in registrations(world.core):
@@ -115,6 +116,11 @@ def test_a_deleted_node_is_not_registered_again_by_its_old_report() -> None:
     node = world.core.get(NODES, "", "n1")
     assert node is not None
     world.store(deletion(node, world.now, None))
+    return world
+
+
+def test_a_deleted_node_is_not_registered_again_by_its_old_report() -> None:
+    world = with_a_deleted_node()
     assert list(registrations(world.core)) == []
     world.put(executor_subject("n1"), ExecutorStatus(node="n1", boot="2"))
     assert len(list(registrations(world.core))) == 1
@@ -123,13 +129,7 @@ def test_a_deleted_node_is_not_registered_again_by_its_old_report() -> None:
 def test_a_deleted_node_is_not_registered_by_a_gateway_that_comes_after_its_tombstone() -> None:
     """Seed 7 of 10 min, tombstones of 5 min: a gateway that loaded 5 min after a rename made the old node again, and a pod that
     names it was placed there for good."""
-    world = World()
-    world.put(executor_subject("n1"), ExecutorStatus(node="n1"))
-    for plan in registrations(world.core):
-        world.store(plan)
-    node = world.core.get(NODES, "", "n1")
-    assert node is not None
-    world.store(deletion(node, world.now, None))
+    world = with_a_deleted_node()
     later = World()
     for event in world.standing():
         later.core.apply(event)

@@ -98,10 +98,10 @@ class Load:
         while time.monotonic() < until:
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-                    return await self._exchange()
+                    await self._exchange()
+                break
             except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
                 await asyncio.sleep(0.1)
-        return None
 
     async def _one(self, due: float, rate: float) -> None:
         try:
