@@ -18,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import KeptPod, Migration, NodeLoadJudged
 from cotenant.events.placements import Figure
-from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.names import PODS
 from cotenant.subjects import descheduling_subject, migration_subject
 from cotenant_descheduler_arbiter.backoff import latest_moves, workload_key
@@ -29,6 +28,7 @@ from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.job_facts import JobFacts
 from cotenant_descheduler_arbiter.job_filters import JobFilters, namespace_refusal
+from cotenant_descheduler_arbiter.known import end
 from cotenant_descheduler_arbiter.low_node_load import CycleResult, Judgement, LowNodeLoad, run_cycle, streaks_of
 from cotenant_descheduler_arbiter.measuring import add_amounts, amounts, fresh, measure, system_amounts
 from cotenant_descheduler_arbiter.node_views import is_ready, node_facts, node_labels, node_names
@@ -75,13 +75,7 @@ def forget_gone_nodes(fold: ClusterFold) -> Iterator[Event]:
     """Yield the end of what is known of nodes that are no more."""
     for name, known in sorted(fold.judged.items()):
         if name not in fold.nodes and name not in fold.executors:
-            yield Event(
-                subject=descheduling_subject(name),
-                data=known.value,
-                causes=(known.ref,),
-                tombstone=True,
-                ttl_seconds=TOMBSTONE_TTL_SECONDS,
-            )
+            yield end(descheduling_subject(name), known)
 
 
 class Balancing:

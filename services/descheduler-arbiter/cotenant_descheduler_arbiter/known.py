@@ -6,10 +6,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from cotenant.events.envelope import Event
-from cotenant.log import LOG
+from cotenant.events.envelope import Event, Payload
+from cotenant.log import LOG, TOMBSTONE_TTL_SECONDS
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Payload)
 
 
 class Known(msgspec.Struct, Generic[T], frozen=True):
@@ -22,6 +23,13 @@ class Known(msgspec.Struct, Generic[T], frozen=True):
     def ref(self) -> str:
         """How other events name it as their cause."""
         return f"{LOG}:{self.sequence}"
+
+
+def end(subject: str, known: Known[P]) -> Event:
+    """Return the end of what the arbiter itself said on a subject."""
+    return Event(
+        subject=subject, data=known.value, causes=(known.ref,), tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS
+    )
 
 
 def keep(into: dict[str, Known[T]], key: str, value: T | None, event: Event) -> None:

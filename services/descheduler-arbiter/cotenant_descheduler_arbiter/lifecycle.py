@@ -21,10 +21,9 @@ from cotenant.events.conditions import TAINT_NOT_READY, TAINT_UNREACHABLE, NodeC
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.runs import ExecutorStatus
-from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.subjects import condition_subject
 from cotenant_descheduler_arbiter.fold import ClusterFold
-from cotenant_descheduler_arbiter.known import Known
+from cotenant_descheduler_arbiter.known import Known, end
 
 
 def _taints(key: str) -> tuple[tuple[str, str, str], ...]:
@@ -66,13 +65,7 @@ def changed_condition(fold: ClusterFold, node: str, now: datetime) -> Event | No
     if node not in fold.nodes and node not in fold.executors:
         if known is None:
             return None
-        return Event(
-            subject=condition_subject(node),
-            data=known.value,
-            causes=(known.ref,),
-            tombstone=True,
-            ttl_seconds=TOMBSTONE_TTL_SECONDS,
-        )
+        return end(condition_subject(node), known)
     metric = fold.metrics.get(node)
     if metric is None:
         return None

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant_node_executor.kernel.interface import Knob
-from cotenant_node_executor.strategies.situation import BESTEFFORT, Wishes
-from cotenant_node_executor.strategies.suppress import CPUSET, OFF, suppress
+from cotenant_node_executor.strategies.situation import BESTEFFORT
+from cotenant_node_executor.strategies.suppress import CPUSET, OFF, Suppression, suppress
 from cotenant_node_executor.strategies.suppress_cfs import FLOOR_US, next_quota
 from cotenant_node_executor.strategies.suppress_cpuset import Processor, next_cpuset, select_cpus, steadied
 from cotenant_node_executor.strategies.suppress_quantity import UsageSplit, suppress_milli
@@ -18,9 +18,9 @@ QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)
 CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
 
 
-def values(decided: object) -> dict[tuple[str, Knob], str]:
-    wishes: Wishes = decided.wishes  # type: ignore[attr-defined]
-    return {(group, wish.knob): wish.value for group, own in wishes.items() for wish in own}
+def values(decided: Suppression | None) -> dict[tuple[str, Knob], str]:
+    assert decided is not None
+    return {(group, wish.knob): wish.value for group, own in decided.wishes.items() for wish in own}
 
 
 def test_batch_gets_the_threshold_less_services_and_system() -> None:
