@@ -83,7 +83,7 @@ class NodeParticipant:
         if stored:
             self._busy_until = now + BUSY
         self._plan_sample(now)
-        return self._wake_at(now, stored)
+        return self._wake_at(now, local, stored)
 
     def _due(self, local: datetime) -> bool:
         """Whether a cycle without a sample has anything to do; the echo of an own report, say, is no reason for one."""
@@ -111,7 +111,8 @@ class NodeParticipant:
         self._next_sample = self._sampled + ((until - self._sampled) // self._period + 1) * self._period
 
     def _store(self, event: Event, world: World) -> bool:
-        outcome = world.append([Write(event=self._identified(event), expected=self.node.core.last_sequence(event.subject))])
+        write = Write(event=self._identified(event), expected=self.node.core.last_sequence(event.subject))
+        outcome = world.append([write], wakes_writer=False)
         if isinstance(outcome, Stored):
             kept = world.streams.log.event(outcome.first)
             if kept is not None:
@@ -121,14 +122,14 @@ class NodeParticipant:
             self.node.core.correct_sequence(event.subject, world.streams.log.last_of(event.subject))
         return False
 
-    def _wake_at(self, now: datetime, stored: bool) -> datetime | None:
+    def _wake_at(self, now: datetime, local: datetime, stored: bool) -> datetime | None:
         """When something is due by itself; what a stored report leads to, at once."""
-        if stored:
+        if stored and self.node.due(local):
             return now + AGAIN
         times = [self._next_sample] if self._periodic and self._next_sample is not None else []
         if not self.node.core.loaded:
             times.append(self._mark_at)
-        for local in (self._next_exit(), self.node.next_start(now + self.offset)):
+        for local in (self._next_exit(), self.node.next_start(local)):
             if local is not None:
                 times.append(local - self.offset)
         return max(min(times), now + AGAIN) if times else None

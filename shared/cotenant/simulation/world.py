@@ -151,8 +151,9 @@ class World:
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
-    def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
-        """Store a batch on LOG and deliver it: one try over the link of whoever acts."""
+    def append(self, writes: Sequence[Write], *, wakes_writer: bool = True) -> Stored | Refused | NoAnswer:
+        """Store a batch on LOG and deliver it: one try over the link of whoever acts. A writer that folds what it is told to be
+        stored need not be woken by it: it is given that with its next step."""
         seat = self._acting
         instead: Refused | NoAnswer | None = None
         if seat is not None and (seat.link.troubled or self.now < self.stalled_until):
@@ -162,10 +163,11 @@ class World:
                 return instead
         outcome = self.streams.log.append(writes)
         if isinstance(outcome, Stored):
+            told = seat if instead is None and not wakes_writer else None
             for write, sequence in zip(writes, range(outcome.first, outcome.last + 1), strict=True):
                 event = self.streams.log.event(sequence)
                 if event is not None:
-                    self._deliver(self.streams.log, event)
+                    self._deliver(self.streams.log, event, told)
                 else:
                     # A tombstone in the same batch has rolled it up already: nobody reads it, it was stored all the same.
                     self._record(LOG, msgspec.structs.replace(write.event, stream=LOG, sequence=sequence))
@@ -217,7 +219,8 @@ class World:
         for watch in self.watchers:
             watch(event)
 
-    def _deliver(self, stream: MemoryStream, event: Event) -> None:
+    def _deliver(self, stream: MemoryStream, event: Event, told: Seat | None = None) -> None:
+        """Give an event to its readers, and wake them but for one that was told of it already."""
         self._record(stream.name, event)
         routes = self._routes.get(stream.name)
         if routes is None:
@@ -225,7 +228,7 @@ class World:
         now, soon = self.now, self.now + self._hop
         for seat in routes.readers(event.subject):
             when = seat.deliver(event, now, soon)
-            if when is not None and (seat.planned is None or when < seat.planned):
+            if when is not None and seat is not told and (seat.planned is None or when < seat.planned):
                 self._wake(seat, when)
 
     def run_until(self, end: datetime) -> None:
