@@ -60,7 +60,7 @@ class JobFilters:
             threshold = fold.priority_classes.get(policy.priority_threshold_class)
             self.rules = msgspec.structs.replace(policy.evictable, priority_threshold=threshold)
         self._workloads: dict[str, list[PodFacts]] = {}
-        self._evicted: dict[tuple[str, str], list[datetime]] | None = None
+        self._leavings: dict[tuple[str, str], list[datetime]] | None = None
 
     @cached_property
     def jobs(self) -> list[JobFacts]:
@@ -131,31 +131,39 @@ class JobFilters:
         )
 
     def why_limited(self, pod: PodFacts, now: datetime) -> str | None:
-        """Return which object limiter has no token left for the pod."""
+        """Return which object limiter has no token left for the pod. Where all pods of a workload have ended, it keeps the
+        pace of the smallest one."""
         for kind, limiter in self.policy.limiters.items():
             if kind == "workload":
                 if not pod.workload:
                     continue
-                replicas = len(self.workload_pods(pod.workload))
+                replicas = max(len(self.workload_pods(pod.workload)), 1)
                 allowed = limiter.max_migrating or self.policy.budgets.max_migrating_per_workload
                 maximum = max_away(replicas, allowed)
-                times = self._evictions(kind, pod.workload)
+                times = self._left(kind, pod.workload)
             else:
                 maximum = scaled(limiter.max_migrating, 0) if limiter.max_migrating is not None else 0
-                times = self._evictions(kind, pod.namespace)
+                times = self._left(kind, pod.namespace)
             if limited(times, duration=limiter.duration, max_migrating=maximum, burst=limiter.burst, now=now):
                 return f"its {kind} has lost {len(times)} pods lately; {maximum} per {limiter.duration} may go"
         return None
 
-    def _evictions(self, kind: str, name: str) -> list[datetime]:
-        """Return when pods of a workload or namespace were evicted, ascending."""
-        if self._evicted is None:
-            self._evicted = {}
+    def ordered(self, job: Migration) -> None:
+        """Take note of an eviction that this decision orders: the next pod of the same workload sees it."""
+        if self._leavings is not None:
+            _note(self._leavings, job)
+
+    def _left(self, kind: str, name: str) -> list[datetime]:
+        """Return when pods of a workload or namespace were evicted, or ordered to be where nobody has answered; ascending."""
+        if self._leavings is None:
+            self._leavings = {}
             for known in self.fold.jobs.values():
-                job = known.value
-                if job.evicted_at is not None:
-                    self._evicted.setdefault(("workload", job.workload), []).append(job.evicted_at)
-                    self._evicted.setdefault(("namespace", job.namespace), []).append(job.evicted_at)
-            for times in self._evicted.values():
-                times.sort()
-        return self._evicted.get((kind, name), [])
+                _note(self._leavings, known.value)
+        return sorted(self._leavings.get((kind, name), ()))
+
+
+def _note(leavings: dict[tuple[str, str], list[datetime]], job: Migration) -> None:
+    at = job.evicted_at or (None if job.finished else job.ordered_at)
+    if at is not None:
+        leavings.setdefault(("workload", job.workload), []).append(at)
+        leavings.setdefault(("namespace", job.namespace), []).append(at)

@@ -193,6 +193,7 @@ class JobDecisions:
         changed = reconcile(job, JobView(pod, answer, self._hold(job, pod, ordered)), self.now)
         if changed.ordered_at is not None and job.ordered_at is None:
             ordered.append(self.now)
+            self.filters.ordered(changed)
         if changed.evicted_at is not None and job.evicted_at is None:
             changed = self._counted(changed)
         if changed != known.value:

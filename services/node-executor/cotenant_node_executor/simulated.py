@@ -44,7 +44,9 @@ class NodeSize(Struct, frozen=True):
 class SimulatedMachine:
     """One imitated host."""
 
-    def __init__(self, facts: NodeFacts, seed: int, version: CgroupVersion = CgroupVersion.V2) -> None:
+    def __init__(
+        self, facts: NodeFacts, seed: int, version: CgroupVersion = CgroupVersion.V2, *, outlived: bool = True
+    ) -> None:
         self._groups = SimulatedGroups((BURSTABLE, BESTEFFORT))
         self._files = SimulatedFiles(version, tuple(processor.cpu for processor in facts.processors))
         self._sampler = SimulatedSampler(facts, seed, self._files)
@@ -57,7 +59,7 @@ class SimulatedMachine:
         """Values that all files have, as far as there were groups, and the groups there were."""
         self._removals = 0
         """Removals of groups whose files are forgotten."""
-        self.runtime = SimulatedRuntime(self._groups)
+        self.runtime = SimulatedRuntime(self._groups, outlived=outlived)
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
         """Look at the table; a sample says what was used."""
@@ -160,8 +162,12 @@ def simulated_node(
     cgroup: CgroupVersion = CgroupVersion.V2,
     devices: Mapping[str, int] | None = None,
     labels: Mapping[str, str] | None = None,
+    outlived: bool = True,
 ) -> ExecutorNode:
-    """A simulated node, ready for `start_marker`, `apply` and `step`; `devices` are amounts that it offers beside the usual."""
+    """A simulated node, ready for `start_marker`, `apply` and `step`; `devices` are amounts that it offers beside the usual.
+
+    `outlived`: its pods are taken to have gone on while nobody imitated them; else the machine begins with none.
+    """
     facts = simulated_facts(name, size)
     capabilities = Capabilities(
         version=cgroup,
@@ -172,4 +178,4 @@ def simulated_node(
     )
     core = ExecutorCore(facts, capabilities, boot, plain_processes=False)
     status = simulated_status(facts, boot, version, devices or {}, labels or {})
-    return ExecutorNode(core, SimulatedMachine(facts, seed, cgroup), status, periods or Periods())
+    return ExecutorNode(core, SimulatedMachine(facts, seed, cgroup, outlived=outlived), status, periods or Periods())

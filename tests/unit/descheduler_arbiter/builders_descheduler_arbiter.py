@@ -158,6 +158,13 @@ class Cluster:
         self.pods[name] = (namespace, uid)
         return uid
 
+    def finish_pod(self, name: str, *, namespace: str = "default") -> None:
+        """The pod's containers have ended; its object and its placement are there still."""
+        node = next(node for node, pods in self.usage.items() if name in pods)
+        _, uid = self.pods[name]
+        ended = RunStatus(node=node, namespace=namespace, name=name, uid=uid, phase=RunPhase.SUCCEEDED)
+        self.say(run_subject(node, namespace, name), ended)
+
     def end_pod(self, name: str, *, namespace: str = "default") -> None:
         """The pod's end as the log says it: run, placement and object are gone."""
         node = next(node for node, pods in self.usage.items() if name in pods)

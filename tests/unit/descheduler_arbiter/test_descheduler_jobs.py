@@ -267,6 +267,36 @@ def test_the_object_limiter_lets_one_pod_of_a_workload_go_per_period() -> None:
     assert cluster.migration("second").evict_ordered
 
 
+def test_an_eviction_that_nobody_has_answered_takes_from_the_object_limiter() -> None:
+    limiter = {"workload": {"duration": "5m", "maxMigrating": 1}}
+    cluster = replicas(8, configuration(balance=False, jobs={"objectLimiters": limiter, "maxMigratingPerWorkload": 4}))
+    cluster.job("first", "web-0", ttl="1h")
+    cluster.job("second", "web-1", ttl="1h")
+    cluster.decide()
+    cluster.restart()
+    cluster.decide()
+    assert [cluster.migration(job).evict_ordered for job in ("first", "second")] == [True, False]
+    cluster.advance(timedelta(minutes=5))
+    assert cluster.migration("second").evict_ordered
+
+
+def test_the_object_limiter_holds_where_all_pods_of_the_workload_have_ended() -> None:
+    """Seed 143, 10 minutes: with no pod left to count there was no limit, and the third was ordered to go within 5 minutes."""
+    cluster = replicas(4, configuration(balance=False, jobs={"objectLimiters": {"workload": {"duration": "5m"}}}))
+    cluster.job("first", "web-0")
+    cluster.decide()
+    cluster.answer("first")
+    cluster.job("second", "web-1", ttl="1h")
+    cluster.decide()
+    assert cluster.migration("second").phase == "Running"
+    for index in range(4):
+        cluster.finish_pod(f"web-{index}")
+    cluster.decide()
+    assert not cluster.migration("second").evict_ordered
+    cluster.advance(timedelta(minutes=5))
+    assert cluster.migration("second").evict_ordered
+
+
 def test_a_workload_that_was_moved_is_left_alone_for_a_growing_pause() -> None:
     cluster = hot_and_cold(configuration(load=AT_ONCE, workloadBackOff={"base": "1m", "maximum": "10m"}), pods=10)
     pauses = []

@@ -155,6 +155,26 @@ def test_a_restarted_executor_goes_on_where_the_last_one_was() -> None:
     assert run.containers[0].restarts == 0
 
 
+def test_on_a_machine_that_was_lost_everything_starts_again() -> None:
+    """Seeds 143 and 155: a new machine had the old one's pods, without the limits that its files do not say yet."""
+    world, first = world_with_node()
+    place(world, document("web", "LS", "cpu", "1") | {"spec": {"containers": [{"name": "main"}]}})
+    place(world, document("job", "BE", "kubernetes.io/batch-cpu", "2000", duration="60s"))
+    world.run_until(world.now + timedelta(seconds=10))
+    world.remove(first)
+    world.run_until(world.now + timedelta(seconds=10))
+    returned = world.now
+    machine = simulated_node(NODE, SIZE, boot="second", outlived=False)
+    world.add(NodeParticipant(machine))
+    world.run_until(world.now + timedelta(seconds=30))
+    job, web = run_of(world, "job"), run_of(world, "web")
+    assert (job.phase, job.containers[0].reason) == (RunPhase.FAILED, "ContainerStatusUnknown")
+    assert (web.phase, web.containers[0].restarts) == (RunPhase.RUNNING, 1)
+    assert web.containers[0].started_at is not None
+    assert web.containers[0].started_at >= returned
+    assert list(machine.machine.runtime.running()) == ["uid-web"]
+
+
 def test_batch_gives_way_when_a_service_wants_more_and_constant_load_settles() -> None:
     world, _ = world_with_node()
     store(

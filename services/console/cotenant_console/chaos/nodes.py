@@ -68,7 +68,7 @@ class ChaosNode:
         if machine.zone:
             labels[ZONE] = machine.zone
         made = simulated_node(
-            name, size, seed=seed, boot=f"boot{boot}", cgroup=cgroup, devices=devices, labels=labels
+            name, size, seed=seed, boot=f"boot{boot}", cgroup=cgroup, devices=devices, labels=labels, outlived=False
         )
         self.inner = NodeParticipant(made, period=SAMPLE, calm=CALM)
         self.filters = self.inner.filters

@@ -66,10 +66,14 @@ def simulated_exit_code(pod: Pod) -> int:
 
 
 class SimulatedRuntime:
-    """Runs nothing, remembers everything that matters of it. `groups` are the groups that the machine imitates."""
+    """Runs nothing, remembers everything that matters of it. `groups` are the groups that the machine imitates.
 
-    def __init__(self, groups: SimulatedGroups) -> None:
+    `outlived`: the machine outlives this object, and pods go on as the last reports say; else it begins without any.
+    """
+
+    def __init__(self, groups: SimulatedGroups, *, outlived: bool = True) -> None:
         self._groups = groups
+        self._outlived = outlived
         self._pods: dict[str, PodToRun] = {}
         self._states: dict[str, dict[str, ContainerState]] = {}
         # What is shown: the same objects as long as nothing has changed.
@@ -82,11 +86,11 @@ class SimulatedRuntime:
         """Pods of which something has changed since."""
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
-        """Go on with what the last reports say."""
+        """Go on with what the last reports say of pods that are not known here."""
         del now
-        for uid in sorted(pods):
+        for uid in sorted(pods if self._outlived else ()):
             run = runs.get(uid)
-            if run is None or run.phase.terminal:
+            if run is None or run.phase.terminal or uid in self._states:
                 continue
             for entry in run.containers:
                 if entry.started_at is not None:

@@ -75,7 +75,9 @@ def moves_at_once_stay_in_limits(sight: Sight, seen: CommitSeen) -> Wrong:
     if not passed:
         return
     limits = limits_of(sight.configs[seen.commit.config])
-    moving = [job for job in sight.moves.values() if _moving(job) and job.uid not in victims]
+    # Two jobs of one pod move it once.
+    let_through = [job for job in sight.moves.values() if _moving(job) and job.uid not in victims]
+    moving = list({(job.namespace, job.pod, job.uid): job for job in let_through}.values())
     subject = seen.record.subject
     # A pod whose place is released has left its node, though its job is not over yet.
     per_node = Counter(job.node for job in moving if sight.places[job.uid])
