@@ -7,11 +7,12 @@ One test-suite runs against both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from cotenant.events.envelope import Event, View
+from cotenant.events.envelope import Event, Payload, View
 
 LOG = "LOG"
 HISTORY = "HISTORY"
@@ -37,6 +38,11 @@ MAX_BEHIND = 5_000
 
 DEDUPLICATION_SECONDS = 120
 """How long a stream knows the ids of the messages that were stored with one."""
+
+
+def ending(subject: str, data: Payload, causes: tuple[str, ...] = (), *, time: datetime | None = None) -> Event:
+    """The end of what a subject told of: its last message, which stands for TOMBSTONE_TTL_SECONDS."""
+    return Event(subject=subject, data=data, causes=causes, time=time, tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS)
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):

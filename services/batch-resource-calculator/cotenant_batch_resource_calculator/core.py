@@ -31,7 +31,7 @@ from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.events.yarn import YarnNode
 from cotenant.last_sequences import LastSequences
-from cotenant.log import TOMBSTONE_TTL_SECONDS
+from cotenant.log import ending
 from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.objects.metadata import ObjectMeta
 from cotenant.objects.node import Node, decode_node
@@ -228,11 +228,7 @@ class BatchResourceCalculator:
         return self._names
 
     def _end(self, state: NodeState) -> list[Event]:
-        return [
-            Event(subject=own.subject, data=own.data, causes=own.causes, tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS)
-            for own in (state.resources, state.slo)
-            if own is not None
-        ]
+        return [ending(own.subject, own.data, own.causes) for own in (state.resources, state.slo) if own is not None]
 
     def _decide_node(self, state: NodeState, now: datetime) -> list[Event]:
         events: list[Event] = []

@@ -22,7 +22,6 @@ import msgspec
 from cotenant.core import Request
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest, Migration
-from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.objects.policies import PodMigrationJob
 from cotenant.subjects import migration_subject
 from cotenant_descheduler_arbiter.arbitration import REASON_FORBIDDEN, Verdict, run_round
@@ -33,7 +32,7 @@ from cotenant_descheduler_arbiter.facts import PodFacts
 from cotenant_descheduler_arbiter.fold import ClusterFold
 from cotenant_descheduler_arbiter.job_filters import JobFilters, job_facts
 from cotenant_descheduler_arbiter.job_order import arbitration_order
-from cotenant_descheduler_arbiter.known import Known
+from cotenant_descheduler_arbiter.known import Known, end
 from cotenant_descheduler_arbiter.object_limiter import FORGET_FACTOR, tokens_left
 from cotenant_descheduler_arbiter.policy import Policy
 from cotenant_descheduler_arbiter.preemptions import PREEMPTION
@@ -235,16 +234,9 @@ class JobDecisions:
 
     def _put_away(self) -> Iterator[Event]:
         for name, known in sorted(self.fold.jobs.items()):
-            job = known.value
-            kept_until = self._kept_until(job)
+            kept_until = self._kept_until(known.value)
             if kept_until is not None and kept_until <= self.now:
-                yield Event(
-                    subject=migration_subject(name),
-                    data=job,
-                    causes=(known.ref,),
-                    tombstone=True,
-                    ttl_seconds=TOMBSTONE_TTL_SECONDS,
-                )
+                yield end(migration_subject(name), known)
 
     def _kept_until(self, job: Migration) -> datetime | None:
         """Return when the job is put away; None while it is not over, or a user's object stands for it."""

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.log import LOG, TOMBSTONE_TTL_SECONDS
+from cotenant.log import LOG, ending
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Payload)
@@ -27,9 +27,7 @@ class Known(msgspec.Struct, Generic[T], frozen=True):
 
 def end(subject: str, known: Known[P]) -> Event:
     """Return the end of what the arbiter itself said on a subject."""
-    return Event(
-        subject=subject, data=known.value, causes=(known.ref,), tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS
-    )
+    return ending(subject, known.value, (known.ref,))
 
 
 def keep(into: dict[str, Known[T]], key: str, value: T | None, event: Event) -> None:

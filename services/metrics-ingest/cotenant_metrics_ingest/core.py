@@ -30,7 +30,7 @@ from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectStored
 from cotenant.events.usage import UsageSample
 from cotenant.last_sequences import LastSequences
-from cotenant.log import TOMBSTONE_TTL_SECONDS, USAGE
+from cotenant.log import USAGE, ending
 from cotenant.subjects import metrics_subject, tokens
 from cotenant_metrics_ingest.node_report import Wanted, reports_of
 from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
@@ -311,7 +311,7 @@ class MetricsIngestCore:
         if node.published is None:
             return None
         last = msgspec.structs.replace(node.published, digest=None)
-        return Event(subject=metrics_subject(name), data=last, tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS)
+        return ending(metrics_subject(name), last)
 
     @staticmethod
     def _event(name: str, node: _Node, metric: NodeMetricComputed) -> Event:

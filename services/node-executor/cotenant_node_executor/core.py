@@ -19,7 +19,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.log import TOMBSTONE_TTL_SECONDS
+from cotenant.log import ending
 from cotenant.subjects import run_subject
 from cotenant_node_executor.composer import Composed
 from cotenant_node_executor.file_values import FileValues
@@ -290,14 +290,7 @@ class ExecutorCore:
         return placed.to_run is None or is_steady(placed.to_run, placed.placement, step)
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
-        return Event(
-            subject=self._run_subject(key),
-            data=known.status,
-            causes=(f"LOG:{known.sequence}",),
-            time=now,
-            tombstone=True,
-            ttl_seconds=TOMBSTONE_TTL_SECONDS,
-        )
+        return ending(self._run_subject(key), known.status, (f"LOG:{known.sequence}",), time=now)
 
     def next_start(self, now: datetime) -> datetime | None:
         """When the next container's back-off is over, from the last reports; None: none waits."""

@@ -24,7 +24,7 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.last_sequences import LastSequences
-from cotenant.log import TOMBSTONE_TTL_SECONDS
+from cotenant.log import ending
 from cotenant.objects.node import decode_node
 from cotenant.objects.pod import decode_pod
 from cotenant.quantities import QuantityError
@@ -203,15 +203,7 @@ class QuotaTreeCore:
             elif quota is not None:
                 events.append(Event(subject=subject, data=quota, causes=self._causes(quota, published)))
             elif published is not None:
-                events.append(
-                    Event(
-                        subject=subject,
-                        data=published.quota,
-                        causes=_refs((self._newest_quota,)),
-                        tombstone=True,
-                        ttl_seconds=TOMBSTONE_TTL_SECONDS,
-                    )
-                )
+                events.append(ending(subject, published.quota, _refs((self._newest_quota,))))
             if len(events) == MAX_EVENTS_PER_DECISION:
                 break
         if not events:

@@ -24,7 +24,7 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, WaitingReason
-from cotenant.log import TOMBSTONE_TTL_SECONDS
+from cotenant.log import ending
 from cotenant.names import SCHEDULER_NAMES
 from cotenant.quota.ledger import QuotaLedger
 from cotenant.subjects import node_subject, placement_subject, pod_subject, waiting_subject
@@ -102,12 +102,10 @@ class Endings:
         """Return the end of a pod's waiting event."""
         assert record.waiting is not None
         namespace, name = record.key
-        return Event(
-            subject=waiting_subject(namespace, name),
-            data=Waiting(namespace=namespace, name=name, uid=record.waiting.uid),
-            causes=(f"LOG:{record.object_sequence}",) if record.object_sequence else (),
-            tombstone=True,
-            ttl_seconds=TOMBSTONE_TTL_SECONDS,
+        return ending(
+            waiting_subject(namespace, name),
+            Waiting(namespace=namespace, name=name, uid=record.waiting.uid),
+            (f"LOG:{record.object_sequence}",) if record.object_sequence else (),
         )
 
     def _look(self, record: PodRecord, now: datetime) -> tuple[list[Event], bool]:
@@ -209,9 +207,9 @@ class Endings:
     def _gone(self, record: PodRecord, node: str, placed: Placed, reason: str) -> Event:
         data = placed.data
         run = record.run_of(node, data.uid)
-        return Event(
-            subject=placement_subject(node, *record.key),
-            data=Placement(
+        return ending(
+            placement_subject(node, *record.key),
+            Placement(
                 node=node,
                 namespace=data.namespace,
                 name=data.name,
@@ -221,9 +219,7 @@ class Endings:
                 terminating_at=data.terminating_at,
                 reason=reason,
             ),
-            causes=(*self._ending_causes(record, node, placed), *((f"LOG:{run[1]}",) if run is not None else ())),
-            tombstone=True,
-            ttl_seconds=TOMBSTONE_TTL_SECONDS,
+            (*self._ending_causes(record, node, placed), *((f"LOG:{run[1]}",) if run is not None else ())),
         )
 
     def _ending_causes(self, record: PodRecord, node: str, placed: Placed) -> tuple[str, ...]:
