@@ -40,7 +40,7 @@ from cotenant.subjects import object_subject, resources_subject, slo_subject, to
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
 from cotenant_batch_resource_calculator.formulas.synchronise import NEVER
-from cotenant_batch_resource_calculator.node_state import NodeState, placed_pod
+from cotenant_batch_resource_calculator.node_state import NodeState, PlacedPod
 from cotenant_batch_resource_calculator.rendering import render
 from cotenant_batch_resource_calculator.topology import zone_capacities
 
@@ -86,12 +86,13 @@ class BatchResourceCalculator:
         if not self._sequences.is_new(event):
             return
         parts = tokens(event.subject)
-        if parts[0] == "node" and parts[2] == "run":
-            self._apply_run(event, parts[1], f"{parts[3]}/{parts[4]}")
-        elif parts[0] == "node" and parts[2] == "placement":
-            self._apply_placement(event, parts[1], f"{parts[3]}/{parts[4]}")
-        elif parts[0] == "node":
-            self._apply_node(event, parts[1], parts[2:])
+        if parts[0] == "node":
+            if parts[2] == "run":
+                self._apply_run(event, parts)
+            elif parts[2] == "placement":
+                self._apply_placement(event, parts)
+            else:
+                self._apply_node(event, parts[1], parts[2:])
         elif parts[0] == "objects":
             self._apply_object(event, parts[2], parts[4])
         elif parts[0] == "metrics":
@@ -170,22 +171,26 @@ class BatchResourceCalculator:
                 state.slo = event if isinstance(data, NodeSLORendered) else None
                 state.rendered = None
 
-    def _apply_placement(self, event: Event, name: str, key: str) -> None:
-        state, data = self._state(name), event.data
+    def _apply_placement(self, event: Event, parts: tuple[str, ...]) -> None:
+        state, data, key = self._state(parts[1]), event.data, _pod_name(parts)
         if isinstance(data, Placement) and not event.tombstone and data.phase is not PlacementPhase.GONE:
-            state.placed[key] = placed_pod(data, event.sequence)
+            state.placed[key] = PlacedPod(data, event.sequence)
         else:
             state.placed.pop(key, None)
         self._apply_pods(state)
 
-    def _apply_run(self, event: Event, name: str, key: str) -> None:
+    def _apply_run(self, event: Event, parts: tuple[str, ...]) -> None:
         """Of a run only that the pod has ended matters."""
         data = event.data
-        ended = data.uid if isinstance(data, RunStatus) and not event.tombstone and data.phase.terminal else None
-        state = self._nodes.get(name)
-        if ended == (state.ended.get(key) if state is not None else None):
+        ended = data.uid if isinstance(data, RunStatus) and data.phase.terminal and not event.tombstone else None
+        state = self._nodes.get(parts[1])
+        known = state.ended if state is not None else {}
+        if ended is None and not known:
             return
-        state = self._state(name)
+        key = _pod_name(parts)
+        if known.get(key) == ended:
+            return
+        state = self._state(parts[1])
         if ended is not None:
             state.ended[key] = ended
         else:
@@ -255,6 +260,11 @@ class BatchResourceCalculator:
         refs = [state.metric_ref, state.yarn_ref, state.executor_ref, state.node_ref, payload.config, state.zones_ref]
         refs += [placed.ref for key in payload.assumed if (placed := state.placed.get(key)) is not None]
         return tuple(dict.fromkeys(ref for ref in refs if ref))
+
+
+def _pod_name(parts: tuple[str, ...]) -> str:
+    """Return `namespace/name` of the pod that a placement or a run is about."""
+    return f"{parts[3]}/{parts[4]}"
 
 
 def _read_configuration(event: Event, stored: ObjectStored | None) -> Configuration:

@@ -40,17 +40,27 @@ class _ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
 _RESOURCE_STATUS = msgspec.json.Decoder(_ResourceStatus)
 
 
-class PlacedPod(msgspec.Struct, frozen=True):
-    """A pod that was placed on the node."""
+class PlacedPod:
+    """A pod that was placed on the node. Its manifest is read when the formulas first ask, and then not kept."""
 
-    uid: str
-    need: PodNeed
-    sequence: int
+    __slots__ = ("_need", "sequence", "uid")
+
+    def __init__(self, placement: Placement, sequence: int) -> None:
+        self.uid = placement.uid
+        self.sequence = sequence
+        self._need: Placement | PodNeed = placement
 
     @property
     def ref(self) -> str:
         """How events name its placement as their cause."""
         return f"{LOG}:{self.sequence}"
+
+    @property
+    def need(self) -> PodNeed:
+        """What the formulas read of the pod."""
+        if isinstance(self._need, Placement):
+            self._need = placed_need(self._need)
+        return self._need
 
 
 class Situation(msgspec.Struct, frozen=True):
@@ -235,11 +245,11 @@ def zones_of(pod: Pod) -> Iterable[int]:
         return ()
 
 
-def placed_pod(placement: Placement, sequence: int) -> PlacedPod:
-    """Return the placed pod. A manifest that cannot be read counts as a prod pod with the requests that it was placed on."""
+def placed_need(placement: Placement) -> PodNeed:
+    """Return what the formulas read of a placed pod. One whose manifest cannot be read counts as a prod pod with the requests
+    that it was placed on."""
     key = f"{placement.namespace}/{placement.name}"
     try:
-        need = need_of(decode_pod(placement.pod), key)
+        return need_of(decode_pod(placement.pod), key)
     except (msgspec.DecodeError, QuantityError):
-        need = PodNeed(key, PriorityClass.PROD, False, of_mapping(placement.requests))
-    return PlacedPod(placement.uid, need, sequence)
+        return PodNeed(key, PriorityClass.PROD, False, of_mapping(placement.requests))

@@ -147,7 +147,7 @@ class ClusterFold:
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self.pods.drop(key)
         else:
-            self.pods.store(key, event, event.data)
+            self.pods.store(key, event)
 
     def _job_object(self, event: Event, parts: tuple[str, ...]) -> None:
         self.job_objects.pop(parts[4], None)

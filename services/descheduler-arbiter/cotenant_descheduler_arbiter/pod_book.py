@@ -25,11 +25,6 @@ class StoredPod(msgspec.Struct, frozen=True):
     prod: bool
 
 
-class _Unread(msgspec.Struct, frozen=True):
-    event: Event
-    object: msgspec.Raw
-
-
 class _Owned(View, frozen=True, kw_only=True):
     owner_references: list[OwnerReference] = []
 
@@ -47,28 +42,25 @@ class PodBook:
     def __init__(self, refused: dict[str, str]) -> None:
         self._refused = refused
         """Subject to why its object is not used."""
-        self._unread: dict[str, _Unread] = {}
+        self._unread: dict[str, Event] = {}
         self._read: dict[str, Known[StoredPod]] = {}
+        self._unsorted: set[str] = set()
+        """Those of the unread pods that are not counted among their controller's yet."""
         self._workload: dict[str, str] = {}
         """Its controller's uid, of each pod that has one."""
         self._replicas: dict[str, dict[str, None]] = {}
         """Controller's uid to its pods."""
 
-    def store(self, key: str, event: Event, stored: ObjectStored) -> None:
+    def store(self, key: str, event: Event) -> None:
         """The pod's object as it is now."""
         self.drop(key)
-        self._unread[key] = _Unread(event, stored.object)
-        try:
-            controller = controller_of(_OWNERS.decode(stored.object).metadata.owner_references)
-        except msgspec.DecodeError:
-            return  # what is wrong is said when it is read
-        if controller is not None and controller.uid:
-            self._workload[key] = controller.uid
-            self._replicas.setdefault(controller.uid, {})[key] = None
+        self._unread[key] = event
+        self._unsorted.add(key)
 
     def drop(self, key: str) -> None:
         """The pod's object is gone."""
         self._unread.pop(key, None)
+        self._unsorted.discard(key)
         self._read.pop(key, None)
         workload = self._workload.pop(key, None)
         if workload is not None:
@@ -85,7 +77,20 @@ class PodBook:
 
     def of_workload(self, workload: str) -> list[str]:
         """Return the `namespace/name` of a workload's pods, sorted."""
+        for key in list(self._unsorted):
+            self._sort(key)
         return sorted(self._replicas.get(workload, {}))
+
+    def _sort(self, key: str) -> None:
+        """Count an unread pod among its controller's, where it has one."""
+        self._unsorted.discard(key)
+        try:
+            controller = controller_of(_OWNERS.decode(_document(self._unread[key])).metadata.owner_references)
+        except msgspec.DecodeError:
+            return  # what is wrong is said when it is read
+        if controller is not None and controller.uid:
+            self._workload[key] = controller.uid
+            self._replicas.setdefault(controller.uid, {})[key] = None
 
     def decode_all(self) -> None:
         """Read all pods that nobody asked for yet."""
@@ -93,13 +98,19 @@ class PodBook:
             self._decode(key)
 
     def _decode(self, key: str) -> None:
-        unread = self._unread.pop(key)
+        if key in self._unsorted:
+            self._sort(key)
+        event = self._unread.pop(key)
         try:
-            pod = decode_pod(unread.object)
+            pod = decode_pod(_document(event))
             # With a malformed limit a later sort would fail.
             kube_qos(pod)
             prod = priority_default(pod) is PriorityClass.PROD
-            self._read[key] = Known(StoredPod(pod, tuple(pod_requests(pod).items()), prod), unread.event.sequence)
+            self._read[key] = Known(StoredPod(pod, tuple(pod_requests(pod).items()), prod), event.sequence)
         except (msgspec.DecodeError, ValueError) as error:
-            subject = unread.event.subject
-            self._refused[subject] = f"{subject} at {unread.event.ref} is not used: {error}"
+            self._refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
+
+
+def _document(event: Event) -> msgspec.Raw:
+    assert isinstance(event.data, ObjectStored)
+    return event.data.object
