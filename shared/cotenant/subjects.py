@@ -138,8 +138,9 @@ def deadletter_subject(stream: str) -> str:
     return f"deadletter.{encode_token(stream)}"
 
 
+@lru_cache(maxsize=4096)
 def tokens(subject: str) -> tuple[str, ...]:
-    """Return the decoded tokens of a subject."""
+    """Return the decoded tokens of a subject; those of the last subjects are remembered, as a subject is read by many."""
     if "%" not in subject:
         return tuple(subject.split("."))
     return tuple(decode_token(token) for token in subject.split("."))

@@ -18,10 +18,11 @@ class RunPhase(StrEnum):
     EVICTED = "evicted"
     STOPPED = "stopped"
 
-    @property
-    def terminal(self) -> bool:
-        """No process of the pod is left and none will be started."""
-        return self not in (RunPhase.PENDING, RunPhase.RUNNING)
+    terminal: bool
+    """No process of the pod is left and none will be started."""
+
+    def __init__(self, value: str) -> None:
+        self.terminal = value not in ("pending", "running")
 
 
 class ContainerRun(Part, frozen=True, kw_only=True):
