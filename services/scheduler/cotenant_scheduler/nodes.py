@@ -133,6 +133,12 @@ class NodeTable:
         return slice(0, self.size)
 
     @property
+    def state(self) -> tuple[int, ...]:
+        """Versions of everything that is read of the table: equal ones mean that nothing of it changed between."""
+        relations = self.relations.version, self.held_relations.version
+        return self.version, self.changes.position, self.static_changes.position, *relations
+
+    @property
     def all_offer(self) -> bool:
         """Every declared node offers cpu and memory. (What rows without a node are worth does not matter.)"""
         return not self.lacking

@@ -43,6 +43,10 @@ class Nominations:
         self._level: tuple[int, PodKey | None] | None = None
         """Priority and pod that the counted rooms are right for; None: look at all."""
 
+    def __bool__(self) -> bool:
+        """Any pod is nominated, or any room counted."""
+        return bool(self._folded or self._decided or self._counted)
+
     def pod_changed(self, record: PodRecord) -> None:
         """A record changed: it may be nominated, or no longer."""
         if record.waiting is None and not self._folded:
@@ -75,7 +79,7 @@ class Nominations:
 
     def hold(self, priority: int, own: PodKey | None) -> bool:
         """Count the rooms that a pod has to leave alone; True if that changed the table."""
-        if not (self._folded or self._decided or self._counted) or self._level == (priority, own):
+        if not self or self._level == (priority, own):
             return False
         self._level = (priority, own)
         wanted = {

@@ -155,6 +155,11 @@ class Preemption:
         self._listed = (-1, 0, 0)
         """Version of the table, positions of its changes and of `_touched` that the lists are right for."""
 
+    @property
+    def state(self) -> tuple[int, int]:
+        """Versions of what a choice depends on beside the node table."""
+        return self._touched.position, self._budgets.version
+
     def pod_changed(self, record: PodRecord) -> None:
         """What is known of a pod changed otherwise than by being counted on a row."""
         if self._kept:

@@ -26,6 +26,9 @@ QueueKey = tuple[int, str, str, str]
 
 Entry = tuple[QueueKey, PodRecord]
 
+State = tuple[int, ...]
+"""Versions of all that decides, beside a group's key, whether its pods are refused and in which words."""
+
 
 class GroupKey(msgspec.Struct, frozen=True):
     """What the answer for a pod depends on. A nominated pod is a group of its own: the room that is held for it is its own."""
@@ -50,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True):
 class Group:
     """Pods of one shape and quota, in queue order."""
 
-    __slots__ = ("_entries", "_head", "_late", "key", "live", "quiet_until_us", "said", "stamp", "verdict")
+    __slots__ = ("_entries", "_head", "_late", "key", "live", "quiet_until_us", "refused_in", "said", "stamp", "verdict")
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
@@ -64,6 +67,8 @@ class Group:
         self.said: Verdict | None = None
         """The verdict that all pods of the group were last found to have been told."""
         self.quiet_until_us = 0
+        self.refused_in: State | None = None
+        """The state in which the group was refused last, where that and its key alone decided; the verdict is of then."""
 
     def add(self, queue_key: QueueKey, record: PodRecord) -> None:
         """Add a pod."""
@@ -145,17 +150,40 @@ class PodQueue:
 
 
 class Walk:
-    """One pass over the queue in order. `top` is the best pod left; `advance` or `close` answers for it."""
+    """One pass over the queue in order. `top` is the best pod left; `advance` or `close` answers for it.
 
-    def __init__(self, queue: PodQueue) -> None:
+    A group that was refused in the very `state` that the pass begins in is refused again when its turn comes, with the same
+    verdict, as long as nothing was placed before: it sleeps, and is passed over. `wake` ends that. Without a `state` no
+    group sleeps; neither does one that wants other pods, as it is asked again within a pass.
+    """
+
+    def __init__(self, queue: PodQueue, state: State | None = None) -> None:
+        self._state = state
+        self._asleep: list[Group] = []
         self._heap: list[tuple[QueueKey, PodRecord, Group, _Cursor]] = []
         for group in queue.groups.values():
-            cursor = _Cursor(group.pods())
-            head = cursor.take()
-            if head is not None:
-                self._heap.append((*head, group, cursor))
+            if state is not None and group.refused_in == state:
+                self._asleep.append(group)
+            else:
+                self._open(group)
         heapq.heapify(self._heap)
         self._closed: list[tuple[QueueKey, PodRecord, Group, _Cursor]] = []
+
+    def _open(self, group: Group, behind: QueueKey | None = None) -> None:
+        cursor = _Cursor(group.pods())
+        head = cursor.take()
+        if head is not None and (behind is None or head[0] > behind):
+            self._heap.append((*head, group, cursor))
+
+    def wake(self) -> None:
+        """The top pod is about to be placed, or nominated: groups behind it are asked whether they slept or not."""
+        self._state = None
+        if self._asleep:
+            behind = self._heap[0][0]
+            for group in self._asleep:
+                self._open(group, behind)
+            self._asleep = []
+            heapq.heapify(self._heap)
 
     def top(self) -> tuple[PodRecord, Group] | None:
         """Return the first pod in queue order of the groups still open."""
@@ -187,7 +215,9 @@ class Walk:
     def close(self, *, reopens: bool = False) -> None:
         """The top pod cannot be placed, and neither can the others of its group; `reopens`: unless a pod is that they want."""
         closed = heapq.heappop(self._heap)
-        if reopens and closed[2].key.shape.wanted:
+        if not closed[2].key.shape.wanted:
+            closed[2].refused_in = self._state
+        elif reopens:
             self._closed.append(closed)
 
     def reopen(self, selected_by: tuple[int, ...]) -> None:

@@ -95,15 +95,15 @@ class WaitingPods:
     def decide(self, now: datetime, limit: int, told: Set[PodKey]) -> list[Event]:
         """Return at most `limit` waiting events: those of groups with a verdict that is news to their pods, without those who
         were told something else by this decision."""
-        groups = [group for group in self._queue.groups.values() if group.verdict is not None]
-        if not groups:
-            return []
         now_us = microseconds(now)
+        groups = [
+            group
+            for group in self._queue.groups.values()
+            if group.verdict is not None and (group.said is not group.verdict or now_us >= group.quiet_until_us)
+        ]
         events: list[Event] = []
         heads = sorted(((head[0], group) for group in groups if (head := next(group.pods(), None))), key=lambda e: e[0])
         for _, group in heads:
-            if group.said is group.verdict and now_us < group.quiet_until_us:
-                continue
             quiet_until = _FAR_US
             complete = True
             assert group.verdict is not None

@@ -35,6 +35,8 @@ class QuotaLedger:
     asks for, once a level, however many quotas there are."""
 
     def __init__(self) -> None:
+        self.version = 0
+        """Grows with every change."""
         self._published: dict[QuotaKey, QuotaRuntime] = {}
         self._own: dict[QuotaKey, _Held] = {}
         self._children: dict[QuotaKey, list[QuotaKey]] | None = None
@@ -45,6 +47,7 @@ class QuotaLedger:
 
     def publish(self, quota: QuotaRuntime) -> None:
         """Take a quota's newest state."""
+        self.version += 1
         key = (quota.tree, quota.quota)
         before = self._published.get(key)
         self._published[key] = quota
@@ -56,6 +59,7 @@ class QuotaLedger:
 
     def end(self, tree: str, quota: str) -> None:
         """The quota is no longer there. What its pods use stays charged, and counts again if it comes back."""
+        self.version += 1
         if self._published.pop((tree, quota), None) is not None:
             self._index = None
             self._forget_sums()
@@ -75,6 +79,7 @@ class QuotaLedger:
         self._chains.clear()
 
     def _add(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> None:
+        self.version += 1
         key = (membership.tree, membership.quota)
         own = self._own.get(key)
         if own is None:
