@@ -2,13 +2,14 @@
 
 In: the pods that run, what their groups' files say, the time. Out: snapshots. `simulated_usage` says what a pod wants; a
 quota and a CPU set bound what the best-effort tree gets, services go before batch. A pod that wants more than its quota is
-throttled in every period; whom the kernel ends for want of memory (`simulated_memory`) is not in the sample any more. Where
-no pod's use moves with the time and nothing has changed, the last figures hold.
+throttled in every period; whom the kernel ends for want of memory (`simulated_memory`) is not in the sample any more. Worked
+out anew are pods whose use moves with the time, that came, or whose files changed; all of them only while not everybody has
+what it wants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -44,18 +45,8 @@ class OutOfMemory(Struct, frozen=True):
     machine: bool
 
 
-class _Use(Struct, frozen=True):
-    """What a pod uses at a moment if nobody else wants anything; within its quota."""
-
-    cpu_milli: int
-    memory_bytes: int
-    throttled: bool
-    over: bool
-    """Beyond its memory limit."""
-
-
-class _Load(Struct, frozen=True):
-    """A running pod: what it wants, and what its files allow."""
+class _Load(Struct):
+    """A running pod: what it wants, what its files allow, and what it uses by both if nobody else wants anything."""
 
     group: str
     tier: str
@@ -65,23 +56,9 @@ class _Load(Struct, frozen=True):
     quota: int = -1
     weight: int = 0
     memory_limit: int = -1
-    constant: _Use | None = None
-    """Where time changes nothing."""
-
-    def at(self, since_ms: int) -> _Use:
-        """What it uses so long after the epoch."""
-        place = since_ms + self.wanted.phase_ms
-        cpu, memory = self.wanted.cpu.at(place), self.wanted.memory.at(place)
-        throttled = 0 <= self.quota < cpu * 100
-        return _Use(self.quota // 100 if throttled else cpu, memory, throttled, 0 <= self.memory_limit < memory)
-
-
-class _Figures(Struct, frozen=True):
-    """What all pods use, and their sums over those that were there at the last sample."""
-
-    pods: dict[str, PodUsage]
-    cpu_milli: int
-    memory_bytes: int
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    throttled: bool = False
 
 
 class SimulatedSampler:
@@ -91,151 +68,187 @@ class SimulatedSampler:
         self._facts = facts
         self._seed = seed
         self._files = files
+        self._system_milli = facts.capacity_milli * SYSTEM_PERMILLE // 1000
+        self._system_bytes = facts.memory_bytes * SYSTEM_MEMORY_PERMILLE // 1000
+        self._free_bytes = facts.memory_bytes - self._system_bytes
         self._running: Mapping[str, PodToRun] = {}
         self._loads: dict[str, _Load] = {}
         self._uids: dict[str, str] = {}
         """By group: whose load it is."""
-        self._figures = _Figures({}, 0, 0)
+        self._services_milli = self._batch_milli = self._memory_bytes = 0
+        """Sums over the loads."""
+        self._moving: set[str] = set()
+        """Pods whose use moves with the time."""
+        self._stirred: set[str] = set()
+        """Pods that came, whose files changed, or that have no rates yet."""
+        self._plenty = True
+        """Whether everybody had what it wants at the newest sample, so that nobody's figures follow from the others'."""
         self._settled = False
         """Whether the next sample gives the same figures as long as nothing changes."""
+        self._pods: dict[str, PodUsage] = {}
+        self._rated_milli = 0
+        """What the pods use that were there at the last sample but one."""
         self.out_of_memory: tuple[OutOfMemory, ...] = ()
         """Whom the kernel ended at the newest sample."""
         self._last_ns: int | None = None
-        self._free_memory = facts.memory_bytes - facts.memory_bytes * SYSTEM_MEMORY_PERMILLE // 1000
 
     def written(self, groups: Iterable[str]) -> None:
         """Files of these groups say something else now."""
         for group in groups:
             uid = self._uids.get(group)
             if uid is not None:
-                self._loads[uid] = self._allowed(self._loads[uid])
+                self._allow(self._loads[uid])
+                self._stirred.add(uid)
         self._settled = False
 
     def sample(self, now: datetime, running: Mapping[str, PodToRun]) -> Snapshot:
         """Read what is used now. `running` is the same object as long as nothing has changed in it."""
+        since_ms = elapsed_ms(now, EPOCH)
         if running is not self._running:
-            self._follow(running, now)
+            self._follow(running, since_ms)
         self.out_of_memory = ()
         if not self._settled:
-            self._read(now)
-        figures, facts = self._figures, self._facts
-        now_ns = elapsed_ms(now, EPOCH) * 1_000_000
+            self._read(since_ms)
+        now_ns = since_ms * 1_000_000
         first = self._last_ns is None
         interval_ns = None if self._last_ns is None else max(now_ns - self._last_ns, 0)
         self._last_ns = now_ns
-        system_milli = facts.capacity_milli * SYSTEM_PERMILLE // 1000
-        system_memory = facts.memory_bytes * SYSTEM_MEMORY_PERMILLE // 1000
-        node_memory = system_memory + figures.memory_bytes
+        node_bytes = self._system_bytes + self._memory_bytes
         return Snapshot(
             monotonic_ns=now_ns,
             interval_ns=interval_ns,
             node=NodeUsage(
-                cpu_milli=None if first else system_milli + figures.cpu_milli,
-                cpu_capacity_milli=facts.capacity_milli,
-                memory_bytes=node_memory,
-                memory_with_page_cache_bytes=node_memory,
-                memory_total_bytes=facts.memory_bytes,
+                cpu_milli=None if first else self._system_milli + self._rated_milli,
+                cpu_capacity_milli=self._facts.capacity_milli,
+                memory_bytes=node_bytes,
+                memory_with_page_cache_bytes=node_bytes,
+                memory_total_bytes=self._facts.memory_bytes,
                 pressure=_NO_PRESSURE,
             ),
-            system=SystemUsage(None if first else system_milli, system_memory),
-            pods=figures.pods,
+            system=SystemUsage(None if first else self._system_milli, self._system_bytes),
+            pods=self._pods,
             tiers={},
         )
 
     # -- whose load ----------------------------------------------------------------------------------------------------
 
-    def _follow(self, running: Mapping[str, PodToRun], now: datetime) -> None:
+    def _follow(self, running: Mapping[str, PodToRun], since_ms: int) -> None:
         """Take the loads of pods that came, drop those of pods that went."""
-        came = [uid for uid in running if uid not in self._loads]
-        gone = [uid for uid in self._loads if uid not in running]
-        for uid in gone:
+        for uid in self._loads.keys() - running.keys():
             self._drop(uid)
-        for uid in came:
-            load = self._loads[uid] = self._allowed(self._load(running[uid], now))
+        for uid in sorted(running.keys() - self._loads.keys()):
+            load = self._loads[uid] = self._load(running[uid], since_ms)
             self._uids[load.group] = uid
-        if came:
-            self._loads = dict(sorted(self._loads.items()))
+            self._stirred.add(uid)
+            if not load.wanted.constant:
+                self._moving.add(uid)
+            self._settled = False
         self._running = running
-        self._settled = self._settled and not came and not gone
 
     def _drop(self, uid: str) -> None:
-        del self._uids[self._loads.pop(uid).group]
+        load = self._loads.pop(uid)
+        del self._uids[load.group]
+        self._count(load, 0, 0)
+        self._moving.discard(uid)
+        self._stirred.discard(uid)
+        self._settled = False
 
-    def _load(self, to_run: PodToRun, now: datetime) -> _Load:
-        pod, since = to_run.pod, elapsed_ms(now, EPOCH)
+    def _load(self, to_run: PodToRun, since_ms: int) -> _Load:
+        pod = to_run.pod
         try:
-            wanted = wanted_usage(pod, self._seed, since)
+            wanted = wanted_usage(pod, self._seed, since_ms)
         except ValueError:
             # As if it had said nothing about its usage.
-            wanted = wanted_usage(replace(pod, metadata=replace(pod.metadata, annotations={})), self._seed, since)
+            wanted = wanted_usage(replace(pod, metadata=replace(pod.metadata, annotations={})), self._seed, since_ms)
         tier = to_run.group.partition("/")[0]
         batch = tier == BESTEFFORT or qos_raw(pod) is QoSClass.BE
         score = oom_score_adj(pod, pod_requests(pod).get(MEMORY, 0), self._facts.memory_bytes)
-        return _Load(to_run.group, tier if tier in (BURSTABLE, BESTEFFORT) else "guaranteed", batch, wanted, score)
+        load = _Load(to_run.group, tier if tier in (BURSTABLE, BESTEFFORT) else "guaranteed", batch, wanted, score)
+        self._allow(load)
+        return load
 
-    def _allowed(self, load: _Load) -> _Load:
-        """The load with what its files say."""
-        quota = int(self._files.read(load.group, Knob.CPU_QUOTA))
-        weight = max(int(self._files.read(load.group, Knob.CPU_SHARES)), 2)
-        limit = int(self._files.read(load.group, Knob.MEMORY_LIMIT))
-        bounded = _Load(load.group, load.tier, load.batch, load.wanted, load.score_adj, quota, weight, limit)
-        return replace(bounded, constant=bounded.at(0)) if load.wanted.constant else bounded
+    def _allow(self, load: _Load) -> None:
+        """Take what its files say."""
+        load.quota = int(self._files.read(load.group, Knob.CPU_QUOTA))
+        load.weight = max(int(self._files.read(load.group, Knob.CPU_SHARES)), 2)
+        load.memory_limit = int(self._files.read(load.group, Knob.MEMORY_LIMIT))
 
     # -- what they use -------------------------------------------------------------------------------------------------
 
-    def _read(self, now: datetime) -> None:
-        """What each pod is given now: services first, then batch within its bound, each by weight."""
-        since = elapsed_ms(now, EPOCH)
-        loads = self._loads
-        uses = {uid: load.constant or load.at(since) for uid, load in loads.items()}
-        memory = sum(use.memory_bytes for use in uses.values())
-        if memory > self._free_memory or any(use.over for use in uses.values()):
-            self._run_out_of_memory(uses)
-            memory = sum(use.memory_bytes for use in uses.values())
-        weights = {uid: load.weight for uid, load in loads.items()}
-        free = self._facts.capacity_milli - self._facts.capacity_milli * SYSTEM_PERMILLE // 1000
-        given = share_out(free, {uid: use.cpu_milli for uid, use in uses.items() if not loads[uid].batch}, weights)
-        left = min(free - sum(given.values()), self._best_effort_bound())
-        given |= share_out(left, {uid: use.cpu_milli for uid, use in uses.items() if loads[uid].batch}, weights)
-        before = self._figures.pods
-        pods = {uid: self._usage(uid, given[uid], use, before.get(uid)) for uid, use in uses.items()}
-        self._figures = _Figures(
-            pods=pods,
-            cpu_milli=sum(given[uid] for uid in pods if uid in before),
-            memory_bytes=memory,
-        )
-        self._settled = all(uid in before for uid in pods) and all(load.constant is not None for load in loads.values())
+    def _read(self, since_ms: int) -> None:
+        """What each pod is given now."""
+        loads, before = self._loads, self._pods
+        moved = sorted(self._stirred | self._moving)
+        if any([self._weigh(loads[uid], since_ms) for uid in moved]) or self._memory_bytes > self._free_bytes:
+            self._run_out_of_memory()
+            moved = [uid for uid in moved if uid in loads]
+        given = self._given(moved)
+        pods = {**before, **{uid: self._usage(uid, milli, before.get(uid)) for uid, milli in given.items()}}
+        self._pods = pods if len(pods) == len(loads) else {uid: pods[uid] for uid in loads}
+        self._stirred = {uid for uid in moved if uid not in before}
+        used = self._services_milli + self._batch_milli if self._plenty else sum(given.values())
+        self._rated_milli = used - sum([given[uid] for uid in self._stirred])
+        self._settled = not self._stirred and not self._moving
 
-    def _run_out_of_memory(self, uses: dict[str, _Use]) -> None:
+    def _weigh(self, load: _Load, since_ms: int) -> bool:
+        """Work out what a pod uses within its quota so long after the epoch; True: it is beyond its memory limit."""
+        place = since_ms + load.wanted.phase_ms
+        cpu = max(load.wanted.cpu.at(place), 0)
+        load.throttled = 0 <= load.quota < cpu * 100
+        self._count(load, load.quota // 100 if load.throttled else cpu, load.wanted.memory.at(place))
+        return 0 <= load.memory_limit < load.memory_bytes
+
+    def _count(self, load: _Load, cpu_milli: int, memory_bytes: int) -> None:
+        """Let a pod use so much."""
+        if load.batch:
+            self._batch_milli += cpu_milli - load.cpu_milli
+        else:
+            self._services_milli += cpu_milli - load.cpu_milli
+        self._memory_bytes += memory_bytes - load.memory_bytes
+        load.cpu_milli, load.memory_bytes = cpu_milli, memory_bytes
+
+    def _run_out_of_memory(self) -> None:
         """End whom the kernel ends; whoever starts again is taken for somebody new."""
         pods = {
-            uid: Holding(use.memory_bytes, self._loads[uid].memory_limit, self._loads[uid].score_adj)
-            for uid, use in uses.items()
+            uid: Holding(load.memory_bytes, load.memory_limit, load.score_adj) for uid, load in sorted(self._loads.items())
         }
         found = []
-        for uid, machine in ended(pods, self._free_memory, self._facts.memory_bytes):
-            found.append(OutOfMemory(uid, {other: use.memory_bytes for other, use in uses.items()}, machine))
-            del uses[uid]
+        for uid, machine in ended(pods, self._free_bytes, self._facts.memory_bytes):
+            found.append(OutOfMemory(uid, {other: load.memory_bytes for other, load in self._loads.items()}, machine))
             self._drop(uid)
         self.out_of_memory = tuple(found)
 
-    def _usage(self, uid: str, cpu_milli: int, use: _Use, before: PodUsage | None) -> PodUsage:
+    def _given(self, moved: Sequence[str]) -> dict[str, int]:
+        """What is given to the pods whose figures may have changed: services first, then batch within its bound, each by weight.
+        As long as there is plenty for everybody these are the ones that moved."""
+        loads, free = self._loads, self._facts.capacity_milli - self._system_milli
+        left = free - self._services_milli
+        before = self._plenty
+        self._plenty = left >= 0 and (not self._batch_milli or self._batch_milli <= min(left, self._best_effort_bound()))
+        if self._plenty:
+            return {uid: loads[uid].cpu_milli for uid in (moved if before else loads)}
+        weights = {uid: load.weight for uid, load in loads.items()}
+        given = share_out(free, {uid: load.cpu_milli for uid, load in loads.items() if not load.batch}, weights)
+        left = min(free - sum(given.values()), self._best_effort_bound())
+        return given | share_out(left, {uid: load.cpu_milli for uid, load in loads.items() if load.batch}, weights)
+
+    def _usage(self, uid: str, cpu_milli: int, before: PodUsage | None) -> PodUsage:
         """A pod's usage; a first reading has no rates. What has not changed is the same object."""
         load = self._loads[uid]
         cpu = cpu_milli if before is not None else None
-        ratio = None if load.quota < 0 or self._last_ns is None else float(use.throttled)
+        ratio = None if load.quota < 0 or self._last_ns is None else float(load.throttled)
         if (
             before is not None
             and before.usage.cpu_milli == cpu
-            and before.usage.memory_bytes == use.memory_bytes
+            and before.usage.memory_bytes == load.memory_bytes
             and before.usage.throttled_ratio == ratio
         ):
             return before
         usage = GroupUsage(
             group=load.group,
             cpu_milli=cpu,
-            memory_bytes=use.memory_bytes,
-            memory_with_page_cache_bytes=use.memory_bytes,
+            memory_bytes=load.memory_bytes,
+            memory_with_page_cache_bytes=load.memory_bytes,
             throttled_ratio=ratio,
             pressure=_NO_PRESSURE,
         )

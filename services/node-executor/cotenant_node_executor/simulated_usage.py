@@ -39,6 +39,8 @@ class Curve(Struct, frozen=True):
 
     def at(self, elapsed_ms: int) -> int:
         """The value after some time; starts at the lower one."""
+        if self.low == self.high:
+            return self.low
         half = max(self.period_ms // 2, 1)
         place = elapsed_ms % (2 * half)
         rise = place if place <= half else 2 * half - place
