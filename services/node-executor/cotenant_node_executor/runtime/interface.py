@@ -114,7 +114,7 @@ class Runtime(Protocol):
         """Take over what lives already, once after start: placed pods and their last reports, by uid."""
         ...
 
-    def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
+    def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
         """The newest attempt of every container, by pod uid and container name."""
         ...
 

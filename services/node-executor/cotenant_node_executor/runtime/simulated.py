@@ -75,15 +75,14 @@ class SimulatedRuntime:
         self._groups = groups
         self._outlived = outlived
         self._pods: dict[str, PodToRun] = {}
-        self._states: dict[str, dict[str, ContainerState]] = {}
-        # What is shown: the same objects as long as nothing has changed.
-        self._shown: dict[str, dict[str, ContainerState]] = {}
-        self._running: dict[str, PodToRun] = {}
+        self._states: dict[str, Mapping[str, ContainerState]] = {}
+        """By uid; what is in it is replaced, never changed."""
+        self._shown: Mapping[str, Mapping[str, ContainerState]] | None = {}
+        """The same, for whoever asks; the same object as long as nothing changes."""
+        self._running: Mapping[str, PodToRun] = {}
         self._ends: dict[str, datetime] = {}
         """When the next container of a pod ends by itself."""
         self._next_exit: datetime | None = None
-        self._touched: dict[str, None] = {}
-        """Pods of which something has changed since."""
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
         """Go on with what the last reports say of pods that are not known here."""
@@ -92,95 +91,91 @@ class SimulatedRuntime:
             run = runs.get(uid)
             if run is None or run.phase.terminal or uid in self._states:
                 continue
-            for entry in run.containers:
-                if entry.started_at is not None:
-                    self._pods[uid] = pods[uid]
-                    self._groups.add(pods[uid].group)
-                    self._groups.add(pods[uid].container_group(entry.name))
-                    self._states.setdefault(uid, {})[entry.name] = _adopted(entry)
-                    self._touched[uid] = None
+            adopted = {entry.name: _adopted(entry) for entry in run.containers if entry.started_at is not None}
+            if adopted:
+                self._pods[uid] = pods[uid]
+                self._groups.add(pods[uid].group)
+                for name in adopted:
+                    self._groups.add(pods[uid].container_group(name))
+                self._put(uid, {**self._states.get(uid, {}), **adopted})
 
-    def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
+    def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
         """Let end what is over by now."""
-        ends = self.next_exit()
-        if ends is not None and now >= ends:
+        if self._next_exit is not None and now >= self._next_exit:
             self._end_what_is_over(now)
-        self._show()
+        if self._shown is None:
+            self._shown = dict(self._states)
         return self._shown
 
     def _end_what_is_over(self, now: datetime) -> None:
         for uid in [uid for uid, ends in self._ends.items() if now >= ends]:
             pod, states = self._pods[uid].pod, self._states[uid]
-            self._touched[uid] = None
-            for name, ends in _ends(pod, states):
-                if now >= ends:
-                    code = simulated_exit_code(pod)
-                    states[name] = _ended(states[name], ends, code, REASON_ERROR if code else REASON_COMPLETED)
+            code = simulated_exit_code(pod)
+            reason = REASON_ERROR if code else REASON_COMPLETED
+            over = {name: _ended(states[name], ends, code, reason) for name, ends in _ends(pod, states) if now >= ends}
+            self._put(uid, {**states, **over})
 
-    def _show(self) -> None:
-        if not self._touched:
-            return
-        # Whoever was shown the former tables may still hold them.
-        shown, running = dict(self._shown), dict(self._running)
-        for uid in self._touched:
-            shown.pop(uid, None)
-            running.pop(uid, None)
-            self._ends.pop(uid, None)
-            states = self._states.get(uid)
-            if states is None:
-                continue
-            shown[uid] = dict(sorted(states.items()))
-            if any(not state.exited for state in states.values()):
-                running[uid] = self._pods[uid]
-            ends = min((end for _, end in _ends(self._pods[uid].pod, states)), default=None)
+    def _put(self, uid: str, states: Mapping[str, ContainerState]) -> None:
+        """The containers of a pod are in these states from now on; none: it is forgotten."""
+        self._shown = None
+        if states:
+            self._states[uid] = states
+        else:
+            del self._states[uid]
+        runs = any([state.exit_code is None for state in states.values()])
+        if runs and uid not in self._running:
+            self._running = {**self._running, uid: self._pods[uid]}
+        elif not runs and uid in self._running:
+            self._running = {other: pod for other, pod in self._running.items() if other != uid}
+        ends = min([end for _, end in _ends(self._pods[uid].pod, states)], default=None) if runs else None
+        if ends != self._ends.get(uid):
             if ends is not None:
                 self._ends[uid] = ends
-        self._touched.clear()
-        self._shown = dict(sorted(shown.items()))
-        self._running = running
-        self._next_exit = min(self._ends.values(), default=None)
+            else:
+                del self._ends[uid]
+            self._next_exit = min(self._ends.values(), default=None)
 
     def next_exit(self) -> datetime | None:
         """When the next container ends by itself; None: never."""
-        self._show()
         return self._next_exit
 
     def running(self) -> Mapping[str, PodToRun]:
         """Pods with a container that runs, by uid; the same object as long as they are the same."""
-        self._show()
         return self._running
 
     def carry_out(self, order: Order, now: datetime) -> None:
         """Carry out one order; everything happens at once."""
-        self._touched[order.pod.uid if isinstance(order, Start) else order.uid] = None
         match order:
             case Start():
-                states = self._states.setdefault(order.pod.uid, {})
+                uid = order.pod.uid
+                states = self._states.get(uid, {})
                 known = states.get(order.container)
                 if known is None or known.attempt < order.attempt:
-                    self._pods[order.pod.uid] = order.pod
-                    states[order.container] = ContainerState(
+                    self._pods[uid] = order.pod
+                    state = ContainerState(
                         order.container, order.attempt, started_at=now, backoff_seconds=order.backoff_seconds
                     )
+                    self._put(uid, {**states, order.container: state})
             case Stop():
                 self._end(order.uid, now, STOPPED_EXIT, REASON_ERROR)
             case Collect():
                 self._drop_groups(order.uid)
             case Forget():
                 self._drop_groups(order.uid)
-                self._states.pop(order.uid, None)
+                if order.uid in self._states:
+                    self._put(order.uid, {})
                 self._pods.pop(order.uid, None)
 
     def run_out_of_memory(self, uid: str, now: datetime) -> None:
         """The kernel ends every process of a pod."""
-        self._touched[uid] = None
         self._end(uid, now, UNKNOWN_EXIT, REASON_OOM)
 
     def _end(self, uid: str, now: datetime, exit_code: int, reason: str) -> None:
-        states = self._states.get(uid, {})
-        for name, state in states.items():
-            if not state.exited:
-                states[name] = _ended(state, now, exit_code, reason)
+        if uid in self._running:
+            states = self._states[uid].items()
+            self._put(
+                uid, {name: state if state.exited else _ended(state, now, exit_code, reason) for name, state in states}
+            )
 
     def _drop_groups(self, uid: str) -> None:
         if uid in self._pods:
