@@ -69,7 +69,7 @@ class SimulatedMachine:
             for pod in self._sampler.out_of_memory:
                 self.runtime.run_out_of_memory(pod.uid, now)
                 states = self.runtime.poll(now)
-        return Observation(snapshot=self._snapshot, states=states, groups=self._groups.shown(), current=self._current)
+        return Observation(self._snapshot, states, self._groups.shown(), self._current)
 
     @property
     def snapshot(self) -> Snapshot | None:

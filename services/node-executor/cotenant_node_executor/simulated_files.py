@@ -36,7 +36,6 @@ SIMULATED_KNOBS = (
 _BY_NAME = sorted(SIMULATED_KNOBS, key=lambda knob: knob.value)
 _UNCHANGED = WriteReport()
 _START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
-_START_OF = {knob: _START.get(knob, "") for knob in Knob}
 _FILE_OF = {knob: knob.value for knob in Knob}
 
 
@@ -50,16 +49,17 @@ class SimulatedFiles:
         self._cpus = cpus
         self._all_cpus = format_cpu_list(cpus) if self._inherits else ""
         """The CPU set of the root, and on v1 of every new group: a copy of its parent's."""
-        self._texts: dict[Key, str] = {}
+        self._texts: dict[str, dict[Knob, str]] = {}
+        """By group: what its files say that do not say what they start with."""
 
     def read(self, group: str, knob: Knob) -> str:
         """What a file says; a new group's are unlimited."""
-        text = self._texts.get((group, knob))
+        text = self._texts.get(group, _START).get(knob)
         if text is not None:
             return text
         if self._inherits and knob is Knob.CPUSET_CPUS:
             return self.read(_parent(group), knob) if group else self._all_cpus
-        return _START_OF[knob]
+        return _START.get(knob, "")
 
     def texts(self, *keys: Key) -> dict[Key, str]:
         """What some files say."""
@@ -67,36 +67,35 @@ class SimulatedFiles:
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
         """Let the files of some groups say these texts, by group and name; `groups` are all there are."""
-        changes = [
-            Change(group, knob, present, texts[knob])
-            for group, texts in sorted(values.items())
-            for knob in _BY_NAME
-            if knob in texts and (present := self.read(group, knob)) != texts[knob]
-        ]
+        changes = []
+        for group in sorted(values):
+            texts, there = values[group], self._texts.get(group, _START)
+            for knob in _BY_NAME:
+                text = texts.get(knob)
+                if text is not None and there.get(knob) != text and (present := self.read(group, knob)) != text:
+                    changes.append(Written(group, knob, _FILE_OF[knob], present, text))
         if not changes:
             return _UNCHANGED
         if self._inherits:
             return self._in_steps(changes, _Hierarchy(groups))
-        return WriteReport(written=tuple([self._put(change) for change in changes]))
+        for change in changes:
+            self._texts.setdefault(change.group, {})[change.knob] = change.new
+        return WriteReport(tuple(changes))
 
     def keep(self, groups: Container[str]) -> None:
         """Forget files of other groups."""
-        for key in [key for key in self._texts if key[0] and key[0] not in groups]:
-            del self._texts[key]
+        for group in [group for group in self._texts if group and group not in groups]:
+            del self._texts[group]
 
     def inherit(self, group: str) -> None:
         """On v1 a new group's CPU set is a copy of its parent's (cgroup.clone_children)."""
         if self._inherits:
-            self._texts.setdefault((group, Knob.CPUSET_CPUS), self.read(_parent(group), Knob.CPUSET_CPUS))
+            self._texts.setdefault(group, {}).setdefault(Knob.CPUSET_CPUS, self.read(_parent(group), Knob.CPUSET_CPUS))
 
-    def _put(self, change: Change) -> Written:
-        self._texts[(change.group, change.knob)] = change.new
-        return Written(change.group, change.knob, _FILE_OF[change.knob], change.old or "", change.new)
-
-    def _in_steps(self, changes: list[Change], hierarchy: _Hierarchy) -> WriteReport:
+    def _in_steps(self, changes: list[Written], hierarchy: _Hierarchy) -> WriteReport:
         """Take the steps of a real machine's writer; a file that was refused is left as it is by then."""
         refused: dict[Key, Refused] = {}
-        for step in plan(changes):
+        for step in plan([Change(change.group, change.knob, change.old, change.new) for change in changes]):
             key = (step.group, step.knob)
             if key in refused:
                 continue
@@ -105,9 +104,9 @@ class SimulatedFiles:
             except Refusal as refusal:
                 refused[key] = Refused(*key, step.knob.value, step.value, refusal.errno, str(refusal))
             else:
-                self._texts[key] = step.value
+                self._texts.setdefault(step.group, {})[step.knob] = step.value
         written = (
-            Written(change.group, change.knob, change.knob.value, change.old or "", present)
+            Written(change.group, change.knob, change.file, change.old, present)
             for change in changes
             if (present := self.read(change.group, change.knob)) != change.old
         )

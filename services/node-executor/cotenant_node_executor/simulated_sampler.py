@@ -34,6 +34,7 @@ SYSTEM_MEMORY_PERMILLE = 20
 
 BOUND_QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)
 BOUND_CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
+_QUOTA, _SHARES, _LIMIT = Knob.CPU_QUOTA, Knob.CPU_SHARES, Knob.MEMORY_LIMIT
 _NO_PRESSURE = PressureSet()
 
 
@@ -134,10 +135,12 @@ class SimulatedSampler:
 
     def _follow(self, running: Mapping[str, PodToRun], since_ms: int) -> None:
         """Take the loads of pods that came, drop those of pods that went."""
-        for uid in self._loads.keys() - running.keys():
-            self._drop(uid)
-        for uid in sorted(running.keys() - self._loads.keys()):
-            load = self._loads[uid] = self._load(running[uid], since_ms)
+        loads = self._loads
+        if not loads.keys() <= running.keys():
+            for uid in loads.keys() - running.keys():
+                self._drop(uid)
+        for uid in [uid for uid in running if uid not in loads]:
+            load = loads[uid] = self._load(running[uid], since_ms)
             self._uids[load.group] = uid
             self._stirred.add(uid)
             if not load.wanted.constant:
@@ -169,9 +172,9 @@ class SimulatedSampler:
 
     def _allow(self, load: _Load) -> None:
         """Take what its files say."""
-        load.quota = int(self._files.read(load.group, Knob.CPU_QUOTA))
-        load.weight = max(int(self._files.read(load.group, Knob.CPU_SHARES)), 2)
-        load.memory_limit = int(self._files.read(load.group, Knob.MEMORY_LIMIT))
+        load.quota = int(self._files.read(load.group, _QUOTA))
+        load.weight = max(int(self._files.read(load.group, _SHARES)), 2)
+        load.memory_limit = int(self._files.read(load.group, _LIMIT))
 
     # -- what they use -------------------------------------------------------------------------------------------------
 
@@ -179,7 +182,8 @@ class SimulatedSampler:
         """What each pod is given now."""
         loads, before = self._loads, self._pods
         moved = sorted(self._stirred | self._moving)
-        if any([self._weigh(loads[uid], since_ms) for uid in moved]) or self._memory_bytes > self._free_bytes:
+        beyond = [uid for uid in moved if self._weigh(loads[uid], since_ms)]
+        if beyond or self._memory_bytes > self._free_bytes:
             self._run_out_of_memory()
             moved = [uid for uid in moved if uid in loads]
         given = self._given(moved)
@@ -219,8 +223,8 @@ class SimulatedSampler:
         self.out_of_memory = tuple(found)
 
     def _given(self, moved: Sequence[str]) -> dict[str, int]:
-        """What is given to the pods whose figures may have changed: services first, then batch within its bound, each by weight.
-        As long as there is plenty for everybody these are the ones that moved."""
+        """What is given to the pods whose figures may have changed: services first, then batch within its bound, each tier by
+        weight. As long as there is plenty for everybody these are the ones that moved."""
         loads, free = self._loads, self._facts.capacity_milli - self._system_milli
         left = free - self._services_milli
         before = self._plenty

@@ -104,7 +104,8 @@ def _range(text: str | None, default: int, parse: Callable[[str], int]) -> tuple
 
 def elapsed_ms(now: datetime, epoch: datetime) -> int:
     """Whole milliseconds since an epoch."""
-    return (now - epoch) // timedelta(milliseconds=1)
+    since = now - epoch
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
 def share_out(capacity: int, wanted: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, int]:

@@ -8,7 +8,7 @@ Bound: MAX_SAMPLES samples; where nobody takes the message for that long, the ol
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -99,14 +99,14 @@ class UsageWindow:
             boot=self._boot,
             counter=self._counter,
             period_ms=self._sample_ms,
-            offsets_ms=tuple(round((sample.at - newest.at).total_seconds() * 1000) for sample in taken),
+            offsets_ms=tuple([round((sample.at - newest.at).total_seconds() * 1000) for sample in taken]),
             node_usage=Series(
-                cpu_milli=tuple(sample.snapshot.node.cpu_milli or 0 for sample in taken),
-                memory_bytes=tuple(sample.snapshot.node.memory_bytes for sample in taken),
+                cpu_milli=tuple([sample.snapshot.node.cpu_milli or 0 for sample in taken]),
+                memory_bytes=tuple([sample.snapshot.node.memory_bytes for sample in taken]),
             ),
             system_usage=Series(
-                cpu_milli=tuple(sample.snapshot.system.cpu_milli or 0 for sample in taken),
-                memory_bytes=tuple(sample.snapshot.system.memory_bytes for sample in taken),
+                cpu_milli=tuple([sample.snapshot.system.cpu_milli or 0 for sample in taken]),
+                memory_bytes=tuple([sample.snapshot.system.memory_bytes for sample in taken]),
             ),
             pressure=_pressure(newest.snapshot.node.pressure),
             pods=self._pods(pods, taken),
@@ -114,31 +114,35 @@ class UsageWindow:
 
     def _pods(self, pods: Mapping[str, PodToRun], taken: list[_Taken]) -> tuple[PodUsage, ...]:
         """The usage of each pod of the newest sample; the last message's where as many samples read the same of the same."""
-        newest = taken[-1].snapshot.pods
-        alike = all(sample.snapshot.pods is newest for sample in taken)
+        samples = [sample.snapshot.pods for sample in reversed(taken)]
+        newest = samples[0]
+        alike = all(readings is newest for readings in samples)
         said = self._said
         if alike and said is not None and said.readings is newest and said.pods is pods and said.samples == len(taken):
             return said.messages
-        messages = tuple(
-            _pod_usage(uid, pods[uid].pod, self._class_of(pods[uid].pod, len(pods)), taken)
+        messages = tuple([
+            _pod_usage(uid, pods[uid].pod, self._class_of(pods[uid].pod, len(pods)), samples)
             for uid in sorted(newest)
             if uid in pods and newest[uid].usage.cpu_milli is not None
-        )
+        ])
         self._said = _Said(pods, newest, len(taken), messages) if alike else None
         return messages
 
 
-def _pod_usage(uid: str, pod: Pod, of_class: tuple[str, str], taken: list[_Taken]) -> PodUsage:
-    """The unbroken series that ends with the newest sample."""
-    newest = taken[-1].snapshot.pods[uid].usage
+def _pod_usage(uid: str, pod: Pod, of_class: tuple[str, str], samples: Sequence[Mapping[str, Reading]]) -> PodUsage:
+    """The unbroken series that ends with the newest sample; `samples`: newest first."""
+    newest = samples[0][uid].usage
     cpu: list[int] = []
     memory: list[int] = []
-    for sample in reversed(taken):
-        group = sample.snapshot.pods.get(uid)
-        if group is None or group.usage.cpu_milli is None:
-            break
-        cpu.append(group.usage.cpu_milli)
-        memory.append(group.usage.memory_bytes or 0)
+    last: Reading | None = None
+    for readings in samples:
+        reading = readings.get(uid)
+        if reading is not last:
+            if reading is None or reading.usage.cpu_milli is None:
+                break
+            last, cpu_milli, memory_bytes = reading, reading.usage.cpu_milli, reading.usage.memory_bytes or 0
+        cpu.append(cpu_milli)
+        memory.append(memory_bytes)
     cpu.reverse()
     memory.reverse()
     return PodUsage(

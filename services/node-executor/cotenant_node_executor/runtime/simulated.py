@@ -8,7 +8,7 @@ Everything follows from the last reports and the time, so a restarted executor g
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -112,7 +112,8 @@ class SimulatedRuntime:
             pod, states = self._pods[uid].pod, self._states[uid]
             code = simulated_exit_code(pod)
             reason = REASON_ERROR if code else REASON_COMPLETED
-            over = {name: _ended(states[name], ends, code, reason) for name, ends in _ends(pod, states) if now >= ends}
+            live = [state for state in states.values() if not state.exited]
+            over = {state.name: _ended(state, ends, code, reason) for state, ends in _ends(pod, live) if now >= ends}
             self._put(uid, {**states, **over})
 
     def _put(self, uid: str, states: Mapping[str, ContainerState]) -> None:
@@ -122,12 +123,12 @@ class SimulatedRuntime:
             self._states[uid] = states
         else:
             del self._states[uid]
-        runs = any([state.exit_code is None for state in states.values()])
-        if runs and uid not in self._running:
+        live = [state for state in states.values() if not state.exited]
+        if live and uid not in self._running:
             self._running = {**self._running, uid: self._pods[uid]}
-        elif not runs and uid in self._running:
+        elif not live and uid in self._running:
             self._running = {other: pod for other, pod in self._running.items() if other != uid}
-        ends = min([end for _, end in _ends(self._pods[uid].pod, states)], default=None) if runs else None
+        ends = min([end for _, end in _ends(self._pods[uid].pod, live)], default=None)
         if ends != self._ends.get(uid):
             if ends is not None:
                 self._ends[uid] = ends
@@ -186,13 +187,12 @@ class SimulatedRuntime:
         raise LogUnavailableError(f"container {request.container} is simulated and writes no log")
 
 
-def _ends(pod: Pod, states: Mapping[str, ContainerState]) -> list[tuple[str, datetime]]:
+def _ends(pod: Pod, live: Iterable[ContainerState]) -> list[tuple[ContainerState, datetime]]:
     """When containers that run end by themselves."""
     duration = simulated_duration(pod)
     if duration is None:
         return []
-    live = ((name, state.started_at) for name, state in states.items() if not state.exited)
-    return [(name, started_at + duration) for name, started_at in live if started_at is not None]
+    return [(state, state.started_at + duration) for state in live if state.started_at is not None]
 
 
 def _ended(state: ContainerState, at: datetime, exit_code: int, reason: str) -> ContainerState:

@@ -1,0 +1,61 @@
+"""Samples of a simulated machine: what is worked out for the pods that changed is what all of them use."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
+from cotenant_node_executor.runtime.interface import PodToRun
+from cotenant_node_executor.simulated import NodeSize, simulated_facts
+from cotenant_node_executor.simulated_files import SimulatedFiles
+from cotenant_node_executor.simulated_sampler import BOUND_QUOTA, SimulatedSampler
+from cotenant_node_executor.strategies.situation import pod_view
+from tests.unit.node_executor.builders_node_executor import NODE, START, batch, service
+
+SECOND = timedelta(seconds=1)
+FACTS = simulated_facts(NODE, NodeSize(8_000, 8 << 30))
+USAGES = ("cpu=500m,memory=64Mi", "cpu=3,memory=3Gi", "cpu=200m..4,memory=1Gi..4Gi,period=20s", "cpu=6")
+
+
+def to_run(number: int) -> PodToRun:
+    """One of six pods: services and batch pods, of constant and of moving use."""
+    build = batch if number % 2 else service
+    entry = build(f"p{number}", annotations={"cotenant.io/simulated-usage": USAGES[number % len(USAGES)]})
+    return PodToRun(pod=entry, group=pod_view(entry).group, node=NODE)
+
+
+PODS = {pod.uid: pod for pod in map(to_run, range(6))}
+GROUPS = st.sampled_from([pod.group for pod in PODS.values()])
+WRITES = st.one_of(
+    st.tuples(GROUPS, st.just(Knob.CPU_QUOTA), st.sampled_from(["-1", "20000", "200000"])),
+    st.tuples(GROUPS, st.just(Knob.MEMORY_LIMIT), st.sampled_from(["-1", str(2 << 30)])),
+    st.tuples(st.just(BOUND_QUOTA[0]), st.just(Knob.CPU_QUOTA), st.sampled_from(["-1", "100000", "400000"])),
+)
+STEPS = st.tuples(st.sets(st.sampled_from(sorted(PODS))), st.lists(WRITES, max_size=2))
+
+
+@given(st.lists(STEPS, max_size=12))
+def test_after_any_changes_a_sample_is_that_of_a_sampler_without_a_past(
+    steps: list[tuple[set[str], list[tuple[str, Knob, str]]]],
+) -> None:
+    files = SimulatedFiles(CgroupVersion.V2, tuple(range(8)))
+    sampler = SimulatedSampler(FACTS, 7, files)
+    now = START
+    held = sampler.sample(now, {}).pods
+    for turned, writes in steps:
+        fresh = SimulatedSampler(FACTS, 7, files)
+        fresh.sample(now, {uid: PODS[uid] for uid in held})
+        now += SECOND
+        for group, knob, text in writes:
+            files.write({group: {knob: text}}, ())
+            for each in (sampler, fresh):
+                each.written([group])
+        running = {uid: PODS[uid] for uid in sorted(held.keys() ^ turned)}
+        sample = sampler.sample(now, running)
+        assert sample == fresh.sample(now, dict(running))
+        assert sampler.out_of_memory == fresh.out_of_memory
+        assert sample.pods.keys() == running.keys() - {end.uid for end in sampler.out_of_memory}
+        held = sample.pods
