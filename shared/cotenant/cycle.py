@@ -24,7 +24,7 @@ from hashlib import blake2b
 
 from cotenant.core import MAX_EVENTS_PER_DECISION, Assuming, Core
 from cotenant.events.commits import Commit, ServiceStarted
-from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.envelope import Event
 from cotenant.log import LOG, Stored
 from cotenant.sealing import Batch, Decision, Identity, seal
 
@@ -111,7 +111,6 @@ class Cycle:
             time=now,
             id=self._marker_id,
             source=identity.source,
-            traceparent=traceparent_of((), self._marker_id),
         )
 
     def fold(self, event: Event, now: datetime) -> None:

@@ -265,7 +265,7 @@ def compare(
             ("tombstone", str(old.tombstone), str(new.tombstone)),
             ("time", str(old.time), str(commit.now)),
             ("id", old.id, event_id),
-            ("traceparent", old.traceparent, traceparent_of(new.causes, event_id)),
+            ("traceparent", old.traceparent, traceparent_of(new.causes, event_id) if old.traceparent else ""),
         )
         for field, before, after in pairs:
             if before != after:

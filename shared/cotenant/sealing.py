@@ -1,9 +1,9 @@
-"""A decision becomes a batch: ids, times, traces, and the sequences of causes that were not known when it was decided.
+"""A decision becomes a batch: ids, times, and the sequences of causes that were not known when it was decided.
 
 In: what a core decided, who it is, the sequence of the own previous commit record. Out: `Batch`, the commit record and the
-events in order, ready to be stored. Event id = `<cell>/<service>/<partition>/<prior>/<index>`; trace id from the first
-cause, span id from the event id. A cause `LOG:-<n>` is the n-th event behind the previous commit record: it was being stored
-when the decision was made. A batch that is refused leaves a fact on EXECUTION: `refusal_of`.
+events in order, ready to be stored. Event id = `<cell>/<service>/<partition>/<prior>/<index>`. A cause `LOG:-<n>` is the n-th
+event behind the previous commit record: it was being stored when the decision was made. A batch that is refused leaves a fact
+on EXECUTION: `refusal_of`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.commits import Commit, CommitRefused
-from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.envelope import Event
 from cotenant.log import EXECUTION, Write
 from cotenant.subjects import commit_subject, execution_subject, marker_subject
 
@@ -115,7 +115,6 @@ def seal(decision: Decision, identity: Identity, config: str, prior: int) -> Bat
                 id=event_id,
                 source=source,
                 actor=event.actor,
-                traceparent=traceparent_of(causes, event_id),
                 stream=event.stream,
                 tombstone=event.tombstone,
                 ttl_seconds=event.ttl_seconds,

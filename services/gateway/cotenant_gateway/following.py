@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from cotenant.events.commits import ServiceStarted
-from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.envelope import Event
 from cotenant.log import LOG, Behind, Log, Stored, Write, store_batch
 from cotenant.sealing import Identity
 from cotenant_gateway.core import GatewayCore
@@ -96,7 +96,6 @@ class Follower:
             time=now,
             id=event_id,
             source=identity.source,
-            traceparent=traceparent_of((), event_id),
         )
 
     def _show(self, core: GatewayCore) -> None:

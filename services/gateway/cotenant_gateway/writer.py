@@ -18,7 +18,7 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.envelope import Event
 from cotenant.log import TOMBSTONE_TTL_SECONDS, Log, NoAnswer, Refused, Stored, Write, store_batch
 from cotenant_gateway.plans import Plan
 
@@ -146,7 +146,6 @@ class PlanWriter:
                         id=event_id,
                         source=self._source,
                         actor=pending.actor,
-                        traceparent=traceparent_of(write.causes, event_id),
                         tombstone=write.tombstone,
                         ttl_seconds=TOMBSTONE_TTL_SECONDS if write.tombstone else 0,
                     )

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeSLORendered
 from cotenant.log import LOG, USAGE, Refused, Stored, Write
@@ -142,4 +142,4 @@ class NodeParticipant:
     def _identified(self, event: Event) -> Event:
         self._counter += 1
         name = f"{self._life}/{self._counter}"
-        return replace(event, id=name, source=self._source, traceparent=traceparent_of(event.causes, name))
+        return replace(event, id=name, source=self._source)

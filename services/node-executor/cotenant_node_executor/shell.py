@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 from nats.errors import Error as NatsError
 
-from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.envelope import Event
 from cotenant.log import LOG, USAGE, Behind, Log, Reader, Refused, Stored, Write
 from cotenant.subjects import encode_token
 from cotenant_node_executor.node import ExecutorNode
@@ -182,12 +182,7 @@ class ExecutorShell:
     def _identified(self, event: Event) -> Event:
         self._counter += 1
         name = f"{self._cell}/node-executor/{self.node.name}/{self.node.core.boot}/{self._counter}"
-        return replace(
-            event,
-            id=name,
-            source=f"/{self._cell}/node-executor/{self.node.name}",
-            traceparent=traceparent_of(event.causes, name),
-        )
+        return replace(event, id=name, source=f"/{self._cell}/node-executor/{self.node.name}")
 
     def _post(self, event: Event) -> None:
         if event.stream == LOG:

@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from cotenant.events.commits import ServiceStarted
-from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
 from cotenant.log import LOG, TOMBSTONE_TTL_SECONDS, Behind, Log, Stored, Write, store_batch
 from cotenant.subjects import marker_subject
@@ -148,7 +148,6 @@ class Syncing:
             time=now,
             id=event_id,
             source=self.source,
-            traceparent=traceparent_of((), event_id),
         )
         outcome = await store_batch(self.log, [Write(event=marker)])
         if not isinstance(outcome, Stored):
@@ -260,7 +259,6 @@ class Syncing:
                 id=event_id,
                 source=self.source,
                 time=now,
-                traceparent=traceparent_of(event.causes, event_id),
                 ttl_seconds=TOMBSTONE_TTL_SECONDS if event.tombstone else 0,
             )
             outcome = await store_batch(self.log, [Write(event=sealed, expected=expected)])

@@ -52,7 +52,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `sequence` is the position on `stream`, 0 until stored. `time` is the decision's `now`, UTC.
     `tombstone` says that the entity has ended: the subject then holds nothing else, and nothing after `ttl_seconds`.
-    `ttl_seconds` 0 means: kept as the stream keeps it.
+    `ttl_seconds` 0 means: kept as the stream keeps it. `traceparent` is what came over the wire; an event that was made here has
+    none, and gets the one that follows from its causes and id when it is encoded.
     """
 
     subject: str
@@ -191,7 +192,7 @@ def encode_event(event: Event) -> bytes:
             type=event.data.TYPE,
             time=event.time,
             datacontenttype="application/json",
-            traceparent=event.traceparent,
+            traceparent=event.traceparent or traceparent_of(event.causes, event.id),
             causes=event.causes,
             actor=event.actor,
             data=event.data,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
 from cotenant.events.objects import ObjectStored
 from cotenant.log import TOMBSTONE_TTL_SECONDS, Stored, Write
@@ -182,7 +182,6 @@ class SimulatedGateway:
             id=event_id,
             source=SOURCE,
             actor="simulation",
-            traceparent=traceparent_of(write.causes, event_id),
             tombstone=write.tombstone,
             ttl_seconds=TOMBSTONE_TTL_SECONDS if write.tombstone else 0,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from cotenant.events.envelope import Event, traceparent_of
+from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.log import TOMBSTONE_TTL_SECONDS, Write
@@ -92,7 +92,6 @@ class TraceNodes:
                         time=now,
                         id=event_id,
                         source=source,
-                        traceparent=traceparent_of(causes, event_id),
                         tombstone=tombstone,
                         ttl_seconds=TOMBSTONE_TTL_SECONDS if tombstone else 0,
                     )
