@@ -18,7 +18,7 @@ is thrown away, and what it rests on withdrawn, if the first one is refused or a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
@@ -113,24 +113,26 @@ class Cycle:
             source=identity.source,
         )
 
-    def fold(self, event: Event, now: datetime) -> None:
-        """Fold one delivered message. Repeats and own messages that were applied when stored change nothing."""
-        data, sequence = event.data, event.sequence if event.stream == LOG else 0
-        if isinstance(data, ServiceStarted):
-            if event.id == self._marker_id:
-                self.loaded = True
-        elif sequence and event.source == self._source:
-            if isinstance(data, Commit):
-                if sequence > self.prior:
-                    self._saw_commit(event, data, now)
-            elif not self._was_applied(sequence):
-                self.core.apply(event)
-        else:
-            self.core.apply(event)
-            if sequence > self.folded:
-                self.folded = sequence
-        if sequence > self._own_through:
-            self._own_through = sequence
+    def fold(self, events: Iterable[Event], now: datetime) -> None:
+        """Fold delivered messages. Repeats and own messages that were applied when stored change nothing."""
+        apply, source = self.core.apply, self._source
+        for event in events:
+            data, sequence = event.data, event.sequence if event.stream == LOG else 0
+            if isinstance(data, ServiceStarted):
+                if event.id == self._marker_id:
+                    self.loaded = True
+            elif sequence and event.source == source:
+                if isinstance(data, Commit):
+                    if sequence > self.prior:
+                        self._saw_commit(event, data, now)
+                elif not self._was_applied(sequence):
+                    apply(event)
+            else:
+                apply(event)
+                if sequence > self.folded:
+                    self.folded = sequence
+            if sequence > self._own_through:
+                self._own_through = sequence
 
     def _was_applied(self, sequence: int) -> bool:
         """Tell whether an own message was already applied when it was stored. Delivery is in order, so old ranges can go."""

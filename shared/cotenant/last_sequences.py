@@ -16,31 +16,27 @@ class LastSequences:
     """Mutable; bounded by the live subjects and MAX_ENDED ended ones."""
 
     def __init__(self) -> None:
-        self._live: dict[str, int] = {}
-        self._ended: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        self._ended: dict[str, None] = {}
+        """The subjects that have ended, in that order."""
 
     def is_new(self, event: Event) -> bool:
         """Tell whether the event is news, and remember it."""
-        subject = event.subject
-        known = self._live.get(subject)
-        if known is None:
-            known = self._ended.get(subject, 0)
-        if event.sequence <= known:
+        subject, sequence = event.subject, event.sequence
+        if sequence <= self._last.get(subject, 0):
             return False
         if event.tombstone or subject in self._ended:
-            self.note(subject, event.sequence, event.tombstone)
+            self.note(subject, sequence, event.tombstone)
         else:
-            self._live[subject] = event.sequence
+            self._last[subject] = sequence
         return True
 
     def note(self, subject: str, sequence: int, ends: bool) -> None:
         """Remember the last sequence of a subject; `ends`: with it the subject ends."""
+        self._last[subject] = sequence
+        self._ended.pop(subject, None)
         if ends:
-            self._live.pop(subject, None)
-            self._ended.pop(subject, None)
-            self._ended[subject] = sequence
+            self._ended[subject] = None
             if len(self._ended) > MAX_ENDED:
-                del self._ended[next(iter(self._ended))]
-        else:
-            self._ended.pop(subject, None)
-            self._live[subject] = sequence
+                oldest = next(iter(self._ended))
+                del self._ended[oldest], self._last[oldest]

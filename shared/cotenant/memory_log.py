@@ -79,13 +79,14 @@ class MemoryStream:
         if not 0 < len(writes) <= MAX_BATCH:
             raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(writes)}")
         self.expire()
+        ids = []
         for write in writes:
-            if write.expected is None:
-                continue
-            last = self.last_of(write.event.subject)
-            if last != write.expected:
-                return Refused(f"wrong last sequence: {last} on {write.event.subject}, expected {write.expected}")
-        ids = [write.message_id for write in writes if write.message_id]
+            if write.expected is not None:
+                last = self.last_of(write.event.subject)
+                if last != write.expected:
+                    return Refused(f"wrong last sequence: {last} on {write.event.subject}, expected {write.expected}")
+            if write.message_id:
+                ids.append(write.message_id)
         if ids:
             self._forget_ids()
             known = [self._ids[name][1] for name in ids if name in self._ids]

@@ -198,8 +198,7 @@ class DecidingService:
         while pulls and not queue.empty():
             pulls -= 1
             events = queue.get_nowait()
-            for event in events:
-                cycle.fold(event, now)
+            cycle.fold(events, now)
             count += len(events)
         self._folded += count
         if not self.ready.is_set():

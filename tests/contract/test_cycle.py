@@ -47,7 +47,7 @@ class Bench:
     def give(self, cycle: Cycle, sequence: int) -> None:
         event = self.stream.event(sequence)
         assert event is not None
-        cycle.fold(event, self.now)
+        cycle.fold((event,), self.now)
 
     def deliver(self, cycle: Cycle) -> None:
         filters = (*TOY.filters, cycle.identity.commit_subject, cycle.identity.marker_subject)

@@ -34,19 +34,18 @@ class _Place(Generic[T]):
         self._below = taken | {number: reader for branch in self._branches for number, reader in branch.below.items()}
         numbered = taken | {number: reader for branch in self._branches for number, reader in branch.here.items()}
         self.readers = tuple(numbered[number] for number in sorted(numbered))
-        self.after: dict[str, _Place[T]] = {}
-        """The places that named tokens lead to, as far as they were asked for."""
-        self._named = {token for branch in self._branches for token in branch.branches}
-        self._otherwise: _Place[T] | None = None
+        self.after: dict[str, _Place[T] | None] = dict.fromkeys(token for branch in self._branches for token in branch.branches)
+        """The places that named tokens lead to; None as long as nobody asked."""
+        self.otherwise: _Place[T] | None = None
+        """The place that all other tokens lead to; None as long as nobody asked."""
 
     def following(self, token: str) -> _Place[T]:
-        """Return where one more token leads."""
-        if token in self._named:
+        """Make the place to which one more token leads."""
+        if token in self.after:
             found = self.after[token] = self._towards((token, "*"))
-            return found
-        if self._otherwise is None:
-            self._otherwise = self._towards(("*",))
-        return self._otherwise
+        else:
+            found = self.otherwise = self._towards(("*",))
+        return found
 
     def _towards(self, ways: Iterable[str]) -> _Place[T]:
         branches = [branch.branches[way] for branch in self._branches for way in ways if way in branch.branches]
@@ -86,5 +85,5 @@ class Routes(Generic[T]):
         """Return who reads a subject."""
         place = self._start
         for token in subject.split("."):
-            place = place.after.get(token) or place.following(token)
+            place = place.after.get(token, place.otherwise) or place.following(token)
         return place.readers

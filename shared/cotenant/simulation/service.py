@@ -111,7 +111,7 @@ class ServiceParticipant:
             if again is not None:
                 return again
         else:
-            self._fold(inbox, now)
+            self.cycle.fold(inbox, now)
         batch = self.cycle.propose(now)
         if batch is None:
             self._tell(world)
@@ -132,13 +132,8 @@ class ServiceParticipant:
             self._down_until = now + TICK
             return self._down_until
         self._started = True
-        self._fold(inbox, now)
+        self.cycle.fold(inbox, now)
         return now + self._tick
-
-    def _fold(self, inbox: Sequence[Event], now: datetime) -> None:
-        fold = self.cycle.fold
-        for event in inbox:
-            fold(event, now)
 
     def _store(self, batch: Batch, now: datetime, world: World) -> datetime:
         outcome = world.store(batch.writes())
@@ -154,16 +149,16 @@ class ServiceParticipant:
         """Learn what became of a batch; None: go on in this turn."""
         self._storing = None
         if batch.prior % 2:
-            self._fold(inbox, now)
+            self.cycle.fold(inbox, now)
             inbox = ()
             self.cycle.think_ahead(batch, now)
         if isinstance(outcome, Stored):
             self.cycle.stored(batch, outcome)
-            self._fold(inbox, now)
+            self.cycle.fold(inbox, now)
             return None
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
             self.cycle.refused(now)
-            self._fold(inbox, now)
+            self.cycle.fold(inbox, now)
             return now + self._tick
         # As the shell: nobody knows what became of the batch, so the state is read from the log again.
         return self._begin_anew(now, world)
@@ -195,7 +190,7 @@ class ServiceParticipant:
             again = self._store(batch, now, world)
             if not self.alive:
                 return again
-        self._fold(unread, now)
+        self.cycle.fold(unread, now)
         return now + HOP
 
     def _tell(self, world: World) -> None:

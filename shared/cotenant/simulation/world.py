@@ -11,6 +11,7 @@ Bound: at most MAX_STEPS_AT_ONCE steps without time moving on.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -59,14 +60,18 @@ class World:
         self.history: list[Event] | None = [] if keep_history else None
         self.watchers: list[Callable[[Event], None]] = []
         self._hop = hop
+        self._soon = start + hop
+        """When what is stored now is seen."""
         self._log = LinkedLog(self.streams.log, self.append)
         self._seats: list[Seat] = []
         self._seated = 0
         self._by_name: dict[str, Seat] = {}
         self._acting: Seat | None = None
         self._routes: dict[str, Routes[Seat]] = {LOG: Routes(), USAGE: Routes()}
-        self._plan: list[tuple[datetime, int, Seat]] = []
-        self._order = 0
+        self._due: dict[datetime, deque[Seat]] = {}
+        """Who is to be woken at a moment, in the order in which that was planned."""
+        self._moments: list[datetime] = []
+        """The moments of `_due`, a heap."""
 
     def _clock(self) -> datetime:
         return self.now
@@ -121,20 +126,20 @@ class World:
         """Give the participant that acts a new consumer: the last message of each of its subjects, then what follows."""
         seat = self._actor()
         seat.load(self.streams.log, self.streams.usage)
-        self._wake(seat, self.now + self._hop)
+        self._wake(seat, self._soon)
 
     def redeliver(self, name: str, count: int) -> None:
         """Deliver `count` messages of LOG that a participant has read once more."""
         seat = self._by_name.get(name)
         if seat is not None and seat.redeliver(self.streams.log, count):
-            self._wake(seat, self.now + self._hop)
+            self._wake(seat, self._soon)
 
     def interrupt(self, name: str, until: datetime) -> bool:
         """Lose what is delivered of LOG to a participant until a moment; its reader then resumes where the gap began."""
         seat = self._by_name.get(name)
         if seat is None or not seat.interrupt(self.streams.log, until):
             return False
-        self._wake(seat, until)
+        self._wake(seat, max(until, self.now))
         return True
 
     def _actor(self) -> Seat:
@@ -146,8 +151,12 @@ class World:
         if seat.planned is not None and seat.planned <= when:
             return
         seat.planned = when
-        self._order += 1
-        heapq.heappush(self._plan, (when, self._order, seat))
+        due = self._due.get(when)
+        if due is None:
+            self._due[when] = deque((seat,))
+            heapq.heappush(self._moments, when)
+        else:
+            due.append(seat)
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
@@ -161,16 +170,17 @@ class World:
             if not arrives:
                 assert instead is not None
                 return instead
-        outcome = self.streams.log.append(writes)
+        log = self.streams.log
+        outcome = log.append(writes)
         if isinstance(outcome, Stored):
             told = seat if instead is None and not wakes_writer else None
-            for write, sequence in zip(writes, range(outcome.first, outcome.last + 1), strict=True):
-                event = self.streams.log.event(sequence)
+            for sequence, write in enumerate(writes, outcome.first):
+                event = log.event(sequence)
                 if event is not None:
-                    self._deliver(self.streams.log, event, told)
+                    self._deliver(event, told)
                 else:
                     # A tombstone in the same batch has rolled it up already: nobody reads it, it was stored all the same.
-                    self._record(LOG, msgspec.structs.replace(write.event, stream=LOG, sequence=sequence))
+                    self._record(msgspec.structs.replace(write.event, stream=LOG, sequence=sequence))
         return outcome if instead is None else instead
 
     def store(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
@@ -207,25 +217,25 @@ class World:
                 raise SimulationError(f"{event.subject}: {stored.ref} has the id {event.id} too, and says something else")
             return msgspec.structs.replace(event, sequence=outcome.first)
         assert stored is not None
-        self._deliver(stream, stored)
+        self._deliver(stored)
         return stored
 
     # -- delivering ------------------------------------------------------------------------------------------------
 
-    def _record(self, stream: str, event: Event) -> None:
+    def _record(self, event: Event) -> None:
         self.events += 1
-        if self.history is not None and stream == LOG:
+        if self.history is not None and event.stream == LOG:
             self.history.append(event)
         for watch in self.watchers:
             watch(event)
 
-    def _deliver(self, stream: MemoryStream, event: Event, told: Seat | None = None) -> None:
+    def _deliver(self, event: Event, told: Seat | None = None) -> None:
         """Give an event to its readers, and wake them but for one that was told of it already."""
-        self._record(stream.name, event)
-        routes = self._routes.get(stream.name)
+        self._record(event)
+        routes = self._routes.get(event.stream)
         if routes is None:
             return
-        now, soon = self.now, self.now + self._hop
+        now, soon = self.now, self._soon
         for seat in routes.readers(event.subject):
             when = seat.deliver(event, now, soon)
             if when is not None and seat is not told and (seat.planned is None or when < seat.planned):
@@ -233,26 +243,36 @@ class World:
 
     def run_until(self, end: datetime) -> None:
         """Run everything that is planned up to and including `end`; the clock then stands at `end`."""
-        at_once = 0
-        while self._plan and self._plan[0][0] <= end:
-            when, _, seat = heapq.heappop(self._plan)
-            if seat.planned != when:
-                continue
-            at_once = at_once + 1 if when <= self.now else 0
-            if at_once > MAX_STEPS_AT_ONCE:
-                raise SimulationError(f"{MAX_STEPS_AT_ONCE} steps at {self.now}: time does not move on")
-            self.now = max(self.now, when)
-            seat.planned = None
-            self.steps += 1
-            inbox, more = seat.take(self.now, self.streams.log)
-            self.deliveries += len(inbox)
-            if more is not None:
-                self._wake(seat, more)
-            self._acting = seat
-            try:
-                again = seat.participant.step(self.now, inbox, self)
-            finally:
-                self._acting = None
-            if again is not None:
-                self._wake(seat, max(again, self.now))
-        self.now = max(self.now, end)
+        while self._moments and self._moments[0] <= end:
+            when = self._moments[0]
+            self._move_to(when)
+            before, due = self.steps, self._due[when]
+            while due:
+                seat = due.popleft()
+                if seat.planned == when:
+                    self._step(seat)
+                    if self.steps - before > MAX_STEPS_AT_ONCE:
+                        raise SimulationError(f"{MAX_STEPS_AT_ONCE} steps at {when}: time does not move on")
+            heapq.heappop(self._moments)
+            del self._due[when]
+        self._move_to(end)
+
+    def _move_to(self, when: datetime) -> None:
+        self.now = max(self.now, when)
+        self._soon = self.now + self._hop
+
+    def _step(self, seat: Seat) -> None:
+        """Give a participant what there is for it, and let it act."""
+        seat.planned = None
+        self.steps += 1
+        inbox, more = seat.take(self.now, self.streams.log)
+        self.deliveries += len(inbox)
+        if more is not None:
+            self._wake(seat, more)
+        self._acting = seat
+        try:
+            again = seat.participant.step(self.now, inbox, self)
+        finally:
+            self._acting = None
+        if again is not None:
+            self._wake(seat, max(again, self.now))
