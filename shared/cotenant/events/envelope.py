@@ -52,8 +52,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `sequence` is the position on `stream`, 0 until stored. `time` is the decision's `now`, UTC.
     `tombstone` says that the entity has ended: the subject then holds nothing else, and nothing after `ttl_seconds`.
-    `ttl_seconds` 0 means: kept as the stream keeps it. `traceparent` is what came over the wire; an event that was made here has
-    none, and gets the one that follows from its causes and id when it is encoded.
+    `ttl_seconds` 0 means: kept as the stream keeps it. `traceparent` is what came over the wire; an event that was made here
+    has none, and gets the one that follows from its causes and id when it is encoded.
     """
 
     subject: str
