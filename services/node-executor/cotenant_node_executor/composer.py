@@ -112,7 +112,8 @@ class Composer:
         return self._composed
 
     def _settle(self, group: str, wishes: dict[str, Mapping[Knob, Wish]], texts: dict[str, Mapping[Knob, str]]) -> None:
-        own = tuple(chain.from_iterable(self._wished[group].values()))
+        sources = self._wished[group].values()
+        own = next(iter(sources)) if len(sources) == 1 else tuple(chain.from_iterable(sources))
         if not own:
             wishes.pop(group, None)
             texts.pop(group, None)

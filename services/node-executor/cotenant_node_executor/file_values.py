@@ -53,14 +53,15 @@ class FileValues:
         self._capabilities = capabilities
         self._composer = Composer()
         self._placed: Mapping[str, PodView] = {}
-        self._holding: tuple[PodView, ...] = ()
         self._situation: Situation | None = None
         """The last cycle's, without snapshot and present values; it stands as long as nothing that it is made from changes."""
         self._groups: frozenset[str] = frozenset()
         """As the last cycle saw and needed them."""
-        self._policy: Policy | None = None
-        self._wished: Mapping[str, PodView] = {}
+        self._policy = Policy(capabilities, None, None, None)
+        self._there: Mapping[str, PodView] = {}
         """By group: the pods whose wishes stand, as they were when they wished."""
+        self._burstable_milli = 0
+        """What the burstable ones among them request."""
         self._of_shape: dict[PodShape, PodWishes] = {}
         """What pods wish under the policy. Bound: REMEMBERED_SHAPES, then it begins anew."""
         self._suppressed: tuple[Observation, Situation, Suppression | None] | None = None
@@ -79,7 +80,6 @@ class FileValues:
             or (groups is not self._groups and groups != self._groups)
         ):
             situation = self._situation = self._situated(placed, groups, slo, seen.identity_sysctl)
-            self._wish(situation)
         self._placed, self._groups = placed, groups
         suppression = self._suppression(situation, seen)
         return self._composer.composed(), suppression
@@ -87,41 +87,46 @@ class FileValues:
     def _situated(
         self, placed: Mapping[str, PodView], groups: frozenset[str], slo: NodeSLORendered | None, sysctl: int | None
     ) -> Situation:
-        pods = placed if placed.keys() <= groups else {group: pod for group, pod in placed.items() if group in groups}
-        return Situation(
+        """The situation; the pods that changed wish anew, and the strategies that look at the node as a whole."""
+        before, tree = self._there, self._situation.tree if self._situation is not None else None
+        there = placed if placed.keys() <= groups else {group: pod for group, pod in placed.items() if group in groups}
+        came = [pod for group, pod in there.items() if before.get(group) is not pod]
+        went = [pod for group, pod in before.items() if there.get(group) is not pod]
+        if any([pod.bound_cpus for pod in (*came, *went)]) or any(map(in_best_effort_tree, groups ^ self._groups)):
+            tree = None
+        situation = Situation(
             node=self._facts,
             capabilities=self._capabilities,
-            pods=pods,
+            pods=there,
             groups=groups,
-            tree=self._tree(pods, groups),
+            tree=tree or best_effort_tree(holding_cpus(there.values()), groups),
             slo=slo,
             snapshot=None,
             current={},
             identity_sysctl=sysctl,
         )
+        self._there = there
+        self._wish(situation, came, went)
+        return situation
 
-    def _tree(self, pods: Mapping[str, PodView], groups: frozenset[str]) -> BestEffortTree:
-        """The best-effort tree; the last one as long as no group of it and no pod that holds CPUs comes or goes."""
-        before, holding = self._situation, holding_cpus(pods.values())
-        same = holding == self._holding and not any(in_best_effort_tree(group) for group in groups ^ self._groups)
-        self._holding = holding
-        return before.tree if before is not None and same else best_effort_tree(holding, groups)
-
-    def _wish(self, situation: Situation) -> None:
-        """Let the pods that changed wish anew, and the strategies that look at the node as a whole."""
-        policy, before, there = self._policy, self._wished, situation.pods
-        if policy is None or policy.slo is not situation.slo:
-            policy = Policy(self._capabilities, situation.slo, idle.idle_rule(situation.slo, self._capabilities))
-            before = {}
+    def _wish(self, situation: Situation, came: Sequence[PodView], went: Sequence[PodView]) -> None:
+        put, policy, slo = self._composer.put, self._policy, situation.slo
+        for pod in went:
+            self._burstable_milli -= pod_values.burstable_milli(pod.shape)
+            if pod.group not in situation.pods:
+                put(pod.group, {})
+        for pod in came:
+            self._burstable_milli += pod_values.burstable_milli(pod.shape)
+        if policy.slo is not slo:
+            rules = identity.bvt_rule(slo, self._capabilities), idle.idle_rule(slo, self._capabilities)
+            policy = self._policy = Policy(self._capabilities, slo, *rules)
             self._of_shape.clear()
-        for group in sorted(self._wished.keys() - there.keys()):
-            self._composer.put(group, {})
-        for group in [group for group, pod in there.items() if before.get(group) is not pod]:
-            self._composer.put(group, self._pod_wishes(there[group], policy))
-        self._wished, self._policy = there, policy
-        self._composer.put(IDENTITY, identity.identity(situation))
-        self._composer.put(IDLE, idle.node_wishes(situation, policy))
-        self._composer.put(POD_VALUES, pod_values.node_wishes(situation))
+            came = [*situation.pods.values()]
+        for pod in came:
+            put(pod.group, self._pod_wishes(pod, policy))
+        put(IDENTITY, identity.identity(situation, policy))
+        put(IDLE, idle.node_wishes(situation, policy))
+        put(POD_VALUES, pod_values.node_wishes(self._facts.allocatable_milli, self._burstable_milli))
 
     def _pod_wishes(self, pod: PodView, policy: Policy) -> Wishes:
         wishes = self._of_shape.get(pod.shape)

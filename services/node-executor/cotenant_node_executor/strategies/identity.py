@@ -1,6 +1,6 @@
 """CPU identity as wishes: `cpu.bvt_warp_ns` of the QoS directories, of pods and of their containers.
 
-In: the situation. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off. Children
+In: the situation, the policy. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off. Children
 inherit a value only when they are made, so every container gets its own wish.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cotenant.events.resources import NodeSLORendered
 from cotenant.qos import KubeQoS, QoSClass
-from cotenant_node_executor.kernel.interface import ROOT_GROUP, Knob
+from cotenant_node_executor.kernel.interface import ROOT_GROUP, Capabilities, Knob
 from cotenant_node_executor.strategies.group_identity import (
     ClassIdentity,
     IdentityRule,
@@ -18,7 +18,7 @@ from cotenant_node_executor.strategies.group_identity import (
     kube_qos_of_path,
     pod_identity,
 )
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, PodShape, Situation, Wish, Wishes
+from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, PodShape, Policy, Situation, Wish, Wishes
 
 STRATEGY = "group-identity"
 
@@ -34,6 +34,11 @@ def rule_of(slo: NodeSLORendered | None) -> IdentityRule | None:
     return identity_rule(slo.cpu_policy, lsr, ls, be)
 
 
+def bvt_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
+    """The rule, None where this strategy has nothing to say: the kernel has no group identity."""
+    return rule_of(slo) if capabilities.supports(Knob.CPU_BVT) else None
+
+
 def effective_identity(rule: IdentityRule, pod: PodShape) -> int:
     """A pod's value; an LS pod's annotation goes before the rule, one that cannot be read counts as absent."""
     if pod.qos is QoSClass.LS and pod.identity is not None:
@@ -46,11 +51,10 @@ def effective_identity(rule: IdentityRule, pod: PodShape) -> int:
     return pod_identity(rule, pod.qos.value, pod.kube_qos.value)
 
 
-def identity(situation: Situation) -> Wishes:
+def identity(situation: Situation, policy: Policy) -> Wishes:
     """Wishes for every directory below the root that is or belongs to a QoS class or a pod."""
-    supported = situation.capabilities.supports(Knob.CPU_BVT)
-    rule = rule_of(situation.slo) if supported else None
-    if rule is None or not identity_active(rule, supported, situation.identity_sysctl):
+    rule = policy.identity
+    if rule is None or not identity_active(rule, supported=True, sysctl=situation.identity_sysctl):
         return {}
     directories = {
         ROOT_GROUP: rule.kube_qos_dir[KubeQoS.GUARANTEED],

@@ -1,6 +1,6 @@
 """The plain values of every pod, as kubelet writes them: shares from requests, quota and memory limit from limits.
 
-In: the situation, or a pod's shape. Out: wishes for the root and the QoS groups, or for the pod and its containers. The
+In: figures of the node, or a pod's shape. Out: wishes for the root and the QoS groups, or for the pod and its containers. The
 composer lets every other strategy go before these.
 
     root shares = allocatable;  burstable = sum of its pods' requests;  besteffort = 2
@@ -13,6 +13,7 @@ Source: kubelet, container manager.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from cotenant.qos import KubeQoS
 from cotenant_node_executor.kernel.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
@@ -29,29 +30,34 @@ from cotenant_node_executor.strategies.situation import (
 )
 
 STRATEGY = "pod-values"
+REMEMBERED_SHARES = 1024
+_BURSTABLE = KubeQoS.BURSTABLE
 
 
 def group_shares(situation: Situation) -> dict[str, int]:
     """cpu.shares by group of the QoS groups and of every pod, before any strategy raises or lowers them."""
     pods = {group: milli_to_shares(pod.shape.requested_milli) for group, pod in situation.pods.items()}
-    return {BESTEFFORT: MIN_SHARES, BURSTABLE: burstable_shares(situation), **pods}
+    burstable = sum([burstable_milli(pod.shape) for pod in situation.pods.values()])
+    return {BESTEFFORT: MIN_SHARES, BURSTABLE: milli_to_shares(burstable), **pods}
 
 
-def burstable_shares(situation: Situation) -> int:
-    """cpu.shares of the burstable QoS group."""
-    burstable = KubeQoS.BURSTABLE
-    pods = situation.pods.values()
-    return milli_to_shares(sum([pod.shape.requested_milli for pod in pods if pod.shape.kube_qos is burstable]))
+def burstable_milli(pod: PodShape) -> int:
+    """What a pod adds to the requests of the burstable QoS group."""
+    return pod.requested_milli if pod.kube_qos is _BURSTABLE else 0
 
 
-def node_wishes(situation: Situation) -> Wishes:
-    """Wishes for the root and the QoS groups."""
-    root = milli_to_shares(situation.node.allocatable_milli)
+def node_wishes(allocatable_milli: int, requested_milli: int) -> Wishes:
+    """Wishes for the root and the QoS groups; `requested_milli` is the sum over burstable pods."""
     return {
-        ROOT_GROUP: (Wish(Knob.CPU_SHARES, str(root), STRATEGY, "allocatable"),),
-        BESTEFFORT: (Wish(Knob.CPU_SHARES, str(MIN_SHARES), STRATEGY, "requests"),),
-        BURSTABLE: (Wish(Knob.CPU_SHARES, str(burstable_shares(situation)), STRATEGY, "requests"),),
+        ROOT_GROUP: _shares(allocatable_milli, "allocatable"),
+        BESTEFFORT: _shares(0, "requests"),
+        BURSTABLE: _shares(requested_milli, "requests"),
     }
+
+
+@lru_cache(maxsize=REMEMBERED_SHARES)
+def _shares(milli: int, why: str) -> tuple[Wish, ...]:
+    return (Wish(Knob.CPU_SHARES, str(milli_to_shares(milli)), STRATEGY, why),)
 
 
 def pod_wishes(pod: PodShape) -> PodWishes:

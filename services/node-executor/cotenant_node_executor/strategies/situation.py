@@ -8,6 +8,7 @@ terms; groups are paths below the executor's own root.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +24,7 @@ from cotenant.names import (
     CPU,
     MEMORY,
 )
-from cotenant.objects.pod import Container, Pod, Resources
+from cotenant.objects.pod import Container, Pod, PodSpec, Resources
 from cotenant.qos import KubeQoS, QoSClass, kube_qos, qos_raw
 from cotenant.quantities import QuantityError, parse_value, resource_amount
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
@@ -36,6 +37,7 @@ from cotenant_node_executor.strategies.suppress_cpuset import Processor, cpu_own
 BESTEFFORT = "besteffort"
 BURSTABLE = "burstable"
 _BELOW_BESTEFFORT = f"{BESTEFFORT}/"
+REMEMBERED_SHAPES = 256
 
 
 class NodeFacts(Struct, frozen=True):
@@ -48,7 +50,7 @@ class NodeFacts(Struct, frozen=True):
     processors: tuple[Processor, ...]
 
 
-class ContainerShape(Struct, frozen=True):
+class ContainerShape(Struct, frozen=True, cache_hash=True):
     """A container's own amounts; None where it states none."""
 
     request_cpu_milli: int | None
@@ -57,8 +59,8 @@ class ContainerShape(Struct, frozen=True):
     batch: BatchAmounts | None
 
 
-class PodShape(Struct, frozen=True):
-    """What a pod's own values follow from beside the policy: pods of one workload have the same."""
+class PodShape(Struct, frozen=True, cache_hash=True):
+    """What a pod's own values follow from beside the policy: pods of one workload have the same, and share it."""
 
     qos: QoSClass
     kube_qos: KubeQoS
@@ -123,11 +125,13 @@ class Policy(Struct, frozen=True):
 
     capabilities: Capabilities
     slo: NodeSLORendered | None
+    identity: IdentityRule | None
+    """The identity rule where the kernel has group identity."""
     idle: IdentityRule | None
     """The identity rule where it is enforced by cpu.idle."""
 
 
-class Wish(Struct, frozen=True):
+class Wish(Struct, frozen=True, cache_hash=True):
     """One strategy wants one value in one file of a group."""
 
     knob: Knob
@@ -164,28 +168,38 @@ def pod_group(uid: str, qos: KubeQoS) -> str:
 
 def pod_view(pod: Pod) -> PodView:
     """The view of a placed pod. Raises QuantityError on a quantity that admission would have refused."""
-    qos, kubernetes = qos_raw(pod), kube_qos(pod)
+    annotations = pod.metadata.annotations
+    kubernetes = kube_qos(pod)
     group = pod_group(pod.metadata.uid, kubernetes)
     problems: list[str] = []
-    extended = _extended(pod, problems)
-    containers = tuple([_container(entry, extended.get(entry.name)) for entry in pod.spec.containers])
-    bound = _bound(pod, problems)
+    containers = _stated(pod.spec)
+    extended = _extended(annotations, problems)
+    if extended:
+        containers = tuple([_with_batch(*each, extended) for each in zip(pod.spec.containers, containers, strict=True)])
+    bound = _bound(annotations, problems)
     return PodView(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         group=group,
         container_groups=tuple([f"{group}/{entry.name}" for entry in pod.spec.containers]),
-        shape=PodShape(
-            qos=qos,
-            kube_qos=kubernetes,
-            containers=containers,
-            requested_milli=sum([container.request_cpu_milli or 0 for container in containers]),
-            holds_cpus=bool(bound),
-            identity=pod.metadata.annotations.get(ANNOTATION_CPU_QOS),
-        ),
+        shape=_shape(qos_raw(pod), kubernetes, containers, bool(bound), annotations.get(ANNOTATION_CPU_QOS)),
         bound_cpus=bound,
         problem="; ".join(problems),
+    )
+
+
+@lru_cache(maxsize=REMEMBERED_SHAPES)
+def _shape(
+    qos: QoSClass, kubernetes: KubeQoS, containers: tuple[ContainerShape, ...], holds_cpus: bool, identity: str | None
+) -> PodShape:
+    return PodShape(
+        qos=qos,
+        kube_qos=kubernetes,
+        containers=containers,
+        requested_milli=sum([container.request_cpu_milli or 0 for container in containers]),
+        holds_cpus=holds_cpus,
+        identity=identity,
     )
 
 
@@ -208,22 +222,26 @@ def best_effort_tree(holding: Sequence[PodView], groups: Iterable[str]) -> BestE
     return BestEffortTree(groups=frozenset(tree), owners=cpu_owners((pod.qos.value, pod.bound_cpus) for pod in holding))
 
 
-def _container(container: Container, extended: Resources | None) -> ContainerShape:
-    stated = _stated(container)
-    if stated.batch is not None or extended is None:
-        return stated
-    return replace(stated, batch=_batch(container.name, extended))
-
-
 @ByIdentity
-def _stated(container: Container) -> ContainerShape:
-    own = container.resources
+def _stated(spec: PodSpec) -> tuple[ContainerShape, ...]:
+    """What the containers state themselves."""
+    return tuple([_container(container.name, container.resources) for container in spec.containers])
+
+
+def _container(name: str, own: Resources) -> ContainerShape:
     return ContainerShape(
         request_cpu_milli=_amount({**own.limits, **own.requests}, CPU),
         limit_cpu_milli=_amount(own.limits, CPU),
         limit_memory_bytes=_amount(own.limits, MEMORY),
-        batch=_batch(container.name, own),
+        batch=_batch(name, own),
     )
+
+
+def _with_batch(container: Container, stated: ContainerShape, extended: Mapping[str, Resources]) -> ContainerShape:
+    """A container with the batch amounts that the annotation states for it, where it states none itself."""
+    if stated.batch is not None or container.name not in extended:
+        return stated
+    return replace(stated, batch=_batch(container.name, extended[container.name]))
 
 
 def _amount(quantities: Mapping[str, str | int | float], name: str) -> int | None:
@@ -247,8 +265,8 @@ def _batch(name: str, resources: Resources) -> BatchAmounts | None:
     )
 
 
-def _extended(pod: Pod, problems: list[str]) -> dict[str, Resources]:
-    text = pod.metadata.annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC)
+def _extended(annotations: Mapping[str, str], problems: list[str]) -> dict[str, Resources]:
+    text = annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC)
     if text is None:
         return {}
     try:
@@ -261,8 +279,8 @@ def _extended(pod: Pod, problems: list[str]) -> dict[str, Resources]:
     return found
 
 
-def _bound(pod: Pod, problems: list[str]) -> frozenset[int]:
-    text = pod.metadata.annotations.get(ANNOTATION_RESOURCE_STATUS)
+def _bound(annotations: Mapping[str, str], problems: list[str]) -> frozenset[int]:
+    text = annotations.get(ANNOTATION_RESOURCE_STATUS)
     if text is None:
         return frozenset()
     try:
