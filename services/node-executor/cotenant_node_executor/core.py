@@ -27,7 +27,7 @@ from cotenant_node_executor.kernel.interface import Capabilities
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.placed import Key, Placed, read_placement, refused_report
 from cotenant_node_executor.placed_pods import PlacedPods
-from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, is_steady, lives, pod_step
+from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, States, is_steady, lives, pod_step
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.suppress import Suppression
@@ -115,7 +115,8 @@ class ExecutorCore:
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
         self._touch(key)
-        self._orphans = None
+        if self._orphans or key in self._pods.by_name:
+            self._orphans = None
         if event.tombstone or data.phase is PlacementPhase.GONE:
             self._pods.drop(key)
         else:
@@ -155,18 +156,19 @@ class ExecutorCore:
 
     def observe(self, observation: Observation) -> None:
         """Take the newest observation of the machine."""
-        before = self._seen.states if self._seen is not None else {}
+        before: Mapping[str, States] = self._seen.states if self._seen is not None else {}
         states = observation.states
         self._seen = observation
         self._steps.clear()
         if states is before:
             return
-        self._orphans = None
         changed = [uid for uid, now in states.items() if before.get(uid) is not now and before.get(uid) != now]
         for uid in (*changed, *(before.keys() - states.keys())):
             key = self._pods.name_of(uid)
             if key is not None:
                 self._open.add(key)
+            else:
+                self._orphans = None
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -209,18 +211,13 @@ class ExecutorCore:
         orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)]
         needed = self._groups(orders) if orders else ()
         files, suppression = self._values.of_cycle(seen, self._pods.views, needed, self._slo)
-        return Plan(
-            orders=tuple(orders),
-            groups=tuple([group for group in needed if group not in seen.groups]),
-            files=files,
-            suppression=suppression,
-        )
+        groups = tuple([group for group in needed if group not in seen.groups])
+        return Plan(orders=tuple(orders), groups=groups, files=files, suppression=suppression)
 
     def _pod_orders(self, seen: Observation, now: datetime) -> list[Order]:
         orders: list[Order] = []
-        placed = self.placed
         for key in sorted(self._open):
-            step = self._step(key, seen, now) if key in placed else None
+            step = self._step(key, seen, now)
             if step is not None and step.orders:
                 orders += [order for order in step.orders if not isinstance(order, Collect) or self._has_groups(key, seen)]
         return orders
@@ -240,12 +237,14 @@ class ExecutorCore:
 
     def _groups(self, orders: Sequence[Order]) -> tuple[str, ...]:
         """The pod's group and its containers' for every start, parents first."""
-        starts = [order for order in orders if isinstance(order, Start)]
-        pods = {order.pod.group for order in starts}
-        return tuple(sorted(pods.union([order.pod.container_group(order.container) for order in starts])))
+        groups: set[str] = set()
+        for order in orders:
+            if isinstance(order, Start):
+                groups.update((order.pod.group, order.pod.container_group(order.container)))
+        return tuple(sorted(groups))
 
     def _step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
-        """One pod's orders and report, worked out once a cycle; None where its manifest cannot be read."""
+        """One pod's orders and report, worked out once a cycle; None where nothing is placed or it cannot run here."""
         if self._stepped_at != now:
             self._steps.clear()
             self._stepped_at = now
@@ -254,12 +253,13 @@ class ExecutorCore:
         return self._steps[key]
 
     def _new_step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
-        placed = self.placed[key]
-        if placed.to_run is None or placed.refusal:
+        placed = self.placed.get(key)
+        if placed is None or placed.to_run is None or placed.refusal:
             return None
         report = self._runs.get(key)
-        last = report.status if report is not None and report.status.uid == placed.placement.uid else None
-        return pod_step(placed.to_run, placed.placement, last, seen.states.get(placed.placement.uid, {}), now)
+        uid = placed.placement.uid
+        last = report.status if report is not None and report.status.uid == uid else None
+        return pod_step(placed.to_run, placed.placement, last, seen.states.get(uid, {}), now)
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Reports that are not on the log yet, in order of namespace and name; then the ends of those of pods that went."""

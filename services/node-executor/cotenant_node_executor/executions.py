@@ -15,7 +15,7 @@ Bound: MAX_CHANGES changes in one event; more are counted in its summary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from cotenant.events.envelope import Event
@@ -23,7 +23,7 @@ from cotenant.events.execution import Change, Execution
 from cotenant.log import EXECUTION, USAGE
 from cotenant.subjects import execution_subject
 from cotenant_node_executor.core import ExecutorCore, Plan
-from cotenant_node_executor.kernel.interface import Knob, Refused, WriteReport, Written
+from cotenant_node_executor.kernel.interface import Knob, WriteReport, Written
 from cotenant_node_executor.placed import Placed
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
@@ -75,38 +75,28 @@ class Executions:
             if wish is not None:
                 by_topic.setdefault(TOPICS[wish.strategy], []).append((written, wish))
         events: list[Event] = []
-        for topic in sorted(by_topic):
+        for topic, told in sorted(by_topic.items()):
             # A best-effort tree is one decision: its root's file speaks for all of it.
-            told = by_topic[topic]
             first, wish = next((each for each in told if each[0].knob in _OF_A_TREE), told[0])
-            changes = [written for written, _ in told]
             causes = tuple(ref for ref in (NEWEST_USAGE if topic == "suppress" else "", core.slo_ref) if ref)
             if topic == "batch-values":
-                causes = self._placements(core, changes) or causes
-            more = len(changes) - 1
-            summary = f"{first.group or '/'} {first.file}: {first.old} -> {first.new}" + (f" and {more} more" if more else "")
-            figures = _figures(plan.suppression) if topic == "suppress" else {}
-            events.append(
-                self._event(
-                    topic,
-                    Execution(
-                        node=self._node,
-                        topic=topic,
-                        summary=f"{summary}: {wish.why}",
-                        changes=tuple(
-                            [Change(target=_target(w.group, w.file), old=w.old, new=w.new) for w in changes[:MAX_CHANGES]]
-                        ),
-                        figures=figures,
-                    ),
-                    causes,
-                    now,
-                )
+                causes = self._placements(core, {written.group for written, _ in told}) or causes
+            more = f" and {len(told) - 1} more" if len(told) > 1 else ""
+            execution = Execution(
+                node=self._node,
+                topic=topic,
+                summary=f"{first.group or '/'} {first.file}: {first.old} -> {first.new}{more}: {wish.why}",
+                changes=tuple(
+                    [Change(target=_target(w.group, w.file), old=w.old, new=w.new) for w, _ in told[:MAX_CHANGES]]
+                ),
+                figures=_figures(plan.suppression) if topic == "suppress" else {},
             )
+            events.append(self._event(topic, execution, causes, now))
         return events
 
-    def _placements(self, core: ExecutorCore, changes: Sequence[Written]) -> tuple[str, ...]:
-        """The placements of the pods whose files changed, at most ten."""
-        return tuple([placed.ref for placed in core.pods.around({written.group for written in changes})[:10]])
+    def _placements(self, core: ExecutorCore, groups: Iterable[str]) -> tuple[str, ...]:
+        """The placements of the pods whose groups' files changed, at most ten."""
+        return tuple([placed.ref for placed in core.pods.around(groups)[:10]])
 
     def _orders(self, core: ExecutorCore, orders: Sequence[Order], now: datetime) -> list[Event]:
         events: list[Event] = []
@@ -144,7 +134,7 @@ class Executions:
         wish = plan.files.wish(first.group, first.knob)
         more = len(report.refused) - 1
         summary = f"{first.group or '/'} {first.file} = {first.value}: {first.message}" + (f" and {more} more" if more else "")
-        causes = self._placements(core, [_as_written(refused) for refused in report.refused]) or (
+        causes = self._placements(core, {refused.group for refused in report.refused}) or (
             (core.slo_ref,) if core.slo_ref else ()
         )
         return [
@@ -216,7 +206,3 @@ def _target(group: str, file: str) -> str:
 
 def _ref(placed: Placed | None) -> tuple[str, ...]:
     return (placed.ref,) if placed is not None else ()
-
-
-def _as_written(refused: Refused) -> Written:
-    return Written(refused.group, refused.knob, refused.file, "", refused.value)

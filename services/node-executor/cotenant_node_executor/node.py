@@ -137,7 +137,7 @@ class ExecutorNode:
         self.machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)
         done = self._executions.of_cycle(self.core, plan, report, plan.orders, now)
-        suppressed = any(event.subject.endswith(".suppress") for event in done)
+        suppressed = any([event.subject.endswith(".suppress") for event in done])
         return [*self._usage(now, suppressed), *self.core.decide(now), *done]
 
     def _usage(self, now: datetime, suppressed: bool) -> list[Event]:

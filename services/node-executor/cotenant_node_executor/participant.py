@@ -64,11 +64,12 @@ class NodeParticipant:
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, run one cycle, store what it reports."""
+        local = now + self.offset
+        changed = self._next_sample is None
         for event in inbox:
             self.node.apply(event)
-        local = now + self.offset
-        changed = any(isinstance(event.data, CHANGES) for event in inbox)
-        if self._next_sample is None or changed:
+            changed = changed or isinstance(event.data, CHANGES)
+        if changed:
             self._busy_until = now + BUSY
         if self._next_sample is None:
             self._next_sample = self._sampled = now

@@ -11,10 +11,11 @@ import re
 import msgspec
 from msgspec import Struct
 
+from cotenant.by_identity import ByIdentity
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.objects.pod import Pod, decode_pod
+from cotenant.objects.pod import Pod, PodSpec, decode_pod
 from cotenant.objects.process_runtime import process_runtime_errors
 from cotenant.quantities import QuantityError
 from cotenant_node_executor.runtime.interface import PodToRun
@@ -34,7 +35,6 @@ class Placed(Struct, frozen=True):
 
     placement: Placement
     ref: str
-    sequence: int
     to_run: PodToRun | None
     view: PodView | None
     refusal: str = ""
@@ -43,19 +43,26 @@ class Placed(Struct, frozen=True):
 def read_placement(event: Event, data: Placement, node: str, plain_processes: bool) -> Placed:
     """Read a placement's manifest; `plain_processes`: what processes of this machine cannot do is refused."""
     if not _NAME.fullmatch(data.uid):
-        return Placed(data, event.ref, event.sequence, None, None, f"uid {data.uid!r} cannot name a folder")
+        return Placed(data, event.ref, None, None, f"uid {data.uid!r} cannot name a folder")
     try:
         pod = _identified(decode_pod(data.pod), data)
         view = pod_view(pod)
     except (msgspec.MsgspecError, QuantityError) as error:
-        return Placed(data, event.ref, event.sequence, None, None, f"the manifest cannot be read: {error}")
+        return Placed(data, event.ref, None, None, f"the manifest cannot be read: {error}")
     refusals = [str(error) for error in process_runtime_errors(pod)] if plain_processes else []
-    names = [container.name for container in pod.spec.containers]
-    refusals += [f"container name {name!r} cannot name a folder" for name in names if not _NAME.fullmatch(name)]
+    refusals += _name_refusals(pod.spec)
+    to_run = PodToRun(pod=pod, group=view.group, node=node)
+    return Placed(data, event.ref, to_run, view, "; ".join(refusals))
+
+
+@ByIdentity
+def _name_refusals(spec: PodSpec) -> list[str]:
+    """What is wrong with the names of the containers."""
+    names = [container.name for container in spec.containers]
+    refusals = [f"container name {name!r} cannot name a folder" for name in names if not _NAME.fullmatch(name)]
     if len(set(names)) < len(names) or not names:
         refusals.append("containers need names of their own")
-    to_run = PodToRun(pod=pod, group=view.group, node=node)
-    return Placed(data, event.ref, event.sequence, to_run, view, "; ".join(refusals))
+    return refusals
 
 
 def _identified(pod: Pod, placement: Placement) -> Pod:
