@@ -64,15 +64,18 @@ class ExecutorCore:
         self.capabilities = capabilities
         self.boot = boot
         self._plain_processes = plain_processes
-        self._pods = PlacedPods()
+        self.pods = PlacedPods()
+        """The pods that are placed here."""
         self._runs: dict[Key, _Report] = {}
         self._backoffs: dict[Key, list[datetime]] = {}
         """When each container that waits may start, of reports that name such."""
         self._sequences: dict[str, int] = {}
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
-        self._slo_ref = ""
-        self._loaded = False
+        self.slo_ref = ""
+        """The node SLO's event, empty before there is one."""
+        self.loaded = False
+        """The own start marker has come back: everything before it is folded."""
         self._seen: Observation | None = None
         # What follows is remembered only for speed: it is what the present state gives, and is made anew when that changes.
         self._values = FileValues(facts, capabilities)
@@ -105,22 +108,22 @@ class ExecutorCore:
             self._apply_run(data, event)
         elif isinstance(data, NodeSLORendered):
             self._slo = None if event.tombstone else data
-            self._slo_ref = event.ref
+            self.slo_ref = event.ref
             self._changed = True
         elif isinstance(data, ExecutorStatus):
             # With its node ends what the executor said; it goes on, and says it again when it starts again.
-            self._loaded = self._loaded if event.tombstone else data.boot == self.boot
+            self.loaded = self.loaded if event.tombstone else data.boot == self.boot
             self._changed = True
 
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
         self._touch(key)
-        if self._orphans or key in self._pods.by_name:
+        if self._orphans or key in self.pods.by_name:
             self._orphans = None
         if event.tombstone or data.phase is PlacementPhase.GONE:
-            self._pods.drop(key)
+            self.pods.drop(key)
         else:
-            self._pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes))
+            self.pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes))
 
     def _apply_run(self, data: RunStatus, event: Event) -> None:
         key = (data.namespace, data.name)
@@ -130,7 +133,7 @@ class ExecutorCore:
             self._runs.pop(key, None)
             return
         step = self._steps.get(key)
-        if step is not None and step.report == data and self._is_steady(self._pods.by_name[key], step):
+        if step is not None and step.report == data and self._is_steady(self.pods.by_name[key], step):
             self._open.discard(key)
         else:
             self._touch(key)
@@ -164,7 +167,7 @@ class ExecutorCore:
             return
         changed = [uid for uid, now in states.items() if before.get(uid) is not now and before.get(uid) != now]
         for uid in (*changed, *(before.keys() - states.keys())):
-            key = self._pods.name_of(uid)
+            key = self.pods.name_of(uid)
             if key is not None:
                 self._open.add(key)
             else:
@@ -173,29 +176,19 @@ class ExecutorCore:
     # -- what is known -------------------------------------------------------------------------------------------------
 
     @property
-    def loaded(self) -> bool:
-        """The own start marker has come back: everything before it is folded."""
-        return self._loaded
-
-    @property
     def restless(self) -> bool:
         """Whether a cycle on the same observation may ask or say anything that the last one did not."""
-        return self._changed or bool(self._open) or self._orphans != ()
+        return self._changed or self._wanting
 
     @property
-    def slo_ref(self) -> str:
-        """The node SLO's event, empty before there is one."""
-        return self._slo_ref
-
-    @property
-    def pods(self) -> PlacedPods:
-        """The pods that are placed here."""
-        return self._pods
+    def _wanting(self) -> bool:
+        """Whether there may be an order or a report."""
+        return bool(self._open) or self._orphans != ()
 
     @property
     def placed(self) -> Mapping[Key, Placed]:
-        """The same by namespace and name."""
-        return self._pods.by_name
+        """The pods that are placed here, by namespace and name."""
+        return self.pods.by_name
 
     def runs(self) -> dict[str, RunStatus]:
         """The last reports by uid."""
@@ -208,9 +201,9 @@ class ExecutorCore:
         seen = self._seen
         if seen is None or not self.loaded:
             return _NOTHING
-        orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)]
+        orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)] if self._wanting else []
         needed = self._groups(orders) if orders else ()
-        files, suppression = self._values.of_cycle(seen, self._pods.views, needed, self._slo)
+        files, suppression = self._values.of_cycle(seen, self.pods.views, needed, self._slo)
         groups = tuple([group for group in needed if group not in seen.groups])
         return Plan(orders=tuple(orders), groups=groups, files=files, suppression=suppression)
 
@@ -229,7 +222,7 @@ class ExecutorCore:
     def _orphan_orders(self, seen: Observation) -> list[Order]:
         """End what nobody wants any more: pods whose placement went while the executor was away, or was replaced."""
         if self._orphans is None:
-            self._orphans = self._pods.unplaced(seen.states.keys())
+            self._orphans = self.pods.unplaced(seen.states.keys())
         orders: list[Order] = []
         for uid in self._orphans:
             orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if lives(seen.states[uid]) else Forget(uid))
@@ -267,6 +260,8 @@ class ExecutorCore:
         if seen is None or not self.loaded:
             return ()
         self._changed = False
+        if not self._open:
+            return ()
         events: list[Event] = []
         ends: list[Event] = []
         for key in sorted(self._open):

@@ -15,6 +15,7 @@ Bound: MAX_CHANGES changes in one event; more are counted in its summary.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -69,11 +70,11 @@ class Executions:
         return events
 
     def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
-        by_topic: dict[str, list[tuple[Written, Wish]]] = {}
+        by_topic: dict[str, list[tuple[Written, Wish]]] = defaultdict(list)
         for written in report.written:
             wish = plan.files.wish(written.group, written.knob)
             if wish is not None:
-                by_topic.setdefault(TOPICS[wish.strategy], []).append((written, wish))
+                by_topic[TOPICS[wish.strategy]].append((written, wish))
         events: list[Event] = []
         for topic, told in sorted(by_topic.items()):
             # A best-effort tree is one decision: its root's file speaks for all of it.

@@ -25,7 +25,6 @@ from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values
 from cotenant_node_executor.strategies.situation import (
-    BestEffortTree,
     NodeFacts,
     PodShape,
     PodView,
@@ -92,7 +91,7 @@ class FileValues:
         there = placed if placed.keys() <= groups else {group: pod for group, pod in placed.items() if group in groups}
         came = [pod for group, pod in there.items() if before.get(group) is not pod]
         went = [pod for group, pod in before.items() if there.get(group) is not pod]
-        if any([pod.bound_cpus for pod in (*came, *went)]) or any(map(in_best_effort_tree, groups ^ self._groups)):
+        if any(pod.bound_cpus for pod in (*came, *went)) or any(map(in_best_effort_tree, groups ^ self._groups)):
             tree = None
         situation = Situation(
             node=self._facts,

@@ -132,18 +132,24 @@ class ExecutorNode:
         if sample and seen.snapshot is not None:
             self._window.add(seen.snapshot, now)
         plan = self.core.plan(now)
-        self.machine.create(plan.groups)
+        if plan.groups:
+            self.machine.create(plan.groups)
         report = self.machine.write(plan.files.texts)
-        self.machine.carry_out(plan.orders, now)
+        if plan.orders:
+            self.machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)
         done = self._executions.of_cycle(self.core, plan, report, plan.orders, now)
-        suppressed = any([event.subject.endswith(".suppress") for event in done])
-        return [*self._usage(now, suppressed), *self.core.decide(now), *done]
+        return [*self._usage(now, done), *self.core.decide(now), *done]
 
-    def _usage(self, now: datetime, suppressed: bool) -> list[Event]:
-        early = suppressed and (self._said is None or now - self._said >= EARLY_REPORT) and self._window.filled
-        if not early and not self._window.due(now):
+    def _usage(self, now: datetime, done: Sequence[Event]) -> list[Event]:
+        if not self._window.due(now) and not (done and self._early(now, done)):
             return []
         self._said = now
         message = self._window.message(self.core.pods.to_run(), now)
         return [Event(subject=usage_subject(self.name), data=message, time=now, stream=USAGE)]
+
+    def _early(self, now: datetime, done: Sequence[Event]) -> bool:
+        """Whether batch work was suppressed and the last usage message is not of just now."""
+        if not self._window.filled or (self._said is not None and now - self._said < EARLY_REPORT):
+            return False
+        return any(event.subject.endswith(".suppress") for event in done)

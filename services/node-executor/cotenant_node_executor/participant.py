@@ -88,8 +88,7 @@ class NodeParticipant:
 
     def _due(self, local: datetime) -> bool:
         """Whether a cycle without a sample has anything to do; the echo of an own report, say, is no reason for one."""
-        ends = self._next_exit()
-        return self.node.due(local) or (ends is not None and ends <= local)
+        return self.node.due(local) or ((ends := self._next_exit()) is not None and ends <= local)
 
     def _cycle(self, local: datetime, sample: bool, world: World) -> bool:
         """Run a cycle and store what it says; returns whether a report is on the log."""
@@ -105,9 +104,8 @@ class NodeParticipant:
 
     def _plan_sample(self, now: datetime) -> None:
         """The next sample: always a whole number of periods after the last, so that pauses do not shift any report."""
-        due = self.node.report_due
         until = now
-        if now >= self._busy_until and due is not None:
+        if now >= self._busy_until and (due := self.node.report_due) is not None:
             until = max(min(due - self.offset - self._period / 2, self._sampled + self._calm) - EARLY, now)
         self._next_sample = self._sampled + ((until - self._sampled) // self._period + 1) * self._period
 
@@ -130,9 +128,9 @@ class NodeParticipant:
         times = [self._next_sample] if self._periodic and self._next_sample is not None else []
         if not self.node.core.loaded:
             times.append(self._mark_at)
-        for local in (self._next_exit(), self.node.next_start(local)):
-            if local is not None:
-                times.append(local - self.offset)
+        for own in (self._next_exit(), self.node.next_start(local)):
+            if own is not None:
+                times.append(own - self.offset)
         return max(min(times), now + AGAIN) if times else None
 
     def _next_exit(self) -> datetime | None:

@@ -20,23 +20,13 @@ class PlacedPods:
         self._placed: dict[Key, Placed] = {}
         self._refused: dict[Key, Placed] = {}
         self._of_uid: dict[str, Key] = {}
-        self._views: Mapping[str, PodView] = {}
         self._to_run: Mapping[str, PodToRun] | None = None
-
-    @property
-    def by_name(self) -> Mapping[Key, Placed]:
+        self.by_name: Mapping[Key, Placed] = self._placed
         """Every placement."""
-        return self._placed
-
-    @property
-    def refused(self) -> Mapping[Key, Placed]:
+        self.refused: Mapping[Key, Placed] = self._refused
         """Those that cannot run here."""
-        return self._refused
-
-    @property
-    def views(self) -> Mapping[str, PodView]:
+        self.views: Mapping[str, PodView] = {}
         """As strategies see them, by group."""
-        return self._views
 
     def put(self, key: Key, placed: Placed) -> None:
         """Take a placement, in the place of the one that had its name."""
@@ -44,7 +34,7 @@ class PlacedPods:
         self._placed[key] = placed
         self._of_uid[placed.placement.uid] = key
         if placed.view is not None:
-            self._views = {**self._views, placed.view.group: placed.view}
+            self.views = {**self.views, placed.view.group: placed.view}
         if placed.refusal:
             self._refused[key] = placed
 
@@ -57,8 +47,8 @@ class PlacedPods:
         self._refused.pop(key, None)
         if self._of_uid.get(placed.placement.uid) == key:
             del self._of_uid[placed.placement.uid]
-        if placed.view is not None and self._views.get(placed.view.group) is placed.view:
-            self._views = {group: view for group, view in self._views.items() if view is not placed.view}
+        if placed.view is not None and self.views.get(placed.view.group) is placed.view:
+            self.views = {group: view for group, view in self.views.items() if view is not placed.view}
 
     def name_of(self, uid: str) -> Key | None:
         """The name of the pod with this uid."""
@@ -78,10 +68,10 @@ class PlacedPods:
         """The pods that these groups belong to, by name."""
         found: set[Key] = set()
         for group in groups:
-            while group and group not in self._views:
+            while group and group not in self.views:
                 group = group.rpartition("/")[0]
             if group:
-                view = self._views[group]
+                view = self.views[group]
                 found.add((view.namespace, view.name))
         return [self._placed[key] for key in sorted(found)]
 

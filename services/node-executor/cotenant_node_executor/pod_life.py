@@ -85,7 +85,7 @@ def is_steady(to_run: PodToRun, placement: Placement, step: PodStep) -> bool:
         and step.report.phase is RunPhase.RUNNING
         and placement.phase is not PlacementPhase.TERMINATING
         and to_run.pod.spec.active_deadline_seconds is None
-        and all([container.state == RUNNING for container in step.report.containers])
+        and all(container.state == RUNNING for container in step.report.containers)
     )
 
 
@@ -108,7 +108,7 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
     started_at = base.started_at or min([c.started_at for c in containers if c.started_at is not None], default=None)
     phase = base.phase if started_at is None else RunPhase.RUNNING
     report = replace(base, containers=tuple(containers), started_at=started_at, phase=phase)
-    if containers and all([container.state == TERMINATED for container in containers]):
+    if containers and all(container.state == TERMINATED for container in containers):
         failed = next((container for container in containers if container.exit_code != 0), None)
         return PodStep(
             (Collect(base.uid),),

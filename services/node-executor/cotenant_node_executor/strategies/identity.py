@@ -1,7 +1,7 @@
 """CPU identity as wishes: `cpu.bvt_warp_ns` of the QoS directories, of pods and of their containers.
 
-In: the situation, the policy. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off. Children
-inherit a value only when they are made, so every container gets its own wish.
+In: the situation, the policy. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off.
+Children inherit a value only when they are made, so every container gets its own wish.
 """
 
 from __future__ import annotations
