@@ -37,7 +37,7 @@ from cotenant_console.simulate.openb import Trace
 
 FIRST_LOOK = timedelta(seconds=2)
 SLICE = timedelta(seconds=30)
-"""Looks are so far apart. None is at a whole minute of the run: what ends then, as the faults do and many a pod, is told first."""
+"""Looks are so far apart, and none at a whole minute: what ends then, as the faults do and many a pod, has been told first."""
 QUIET = timedelta(minutes=14) + FIRST_LOOK
 """Tolerations of lost nodes take 5 minutes, jobs end within 10, a silent executor's last word within 1."""
 MAX_NODES = 9
