@@ -65,7 +65,7 @@ class SimulatedMachine:
         """Look at the table; a sample says what was used."""
         states = self.runtime.poll(now)
         if sample:
-            self._snapshot = self._sampler.sample(now, self.runtime.running())
+            self._snapshot = self._sampler.sample(now, self.runtime.turned())
             for pod in self._sampler.out_of_memory:
                 self.runtime.run_out_of_memory(pod.uid, now)
                 states = self.runtime.poll(now)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cotenant.names import MEMORY
-from cotenant.objects.pod import pod_requests
+from cotenant.objects.pod import Pod, pod_requests
 from cotenant.qos import QoSClass, qos_raw
 from cotenant_node_executor.kernel.cpulist import parse_cpu_list
 from cotenant_node_executor.kernel.interface import Knob
@@ -53,7 +53,7 @@ class _Load(Struct):
     tier: str
     batch: bool
     wanted: Wanted
-    score_adj: int
+    pod: Pod
     quota: int = -1
     weight: int = 0
     memory_limit: int = -1
@@ -72,7 +72,6 @@ class SimulatedSampler:
         self._system_milli = facts.capacity_milli * SYSTEM_PERMILLE // 1000
         self._system_bytes = facts.memory_bytes * SYSTEM_MEMORY_PERMILLE // 1000
         self._free_bytes = facts.memory_bytes - self._system_bytes
-        self._running: Mapping[str, PodToRun] = {}
         self._loads: dict[str, _Load] = {}
         self._uids: dict[str, str] = {}
         """By group: whose load it is."""
@@ -102,11 +101,14 @@ class SimulatedSampler:
                 self._stirred.add(uid)
         self._settled = False
 
-    def sample(self, now: datetime, running: Mapping[str, PodToRun]) -> Snapshot:
-        """Read what is used now. `running` is the same object as long as nothing has changed in it."""
+    def sample(self, now: datetime, turned: Mapping[str, PodToRun | None]) -> Snapshot:
+        """Read what is used now. `turned`: pods that have begun to run since the last sample, None where one runs no more."""
         since_ms = elapsed_ms(now, EPOCH)
-        if running is not self._running:
-            self._follow(running, since_ms)
+        for uid, to_run in turned.items():
+            if to_run is None:
+                self._drop(uid)
+            else:
+                self._take(uid, to_run, since_ms)
         self.out_of_memory = ()
         if not self._settled:
             self._read(since_ms)
@@ -133,22 +135,22 @@ class SimulatedSampler:
 
     # -- whose load ----------------------------------------------------------------------------------------------------
 
-    def _follow(self, running: Mapping[str, PodToRun], since_ms: int) -> None:
-        """Take the loads of pods that came, drop those of pods that went."""
-        loads = self._loads
-        if not loads.keys() <= running.keys():
-            for uid in loads.keys() - running.keys():
-                self._drop(uid)
-        for uid in [uid for uid in running if uid not in loads]:
-            load = loads[uid] = self._load(running[uid], since_ms)
-            self._uids[load.group] = uid
-            self._stirred.add(uid)
-            if not load.wanted.constant:
-                self._moving.add(uid)
-            self._settled = False
-        self._running = running
+    def _take(self, uid: str, to_run: PodToRun, since_ms: int) -> None:
+        """A pod has begun to run."""
+        tier = to_run.group.partition("/")[0]
+        batch = tier == BESTEFFORT or qos_raw(to_run.pod) is QoSClass.BE
+        tier = tier if tier in (BURSTABLE, BESTEFFORT) else "guaranteed"
+        load = _Load(to_run.group, tier, batch, self._wanted(to_run.pod, since_ms), to_run.pod)
+        self._allow(load)
+        self._loads[uid] = load
+        self._uids[load.group] = uid
+        self._stirred.add(uid)
+        if not load.wanted.constant:
+            self._moving.add(uid)
+        self._settled = False
 
     def _drop(self, uid: str) -> None:
+        """A pod runs no more."""
         load = self._loads.pop(uid)
         del self._uids[load.group]
         self._count(load, 0, 0)
@@ -156,19 +158,12 @@ class SimulatedSampler:
         self._stirred.discard(uid)
         self._settled = False
 
-    def _load(self, to_run: PodToRun, since_ms: int) -> _Load:
-        pod = to_run.pod
+    def _wanted(self, pod: Pod, since_ms: int) -> Wanted:
         try:
-            wanted = wanted_usage(pod, self._seed, since_ms)
+            return wanted_usage(pod, self._seed, since_ms)
         except ValueError:
             # As if it had said nothing about its usage.
-            wanted = wanted_usage(replace(pod, metadata=replace(pod.metadata, annotations={})), self._seed, since_ms)
-        tier = to_run.group.partition("/")[0]
-        batch = tier == BESTEFFORT or qos_raw(pod) is QoSClass.BE
-        score = oom_score_adj(pod, pod_requests(pod).get(MEMORY, 0), self._facts.memory_bytes)
-        load = _Load(to_run.group, tier if tier in (BURSTABLE, BESTEFFORT) else "guaranteed", batch, wanted, score)
-        self._allow(load)
-        return load
+            return wanted_usage(replace(pod, metadata=replace(pod.metadata, annotations={})), self._seed, since_ms)
 
     def _allow(self, load: _Load) -> None:
         """Take what its files say."""
@@ -213,14 +208,16 @@ class SimulatedSampler:
 
     def _run_out_of_memory(self) -> None:
         """End whom the kernel ends; whoever starts again is taken for somebody new."""
-        pods = {
-            uid: Holding(load.memory_bytes, load.memory_limit, load.score_adj) for uid, load in sorted(self._loads.items())
-        }
+        pods = {uid: self._holding(self._loads[uid]) for uid in sorted(self._loads)}
         found = []
         for uid, machine in ended(pods, self._free_bytes, self._facts.memory_bytes):
             found.append(OutOfMemory(uid, {other: load.memory_bytes for other, load in self._loads.items()}, machine))
             self._drop(uid)
         self.out_of_memory = tuple(found)
+
+    def _holding(self, load: _Load) -> Holding:
+        score = oom_score_adj(load.pod, pod_requests(load.pod).get(MEMORY, 0), self._facts.memory_bytes)
+        return Holding(load.memory_bytes, load.memory_limit, score)
 
     def _given(self, moved: Sequence[str]) -> dict[str, int]:
         """What is given to the pods whose figures may have changed: services first, then batch within its bound, each tier by

@@ -21,6 +21,7 @@ from cotenant.simulation import World
 from cotenant.subjects import placement_subject, run_subject, slo_subject
 from cotenant_node_executor.node import Periods
 from cotenant_node_executor.participant import NodeParticipant
+from cotenant_node_executor.pod_life import lives
 from cotenant_node_executor.runtime.simulated import parse_duration
 from cotenant_node_executor.simulated import NodeSize, simulated_node
 from cotenant_node_executor.simulated_usage import Curve, share_out, wanted_usage
@@ -172,7 +173,7 @@ def test_on_a_machine_that_was_lost_everything_starts_again() -> None:
     assert (web.phase, web.containers[0].restarts) == (RunPhase.RUNNING, 1)
     assert web.containers[0].started_at is not None
     assert web.containers[0].started_at >= returned
-    assert list(machine.machine.runtime.running()) == ["uid-web"]
+    assert [uid for uid, states in machine.machine.runtime.poll(world.now).items() if lives(states)] == ["uid-web"]
 
 
 def test_batch_gives_way_when_a_service_wants_more_and_constant_load_settles() -> None:

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
-from cotenant_node_executor.runtime.interface import PodToRun
+from cotenant_node_executor.runtime.interface import ContainerState, Forget, PodToRun, Start, Stop
+from cotenant_node_executor.runtime.simulated import SimulatedRuntime
 from cotenant_node_executor.simulated import NodeSize, simulated_facts
 from cotenant_node_executor.simulated_files import SimulatedFiles
+from cotenant_node_executor.simulated_groups import SimulatedGroups
 from cotenant_node_executor.simulated_sampler import BOUND_QUOTA, SimulatedSampler
 from cotenant_node_executor.strategies.situation import pod_view
 from tests.unit.node_executor.builders_node_executor import NODE, START, batch, service
@@ -53,9 +55,28 @@ def test_after_any_changes_a_sample_is_that_of_a_sampler_without_a_past(
             files.write({group: {knob: text}}, ())
             for each in (sampler, fresh):
                 each.written([group])
-        running = {uid: PODS[uid] for uid in sorted(held.keys() ^ turned)}
-        sample = sampler.sample(now, running)
-        assert sample == fresh.sample(now, dict(running))
+        pods = {uid: None if uid in held else PODS[uid] for uid in sorted(turned)}
+        sample = sampler.sample(now, pods)
+        assert sample == fresh.sample(now, pods)
         assert sampler.out_of_memory == fresh.out_of_memory
-        assert sample.pods.keys() == running.keys() - {end.uid for end in sampler.out_of_memory}
+        assert sample.pods.keys() == (held.keys() ^ turned) - {end.uid for end in sampler.out_of_memory}
         held = sample.pods
+
+
+def test_whoever_asks_who_turned_is_told_what_differs_from_the_last_answer() -> None:
+    runtime = SimulatedRuntime(SimulatedGroups(()))
+    uid, pod = next(iter(PODS.items()))
+    runtime.carry_out(Start(pod, "main", 0), START)
+    assert runtime.poll(START)[uid] == {"main": ContainerState("main", 0, started_at=START)}
+    assert runtime.turned() == {uid: pod}
+    assert runtime.turned() == {}
+    runtime.carry_out(Stop(uid, 0), START)
+    runtime.carry_out(Start(pod, "main", 1), START)
+    assert runtime.turned() == {}
+    runtime.run_out_of_memory(uid, START)
+    assert runtime.turned() == {}
+    runtime.carry_out(Start(pod, "main", 2), START)
+    assert runtime.turned() == {uid: pod}
+    runtime.carry_out(Stop(uid, 0), START)
+    runtime.carry_out(Forget(uid), START)
+    assert runtime.turned() == {uid: None}

@@ -79,7 +79,10 @@ class SimulatedRuntime:
         """By uid; what is in it is replaced, never changed."""
         self._shown: Mapping[str, Mapping[str, ContainerState]] | None = {}
         """The same, for whoever asks; the same object as long as nothing changes."""
-        self._running: Mapping[str, PodToRun] = {}
+        self._running: set[str] = set()
+        """Pods with a container that has not ended."""
+        self._turned: dict[str, PodToRun | None] = {}
+        """Pods of which the opposite was true when somebody asked last; None: it runs no more. Bound: those that run or did."""
         self._ends: dict[str, datetime] = {}
         """When the next container of a pod ends by itself."""
         self._next_exit: datetime | None = None
@@ -97,7 +100,7 @@ class SimulatedRuntime:
                 self._groups.add(pods[uid].group)
                 for name in adopted:
                     self._groups.add(pods[uid].container_group(name))
-                self._put(uid, {**self._states.get(uid, {}), **adopted})
+                self._put(uid, adopted)
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
         """Let end what is over by now."""
@@ -124,10 +127,12 @@ class SimulatedRuntime:
         else:
             del self._states[uid]
         live = [state for state in states.values() if not state.exited]
-        if live and uid not in self._running:
-            self._running = {**self._running, uid: self._pods[uid]}
-        elif not live and uid in self._running:
-            self._running = {other: pod for other, pod in self._running.items() if other != uid}
+        if bool(live) is not (uid in self._running):
+            self._running ^= {uid}
+            if uid in self._turned:
+                del self._turned[uid]
+            else:
+                self._turned[uid] = self._pods[uid] if live else None
         ends = min([end for _, end in _ends(self._pods[uid].pod, live)], default=None)
         if ends != self._ends.get(uid):
             if ends is not None:
@@ -140,9 +145,10 @@ class SimulatedRuntime:
         """When the next container ends by itself; None: never."""
         return self._next_exit
 
-    def running(self) -> Mapping[str, PodToRun]:
-        """Pods with a container that runs, by uid; the same object as long as they are the same."""
-        return self._running
+    def turned(self) -> Mapping[str, PodToRun | None]:
+        """Pods with a container that runs and had none when this was asked last; None: it is the other way round."""
+        turned, self._turned = self._turned, {}
+        return turned
 
     def carry_out(self, order: Order, now: datetime) -> None:
         """Carry out one order; everything happens at once."""
@@ -168,8 +174,9 @@ class SimulatedRuntime:
                 self._pods.pop(order.uid, None)
 
     def run_out_of_memory(self, uid: str, now: datetime) -> None:
-        """The kernel ends every process of a pod."""
+        """The kernel ends every process of a pod. Whoever asks who turned has said so."""
         self._end(uid, now, UNKNOWN_EXIT, REASON_OOM)
+        self._turned.pop(uid, None)
 
     def _end(self, uid: str, now: datetime, exit_code: int, reason: str) -> None:
         if uid in self._running:
