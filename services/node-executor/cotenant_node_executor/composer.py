@@ -8,7 +8,7 @@ come about silently. A group whose cpu.idle will be 1 gets no shares: the kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
 
@@ -31,11 +31,12 @@ PRECEDENCE: dict[Knob, tuple[str, ...]] = {
 
 
 class Composed(Struct, frozen=True):
-    """By group, the winning wish of each file and what each shall say. A group's texts are the same object as long as they say
-    the same, and all of it is while nothing changes."""
+    """By group, the winning wish of each file and what each shall say: the composer's own tables, which show the newest values.
+    `changed` names the groups of which these may be others than the last time."""
 
     wishes: Mapping[str, Mapping[Knob, Wish]]
     texts: Mapping[str, Mapping[Knob, str]]
+    changed: Collection[str] = ()
 
     def wish(self, group: str, knob: Knob) -> Wish | None:
         """The wish that won a file."""
@@ -85,7 +86,9 @@ class Composer:
         self._groups: dict[str, tuple[str, ...]] = {}
         """By source: the groups that it wishes something for."""
         self._unsettled: dict[str, None] = {}
-        self._composed = Composed({}, {})
+        self._wishes: dict[str, Mapping[Knob, Wish]] = {}
+        self._texts: dict[str, Mapping[Knob, str]] = {}
+        self._unchanged = Composed(self._wishes, self._texts)
 
     def put(self, source: str, wishes: Wishes) -> None:
         """All that a source wishes from now on; nothing: it is gone."""
@@ -102,27 +105,25 @@ class Composer:
             self._groups[source] = tuple(wishes)
 
     def composed(self) -> Composed:
-        """The winning wishes; the same object while nothing has changed. Raises CompositionError."""
-        if self._unsettled:
-            wishes, texts = dict(self._composed.wishes), dict(self._composed.texts)
-            for group in self._unsettled:
-                self._settle(group, wishes, texts)
-            self._unsettled.clear()
-            self._composed = Composed(wishes, texts)
-        return self._composed
+        """The winning wishes. Raises CompositionError."""
+        if not self._unsettled:
+            return self._unchanged
+        for group in self._unsettled:
+            self._settle(group)
+        changed = tuple(self._unsettled)
+        self._unsettled.clear()
+        return Composed(self._wishes, self._texts, changed)
 
-    def _settle(self, group: str, wishes: dict[str, Mapping[Knob, Wish]], texts: dict[str, Mapping[Knob, str]]) -> None:
+    def _settle(self, group: str) -> None:
         sources = self._wished[group].values()
         own = next(iter(sources)) if len(sources) == 1 else tuple(chain.from_iterable(sources))
         if not own:
-            wishes.pop(group, None)
-            texts.pop(group, None)
-            if not self._wished[group]:
+            self._wishes.pop(group, None)
+            self._texts.pop(group, None)
+            if not sources:
                 del self._wished[group]
             return
         try:
-            wishes[group], said = _settled(own)
+            self._wishes[group], self._texts[group] = _settled(own)
         except CompositionError as error:
             raise CompositionError(f"{group or '/'} {error}") from error
-        if texts.get(group) != said:
-            texts[group] = said

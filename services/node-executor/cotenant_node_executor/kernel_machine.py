@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -50,8 +50,8 @@ class KernelMachine:
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
         self._writer = Writer(driver, capabilities)
         self._snapshot: Snapshot | None = None
-        self._values: tuple[Mapping[str, Mapping[Knob, str]], Mapping[tuple[str, Knob], str]] = ({}, {})
-        """The last cycle's, and the same by file."""
+        self._values: Mapping[tuple[str, Knob], str] = {}
+        """The last cycle's, by file."""
 
     def _raise_family(self) -> None:
         """Give the group around all nodes' subtrees the machine's weight: its default counts as much as one process, and
@@ -112,11 +112,11 @@ class KernelMachine:
                 logger.warning("group %s cannot be made: %s", group, error)
             self._writer.forget(group)
 
-    def write(self, values: Mapping[str, Mapping[Knob, str]]) -> WriteReport:
+    def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
         """Write what differs."""
-        if self._values[0] is not values:
-            self._values = values, {(group, knob): text for group, texts in values.items() for knob, text in texts.items()}
-        return self._writer.apply(self._values[1])
+        if changed:
+            self._values = {(group, knob): text for group, texts in values.items() for knob, text in texts.items()}
+        return self._writer.apply(self._values)
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
         """Hand orders to the runtime. One that fails for want of disk, say, is tried again in the next cycle."""

@@ -7,7 +7,7 @@ and their values written before a process is started in them, and a report speak
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -43,8 +43,8 @@ class Machine(Protocol):
         """Make groups, parents first."""
         ...
 
-    def write(self, values: Mapping[str, Mapping[Knob, str]]) -> WriteReport:
-        """Make the files of each group say so. What is the same object as the last time says the same."""
+    def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
+        """Make the files of each group say so. `changed`: the groups of which this may be something else than the last time."""
         ...
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
@@ -134,7 +134,7 @@ class ExecutorNode:
         plan = self.core.plan(now)
         if plan.groups:
             self.machine.create(plan.groups)
-        report = self.machine.write(plan.files.texts)
+        report = self.machine.write(plan.files.texts, plan.files.changed)
         if plan.orders:
             self.machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)

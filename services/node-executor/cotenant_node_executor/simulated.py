@@ -7,7 +7,7 @@ a table (`simulated_files`), containers are entries in another (`runtime.simulat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -53,10 +53,8 @@ class SimulatedMachine:
         self._snapshot: Snapshot | None = None
         self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
         """What the files say that strategies start from; the same object until something is written."""
-        self._written: dict[str, Mapping[Knob, str]] = {}
-        """By group: what its files were last made to say."""
-        self._settled: tuple[Mapping[str, Mapping[Knob, str]], frozenset[str]] = ({}, frozenset())
-        """Values that all files have, as far as there were groups, and the groups there were."""
+        self._unwritten: set[str] = set()
+        """Groups whose files may say something else than they shall."""
         self._removals = 0
         """Removals of groups whose files are forgotten."""
         self.runtime = SimulatedRuntime(self._groups, outlived=outlived)
@@ -87,27 +85,19 @@ class SimulatedMachine:
             if self._groups.add(group):
                 self._files.inherit(group)
 
-    def write(self, values: Mapping[str, Mapping[Knob, str]]) -> WriteReport:
+    def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
         """Change the table; unlimited and empty are what a new group starts with."""
-        groups = self._groups.shown()
-        if self._settled[0] is values and self._settled[1] is groups:
-            return _UNCHANGED
+        self._unwritten.update(changed)
         if self._removals != self._groups.removals:
             self._removals = self._groups.removals
             self._files.keep(self._groups)
-            self._written = {group: said for group, said in self._written.items() if not group or group in self._groups}
-        written = self._written
-        unwritten = {
-            group: said
-            for group, said in values.items()
-            if written.get(group) is not said and (not group or group in groups)
-        }
-        report = self._files.write(unwritten, groups)
-        self._written.update(unwritten)
-        for refused in report.refused:
-            # Tried again in the next cycle, as on a real machine.
-            self._written.pop(refused.group, None)
-        self._settled = ({}, frozenset()) if report.refused else (values, groups)
+        if not self._unwritten:
+            return _UNCHANGED
+        report = self._files.write(
+            {group: values[group] for group in self._unwritten if group in values}, self._groups.shown()
+        )
+        # What was refused is tried again in the next cycle, as on a real machine.
+        self._unwritten = {refused.group for refused in report.refused}
         if report.written:
             self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
             self._sampler.written({written.group: None for written in report.written})

@@ -138,7 +138,7 @@ def test_whatever_sources_wished_before_the_files_follow_from_the_wishes_that_st
     composer = Composer()
     standing: dict[str, Wishes] = {}
     for source, wishes in puts:
-        before = composer.composed()
+        before = dict(composer.composed().texts)
         composer.put(source, wishes)
         standing[source] = wishes
         fresh = Composer()
@@ -146,8 +146,9 @@ def test_whatever_sources_wished_before_the_files_follow_from_the_wishes_that_st
             fresh.put(each, standing[each])
         found = composer.composed()
         assert found.texts == fresh.composed().texts
-        assert all(found.texts[group] is texts for group, texts in before.texts.items() if found.texts.get(group) == texts)
-        assert composer.composed() is found
+        groups = {**before, **found.texts}
+        assert {group for group in groups if before.get(group) != found.texts.get(group)} <= {*found.changed}
+        assert not composer.composed().changed
 
 
 def test_a_pods_values_go_with_its_group_and_change_with_the_policy() -> None:

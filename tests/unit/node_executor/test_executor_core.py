@@ -12,6 +12,7 @@ from cotenant.events.placements import PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.objects.pod import Pod
 from cotenant.subjects import executor_subject, run_subject
+from cotenant_node_executor.core import Plan
 from cotenant_node_executor.runtime.interface import Collect, Forget, Start, Stop
 from tests.unit.node_executor.builders_node_executor import NODE, START, Bench, batch, pod
 
@@ -260,6 +261,12 @@ def test_a_uid_that_would_leave_its_folder_is_refused() -> None:
     assert "cannot name a folder" in last(bench.look()).message
 
 
+def asked(bench: Bench) -> Plan:
+    """What a core asks for, whatever it asked for before."""
+    plan = bench.core.plan(bench.now)
+    return msgspec.structs.replace(plan, files=msgspec.structs.replace(plan.files, changed=()))
+
+
 def test_a_core_that_loads_only_the_last_messages_ends_up_equal_in_any_order() -> None:
     bench = Bench().load()
     for name in ("a", "b", "c"):
@@ -279,7 +286,7 @@ def test_a_core_that_loads_only_the_last_messages_ends_up_equal_in_any_order() -
         fresh.states, fresh.groups, fresh.now = bench.states, bench.groups, bench.now
         fresh.look()
         bench.look()
-        assert fresh.core.plan(bench.now) == bench.core.plan(bench.now)
+        assert asked(fresh) == asked(bench)
         assert list(fresh.core.decide(bench.now)) == list(bench.core.decide(bench.now))
         for subject in bench.last:
             assert fresh.core.last_sequence(subject) == bench.core.last_sequence(subject)

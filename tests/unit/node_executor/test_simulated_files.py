@@ -70,12 +70,12 @@ def test_a_new_group_of_v1_has_its_parents_cpus() -> None:
 def test_a_refused_write_is_tried_again_in_the_next_cycle() -> None:
     machine = SimulatedMachine(simulated_facts("n", NodeSize(4_000)), 1, CgroupVersion.V1)
     machine.create((POD,))
-    machine.write(sets("0-1", (BE, POD)))
+    machine.write(sets("0-1", (BE, POD)), (BE, POD))
     wider = sets("0-3", (POD,))
-    assert len(machine.write(wider).refused) == 1
-    assert len(machine.write(wider).refused) == 1
-    machine.write(sets("0-3", (BE, POD)))
-    assert machine.write(wider).refused == ()
+    assert len(machine.write(wider, (POD,)).refused) == 1
+    assert len(machine.write(wider, ()).refused) == 1
+    machine.write(sets("0-3", (BE, POD)), (BE, POD))
+    assert machine.write(wider, ()).refused == ()
 
 
 @pytest.mark.parametrize(("limit", "permille"), [("500m", 1.0), ("4", 0.0)])
@@ -95,7 +95,7 @@ def running(machine: SimulatedMachine, limit: str, now: datetime) -> GroupUsage:
     if not machine.runtime.poll(now):
         machine.create(("burstable/pod1",))
         quota = {"500m": "50000", "4": "400000"}[limit]
-        machine.write({"burstable/pod1": {Knob.CPU_QUOTA: quota}})
+        machine.write({"burstable/pod1": {Knob.CPU_QUOTA: quota}}, ("burstable/pod1",))
         machine.carry_out([Start(pod, "main", 0)], now)
     snapshot = machine.observe(now, sample=True).snapshot
     assert snapshot is not None
