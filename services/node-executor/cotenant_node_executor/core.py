@@ -178,12 +178,7 @@ class ExecutorCore:
     @property
     def restless(self) -> bool:
         """Whether a cycle on the same observation may ask or say anything that the last one did not."""
-        return self._changed or self._wanting
-
-    @property
-    def _wanting(self) -> bool:
-        """Whether there may be an order or a report."""
-        return bool(self._open) or self._orphans != ()
+        return self._changed or bool(self._open) or self._orphans != ()
 
     @property
     def placed(self) -> Mapping[Key, Placed]:
@@ -201,10 +196,11 @@ class ExecutorCore:
         seen = self._seen
         if seen is None or not self.loaded:
             return _NOTHING
-        orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)] if self._wanting else []
+        wanting = self._open or self._orphans != ()
+        orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)] if wanting else []
         needed = self._groups(orders) if orders else ()
         files, suppression = self._values.of_cycle(seen, self.pods.views, needed, self._slo)
-        groups = tuple([group for group in needed if group not in seen.groups])
+        groups = tuple([group for group in needed if group not in seen.groups]) if needed else ()
         return Plan(orders=tuple(orders), groups=groups, files=files, suppression=suppression)
 
     def _pod_orders(self, seen: Observation, now: datetime) -> list[Order]:

@@ -66,8 +66,9 @@ class NodeParticipant:
         """Fold, run one cycle, store what it reports."""
         local = now + self.offset
         changed = self._next_sample is None
+        apply = self.node.core.apply
         for event in inbox:
-            self.node.apply(event)
+            apply(event)
             changed = changed or isinstance(event.data, CHANGES)
         if changed:
             self._busy_until = now + BUSY

@@ -90,7 +90,7 @@ def is_steady(to_run: PodToRun, placement: Placement, step: PodStep) -> bool:
 
 
 def _ending(to_run: PodToRun, base: RunStatus, states: States, grace: int, phase: RunPhase, reason: str) -> PodStep:
-    containers = tuple(_seen(name, states.get(name), _last_of(base, name)) for name in _names(to_run))
+    containers = tuple([_seen(last.name, states.get(last.name), last) for last in _last(to_run, base)])
     if lives(states):
         return PodStep((Stop(base.uid, grace),), replace(base, containers=containers))
     report = replace(base, containers=containers, phase=phase, reason=reason, finished_at=_latest(containers))
@@ -100,8 +100,8 @@ def _ending(to_run: PodToRun, base: RunStatus, states: States, grace: int, phase
 def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -> PodStep:
     orders: list[Order] = []
     containers: list[ContainerRun] = []
-    for name in _names(to_run):
-        order, container = _container(to_run, name, states.get(name), _last_of(base, name), now)
+    for last in _last(to_run, base):
+        order, container = _container(to_run, last.name, states.get(last.name), last, now)
         containers.append(container)
         if order is not None:
             orders.append(order)
@@ -182,15 +182,10 @@ def _seen(name: str, state: ContainerState | None, last: ContainerRun) -> Contai
     )
 
 
-def _names(to_run: PodToRun) -> list[str]:
-    return [container.name for container in to_run.pod.spec.containers]
-
-
-def _last_of(base: RunStatus, name: str) -> ContainerRun:
-    for entry in base.containers:
-        if entry.name == name:
-            return entry
-    return ContainerRun(name=name)
+def _last(to_run: PodToRun, base: RunStatus) -> list[ContainerRun]:
+    """Each container as it was reported last, in the manifest's order."""
+    reported = {entry.name: entry for entry in base.containers}
+    return [reported.get(container.name) or ContainerRun(name=container.name) for container in to_run.pod.spec.containers]
 
 
 def _latest(containers: Sequence[ContainerRun]) -> datetime | None:
