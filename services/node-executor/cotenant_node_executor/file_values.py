@@ -25,6 +25,7 @@ from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values
 from cotenant_node_executor.strategies.situation import (
+    REMEMBERED_SHAPES,
     NodeFacts,
     PodShape,
     PodView,
@@ -40,8 +41,6 @@ from cotenant_node_executor.strategies.suppress import Suppression, suppress
 
 SUPPRESSION, IDENTITY, IDLE, POD_VALUES = "node:suppression", "node:identity", "node:idle", "node:pod-values"
 """Sources of wishes beside the pods, which go by their groups: no group has a colon in its name."""
-
-REMEMBERED_SHAPES = 256
 
 
 class FileValues:

@@ -1,9 +1,10 @@
 """The clock, the streams, and everybody who lives in the simulation.
 
 Time moves from one planned step to the next. A message that is stored is delivered to every participant whose filters
-select it, and wakes it `hop` later; beside that a participant is woken when it asked to be. What happens at the same moment
-happens in the order in which it was planned, so one seed gives one history. A participant's `Link` says how late deliveries
-come and which writes are lost; who acts is known, so that faults hit its writes and nobody else's.
+select it, and wakes it `hop` later, unless it wrote the message and needs no wake for it; beside that a participant is woken
+when it asked to be. What happens at the same moment happens in the order in which it was planned, so one seed gives one
+history. A participant's `Link` says how late deliveries come and which writes are lost; who acts is known, so that faults hit
+its writes and nobody else's.
 
 Bound: at most MAX_STEPS_AT_ONCE steps without time moving on.
 """

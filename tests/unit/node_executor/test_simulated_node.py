@@ -110,6 +110,19 @@ def test_without_periodic_samples_a_job_of_months_ends_on_time() -> None:
     assert world.streams.usage.last_sequence == 0
 
 
+@pytest.mark.parametrize("answers_lost", [0, 1])
+def test_a_node_is_woken_by_the_echo_of_a_report_only_where_no_answer_told_it_that_it_is_stored(answers_lost: int) -> None:
+    world, participant = world_with_node(periodic=False)
+    world.run_until(world.now + timedelta(seconds=2))
+    link, before = world.link(participant.name), world.steps
+    assert link is not None
+    link.troubled, link.answers_lost = True, answers_lost
+    place(world, document("web", "LS", "cpu", "1"))
+    world.run_until(world.now + timedelta(seconds=2))
+    assert run_of(world, "web").phase is RunPhase.RUNNING
+    assert world.steps - before == 2
+
+
 def test_a_node_has_nothing_to_do_between_its_samples_until_a_fact_of_its_own_changes() -> None:
     world, participant = world_with_node()
     manifest = document("web", "LS", "cpu", "1")
