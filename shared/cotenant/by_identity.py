@@ -2,7 +2,8 @@
 
 In: a function of one frozen struct. Out: the same function, with its last results remembered. Frozen structs that hold lists or
 maps have no hash; those that are shared (`cotenant.objects.pod.decode_spec`) need none. A struct is held as long as its result
-is, so its identity stays its own. Bound: REMEMBERED results, then it begins anew. A result is shared and not to be changed.
+is, so its identity stays its own. Bound: REMEMBERED results, or as many as are named, then it begins anew. A result is shared
+and not to be changed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ REMEMBERED = 512
 class ByIdentity(Generic[S, T]):
     """A decorator; see the module."""
 
-    def __init__(self, compute: Callable[[S], T]) -> None:
+    def __init__(self, compute: Callable[[S], T], remembered: int = REMEMBERED) -> None:
         self._compute = compute
+        self._remembered = remembered
         self._known: dict[int, tuple[S, T]] = {}
 
     def __call__(self, of: S) -> T:
@@ -28,7 +30,7 @@ class ByIdentity(Generic[S, T]):
         if known is not None:
             return known[1]
         result = self._compute(of)
-        if len(self._known) >= REMEMBERED:
+        if len(self._known) >= self._remembered:
             self._known.clear()
         self._known[id(of)] = (of, result)
         return result

@@ -194,4 +194,8 @@ def _tables(encoded: bytes, slots: int, size: int) -> list[Table]:
 
 def _widened(table: Table, size: int) -> Table:
     """With zeros for the rows that came later."""
-    return np.pad(table, ((0, 0), (0, size - table.shape[1]))) if table.shape[1] < size else table
+    if table.shape[1] >= size:
+        return table
+    wider = np.zeros((3, size), dtype=np.int64)
+    wider[:, : table.shape[1]] = table
+    return wider

@@ -298,7 +298,8 @@ class SchedulerCore:
             left = limit - len(bound)
             if left < (1 if record.waiting is None else 2):
                 break
-            shape, membership, preemptible = group.key.shape, group.key.membership, group.key.preemptible
+            counted = group.key.counted
+            shape, membership, preemptible = counted.shape, counted.membership, counted.preemptible
             if membership is not None:
                 refusal = self._quota.check(shape, membership, preemptible)
                 if refusal is not None:
@@ -325,7 +326,6 @@ class SchedulerCore:
                 continue
             walk.wake()
             group.verdict = group.stamp = None
-            counted = Counted(shape, membership, preemptible)
             placed = 0
             if len(group.live) >= WORTHWHILE and not (shape.host_ports or shape.relational):
                 run = self._fitting(walk.run(left), left)

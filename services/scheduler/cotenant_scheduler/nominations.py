@@ -79,7 +79,7 @@ class Nominations:
 
     def hold(self, priority: int, own: PodKey | None) -> bool:
         """Count the rooms that a pod has to leave alone; True if that changed the table."""
-        if not self or self._level == (priority, own):
+        if not (self._folded or self._decided or self._counted) or self._level == (priority, own):
             return False
         self._level = (priority, own)
         wanted = {

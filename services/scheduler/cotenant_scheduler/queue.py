@@ -18,8 +18,8 @@ import msgspec
 from cotenant.events.placements import Waiting
 from cotenant.quota.membership import Membership
 from cotenant_scheduler.nodes import PodKey
-from cotenant_scheduler.pods import PodRecord
-from cotenant_scheduler.shapes import PodFacts, Shape
+from cotenant_scheduler.pods import Counted, PodRecord
+from cotenant_scheduler.shapes import PodFacts
 
 QueueKey = tuple[int, str, str, str]
 """Minus priority, creation time, namespace, name."""
@@ -33,9 +33,7 @@ State = tuple[int, ...]
 class GroupKey(msgspec.Struct, frozen=True):
     """What the answer for a pod depends on. A nominated pod is a group of its own: the room that is held for it is its own."""
 
-    shape: Shape
-    membership: Membership | None
-    preemptible: bool
+    counted: Counted
     nominated: PodKey | None = None
 
 
@@ -124,7 +122,7 @@ class PodQueue:
         assert facts.shape is not None
         said = record.waiting
         nominated = said is not None and said.nomination is not None and said.uid == facts.uid
-        key = GroupKey(facts.shape, membership, preemptible, record.key if nominated else None)
+        key = GroupKey(Counted(facts.shape, membership, preemptible), record.key if nominated else None)
         queue_key = (-facts.priority, facts.created, facts.namespace, facts.name)
         group = record.group
         if isinstance(group, Group) and group.key == key:
@@ -215,7 +213,7 @@ class Walk:
     def close(self, *, reopens: bool = False) -> None:
         """The top pod cannot be placed, and neither can the others of its group; `reopens`: unless a pod is that they want."""
         closed = heapq.heappop(self._heap)
-        if not closed[2].key.shape.wanted:
+        if not closed[2].key.counted.shape.wanted:
             closed[2].refused_in = self._state
         elif reopens:
             self._closed.append(closed)
@@ -226,7 +224,7 @@ class Walk:
             return
         closed, self._closed = self._closed, []
         for entry in closed:
-            if entry[2].key.shape.wanted.isdisjoint(selected_by):
+            if entry[2].key.counted.shape.wanted.isdisjoint(selected_by):
                 self._closed.append(entry)
             else:
                 heapq.heappush(self._heap, entry)

@@ -82,7 +82,7 @@ class WaitingPods:
     def quota_verdict(self, group: Group, waiting: Waiting, quota_causes: tuple[str, ...]) -> Verdict:
         """Return why the pods of a group wait whose quota refused them."""
         group.stamp = None
-        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=group.key.shape.priority)
+        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=group.key.counted.shape.priority)
         return self._verdict(group, waiting, quota_causes)
 
     def _verdict(self, group: Group, waiting: Waiting, causes: tuple[str, ...]) -> Verdict:

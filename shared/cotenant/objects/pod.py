@@ -1,13 +1,14 @@
 """Typed view of core/v1 Pod: what some service reads. The raw document holds everything else.
 
 Replicas of one workload have the same bytes as their spec: a spec is decoded once for all of them, and what follows from it
-alone is computed once. REMEMBERED_SPECS are remembered, none above REMEMBERED_SPEC_BYTES.
+alone is computed once. REMEMBERED_SPECS are remembered, none above REMEMBERED_SPEC_BYTES. A document that several read one
+after the other is decoded once too: the last REMEMBERED_PODS are remembered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -207,6 +208,7 @@ class _Parts(View, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
 
+REMEMBERED_PODS = 128
 REMEMBERED_SPECS = 512
 REMEMBERED_SPEC_BYTES = 16 * 1024
 _DECODER = msgspec.json.Decoder(Pod)
@@ -214,8 +216,10 @@ _PARTS = msgspec.json.Decoder(_Parts)
 _SPEC = msgspec.json.Decoder(PodSpec)
 
 
-def decode_pod(raw: bytes | memoryview | msgspec.Raw) -> Pod:
-    """Return the typed view. Raises msgspec.ValidationError with the field's path, or DecodeError."""
+@partial(ByIdentity, remembered=REMEMBERED_PODS)
+def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
+    """Return the typed view; one for all who read the same document. Raises msgspec.ValidationError with the field's path, or
+    DecodeError."""
     try:
         parts = _PARTS.decode(raw)
         spec = decode_spec(bytes(parts.spec))
