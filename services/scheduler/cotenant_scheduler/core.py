@@ -52,7 +52,7 @@ from cotenant_scheduler.pods import Counted, Placed, PodBook, PodRecord
 from cotenant_scheduler.policy import Policy, SchedulerConfig
 from cotenant_scheduler.preempting import Preempting
 from cotenant_scheduler.preemption import Preemption
-from cotenant_scheduler.queue import Group, PodQueue, State, Walk
+from cotenant_scheduler.queue import Group, PodQueue, States, Walk
 from cotenant_scheduler.results import KeptResults
 from cotenant_scheduler.series import WORTHWHILE, Series
 from cotenant_scheduler.shapes import PodReader
@@ -288,7 +288,7 @@ class SchedulerCore:
         self.nodes.rank()
         self.nodes.expire(now_us)
         bound: list[Event] = []
-        walk = Walk(self.queue, self._state())
+        walk = Walk(self.queue, self._states())
         previous: Group | None = None
         evaluation: Evaluation | None = None
         follows: int | None = None
@@ -318,7 +318,7 @@ class SchedulerCore:
             if row < 0:
                 nominated = self._preempting.refused(record, group, evaluation, now)
                 if nominated is None:
-                    walk.close(reopens=True)
+                    walk.close(by_nodes=True)
                 else:
                     walk.wake()
                     bound.append(nominated)
@@ -348,13 +348,15 @@ class SchedulerCore:
         waiting = self._waiting.decide(now, limit - len(bound), told) if walk.top() is None else []
         return bound, waiting
 
-    def _state(self) -> State | None:
-        """Return the versions of all that refusals depend on: quotas with what is charged to them and their messages, nodes
-        with what is counted on them and how old their reports are, pods that end on them, disruption budgets. None while
-        any pod is nominated: the rooms held for it count for some pods and not for others, and time alone ends them."""
+    def _states(self) -> States | None:
+        """Return the versions of all that refusals depend on: quotas with what is charged to them and their messages, and how
+        many nodes there are; for those by nodes also the nodes with what is counted on them and how old their reports are,
+        pods that end on them, disruption budgets. None while any pod is nominated: the rooms held for it count for some pods
+        and not for others, and time alone ends them."""
         if self._nominations:
             return None
-        return (self.ledger.version, *self.nodes.state, *self._preemption.state)
+        quotas = self.ledger.version, self.nodes.count
+        return States(quotas, (*quotas, *self.nodes.state, *self._preemption.state))
 
     @staticmethod
     def _fitting(run: list[PodRecord], events: int) -> list[PodRecord]:

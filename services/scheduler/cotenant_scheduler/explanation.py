@@ -35,10 +35,7 @@ def explain(evaluation: Evaluation) -> Explanation:
     filters, codes = evaluation.policy.filters, evaluation.codes
     found = []
     subjects: set[str] = set()
-    counts = np.bincount(np.maximum(codes, 0))
-    for code in np.flatnonzero(counts).tolist():
-        if not code:
-            continue
+    for code in np.unique(codes[codes > 0]).tolist():
         rows = np.flatnonzero(codes == code)
         index, own = divmod(code, CODES_PER_FILTER)
         refusal = filters[index].reason(evaluation.nodes, evaluation.shape, own, rows)

@@ -30,6 +30,13 @@ State = tuple[int, ...]
 """Versions of all that decides, beside a group's key, whether its pods are refused and in which words."""
 
 
+class States(msgspec.Struct, frozen=True):
+    """The states that a decision begins in: what a quota's refusal depends on, and what the nodes' does."""
+
+    quotas: State
+    nodes: State
+
+
 class GroupKey(msgspec.Struct, frozen=True):
     """What the answer for a pod depends on. A nominated pod is a group of its own: the room that is held for it is its own."""
 
@@ -150,17 +157,17 @@ class PodQueue:
 class Walk:
     """One pass over the queue in order. `top` is the best pod left; `advance` or `close` answers for it.
 
-    A group that was refused in the very `state` that the pass begins in is refused again when its turn comes, with the same
-    verdict, as long as nothing was placed before: it sleeps, and is passed over. `wake` ends that. Without a `state` no
-    group sleeps; neither does one that wants other pods, as it is asked again within a pass.
+    A group that was refused in the very state that the pass begins in is refused again when its turn comes, with the same
+    verdict, as long as nothing was placed before: it sleeps, and is passed over. `wake` ends that. Without `states` no
+    group sleeps; neither does one that nodes refused and that wants other pods, as it is asked again within a pass.
     """
 
-    def __init__(self, queue: PodQueue, state: State | None = None) -> None:
-        self._state = state
+    def __init__(self, queue: PodQueue, states: States | None = None) -> None:
+        self._states = states
         self._asleep: list[Group] = []
         self._heap: list[tuple[QueueKey, PodRecord, Group, _Cursor]] = []
         for group in queue.groups.values():
-            if state is not None and group.refused_in == state:
+            if states is not None and group.refused_in in (states.quotas, states.nodes):
                 self._asleep.append(group)
             else:
                 self._open(group)
@@ -175,7 +182,7 @@ class Walk:
 
     def wake(self) -> None:
         """The top pod is about to be placed, or nominated: groups behind it are asked whether they slept or not."""
-        self._state = None
+        self._states = None
         if self._asleep:
             behind = self._heap[0][0]
             for group in self._asleep:
@@ -210,13 +217,16 @@ class Walk:
         else:
             heapq.heapreplace(self._heap, (*head, group, cursor))
 
-    def close(self, *, reopens: bool = False) -> None:
-        """The top pod cannot be placed, and neither can the others of its group; `reopens`: unless a pod is that they want."""
+    def close(self, *, by_nodes: bool = False) -> None:
+        """The top pod cannot be placed, and neither can the others of its group; if nodes refuse it, unless a pod is that they
+        want."""
         closed = heapq.heappop(self._heap)
-        if not closed[2].key.counted.shape.wanted:
-            closed[2].refused_in = self._state
-        elif reopens:
+        group, states = closed[2], self._states
+        group.refused_in = None
+        if by_nodes and group.key.counted.shape.wanted:
             self._closed.append(closed)
+        elif states is not None:
+            group.refused_in = states.nodes if by_nodes else states.quotas
 
     def reopen(self, selected_by: tuple[int, ...]) -> None:
         """A pod that these selectors select was placed: ask again about closed groups that want such a pod somewhere."""
