@@ -16,6 +16,7 @@ from cotenant.events.runs import ExecutorStatus
 from cotenant.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
 from cotenant_node_executor.core import MAX_PODS, ExecutorCore
 from cotenant_node_executor.kernel.interface import (
+    ROOT_GROUP,
     Capabilities,
     CgroupVersion,
     Knob,
@@ -54,7 +55,7 @@ class SimulatedMachine:
         self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
         """What the files say that strategies start from; the same object until something is written."""
         self._unwritten: set[str] = set()
-        """Groups whose files may say something else than they shall."""
+        """Groups whose files may say something else than they shall: of new values, new, or refused."""
         self._removals = 0
         """Removals of groups whose files are forgotten."""
         self.runtime = SimulatedRuntime(self._groups, outlived=outlived)
@@ -83,24 +84,27 @@ class SimulatedMachine:
         """Make groups."""
         for group in groups:
             if self._groups.add(group):
-                self._files.inherit(group)
+                self._files.begin(group)
+                self._unwritten.add(group)
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
         """Change the table; unlimited and empty are what a new group starts with."""
         self._unwritten.update(changed)
-        if self._removals != self._groups.removals:
-            self._removals = self._groups.removals
-            self._files.keep(self._groups)
         if not self._unwritten:
             return _UNCHANGED
-        report = self._files.write(
-            {group: values[group] for group in self._unwritten if group in values}, self._groups.shown()
-        )
+        groups = self._groups
+        if self._removals != groups.removals:
+            self._removals = groups.removals
+            self._files.keep(groups)
+        there = [group for group in self._unwritten if group in values and (not group or group in groups)]
+        report = self._files.write({group: values[group] for group in there}, groups.shown())
         # What was refused is tried again in the next cycle, as on a real machine.
         self._unwritten = {refused.group for refused in report.refused}
         if report.written:
-            self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
-            self._sampler.written({written.group: None for written in report.written})
+            written = {each.group: None for each in report.written}
+            self._sampler.written(written)
+            if BESTEFFORT in written or ROOT_GROUP in written:
+                self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
         return report
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:

@@ -87,10 +87,11 @@ class SimulatedFiles:
         for group in [group for group in self._texts if group and group not in groups]:
             del self._texts[group]
 
-    def inherit(self, group: str) -> None:
-        """On v1 a new group's CPU set is a copy of its parent's (cgroup.clone_children)."""
+    def begin(self, group: str) -> None:
+        """A new group has new files; on v1 its CPU set is a copy of its parent's (cgroup.clone_children)."""
+        self._texts.pop(group, None)
         if self._inherits:
-            self._texts.setdefault(group, {}).setdefault(Knob.CPUSET_CPUS, self.read(_parent(group), Knob.CPUSET_CPUS))
+            self._texts[group] = {Knob.CPUSET_CPUS: self.read(_parent(group), Knob.CPUSET_CPUS)}
 
     def _in_steps(self, changes: list[Written], hierarchy: _Hierarchy) -> WriteReport:
         """Take the steps of a real machine's writer; a file that was refused is left as it is by then."""

@@ -11,7 +11,7 @@ import pytest
 
 from cotenant.objects.pod import decode_pod
 from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
-from cotenant_node_executor.runtime.interface import PodToRun, Start
+from cotenant_node_executor.runtime.interface import Collect, PodToRun, Start
 from cotenant_node_executor.sampling.snapshot import GroupUsage
 from cotenant_node_executor.simulated import NodeSize, SimulatedMachine, simulated_facts
 from cotenant_node_executor.simulated_files import SimulatedFiles
@@ -25,7 +25,7 @@ CPUS = Knob.CPUSET_CPUS
 def files(version: CgroupVersion, values: Mapping[str, Mapping[Knob, str]]) -> SimulatedFiles:
     made = SimulatedFiles(version, (0, 1, 2, 3))
     for group in GROUPS:
-        made.inherit(group)
+        made.begin(group)
     write(made, values)
     return made
 
@@ -63,7 +63,7 @@ def test_on_v2_a_child_may_say_more_than_its_parent() -> None:
 def test_a_new_group_of_v1_has_its_parents_cpus() -> None:
     made = files(CgroupVersion.V1, sets("2-3"))
     made.keep({BE})
-    made.inherit(POD)
+    made.begin(POD)
     assert made.read(POD, CPUS) == "2-3"
 
 
@@ -78,6 +78,16 @@ def test_a_refused_write_is_tried_again_in_the_next_cycle() -> None:
     assert machine.write(wider, ()).refused == ()
 
 
+def test_a_group_gets_its_values_when_it_comes_and_anew_when_it_comes_again() -> None:
+    machine = SimulatedMachine(simulated_facts("n", NodeSize(4_000)), 1)
+    values = {POD: {Knob.CPU_SHARES: "512"}}
+    assert machine.write(values, (POD,)).written == ()
+    for _ in range(2):
+        machine.create((POD,))
+        assert [(each.group, each.old, each.new) for each in machine.write(values, ()).written] == [(POD, "1024", "512")]
+        machine.carry_out([Start(to_run("4", POD), "main", 0), Collect("1")], NOW)
+
+
 @pytest.mark.parametrize(("limit", "permille"), [("500m", 1.0), ("4", 0.0)])
 def test_a_pod_that_wants_more_than_its_quota_is_throttled_for_the_rest(limit: str, permille: float) -> None:
     machine = SimulatedMachine(simulated_facts("n", NodeSize(8_000)), 1)
@@ -86,12 +96,17 @@ def test_a_pod_that_wants_more_than_its_quota_is_throttled_for_the_rest(limit: s
     assert usage.cpu_milli == (500 if permille else 2_000)
 
 
-def running(machine: SimulatedMachine, limit: str, now: datetime) -> GroupUsage:
-    """One cycle of a machine with one pod that wants two CPUs."""
+def to_run(limit: str, group: str) -> PodToRun:
+    """A pod that wants two CPUs."""
     spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": limit}}}]}
     meta = {"name": "p", "uid": "1", "annotations": {"cotenant.io/simulated-usage": "cpu=2000m"}}
     document = {"metadata": meta, "spec": spec}
-    pod = PodToRun(decode_pod(json.dumps(document).encode()), "burstable/pod1", "n")
+    return PodToRun(decode_pod(json.dumps(document).encode()), group, "n")
+
+
+def running(machine: SimulatedMachine, limit: str, now: datetime) -> GroupUsage:
+    """One cycle of a machine with one such pod."""
+    pod = to_run(limit, "burstable/pod1")
     if not machine.runtime.poll(now):
         machine.create(("burstable/pod1",))
         quota = {"500m": "50000", "4": "400000"}[limit]
