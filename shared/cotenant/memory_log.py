@@ -9,7 +9,6 @@ Bounds: LOG keeps KEEP_PER_SUBJECT versions a subject, USAGE 4, the others MAX_M
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -58,10 +57,8 @@ class MemoryStream:
         self._clock = clock
         self._keep = keep_per_subject
         self._messages: dict[int, Event | RawMessage] = {}
-        self._order: list[int] = []
-        self._oldest = 0
+        self._oldest = 1
         """No message that is held came earlier."""
-        self._dead = 0
         self._by_subject: dict[str, list[int]] = {}
         self._expiring: list[tuple[datetime, int]] = []
         self._ids: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
@@ -129,7 +126,6 @@ class MemoryStream:
         self.last_sequence += 1
         sequence = self.last_sequence
         self._messages[sequence] = message
-        self._order.append(sequence)
         kept = self._by_subject.get(message.subject)
         if kept is None:
             self._by_subject[message.subject] = [sequence]
@@ -138,9 +134,7 @@ class MemoryStream:
             if self._keep and len(kept) > self._keep:
                 self._remove(kept[0])
         if len(self._messages) > MAX_MESSAGES:
-            while self._oldest not in self._messages:
-                self._oldest += 1
-            self._remove(self._oldest)
+            self._remove(self._first())
 
     def _remove(self, sequence: int) -> None:
         message = self._messages.pop(sequence, None)
@@ -150,10 +144,12 @@ class MemoryStream:
         kept.remove(sequence)
         if not kept:
             del self._by_subject[message.subject]
-        self._dead += 1
-        if self._dead > 1024 and self._dead > len(self._messages):
-            self._order = [seq for seq in self._order if seq in self._messages]
-            self._dead = 0
+
+    def _first(self) -> int:
+        """Return the first sequence that is held; the one behind the last where there is none."""
+        while self._oldest <= self.last_sequence and self._oldest not in self._messages:
+            self._oldest += 1
+        return self._oldest
 
     def expire(self) -> None:
         """Drop what has outlived its TTL."""
@@ -207,8 +203,7 @@ class MemoryStream:
         """Return up to `limit` sequences after the given one that a filter selects, in order."""
         found: list[int] = []
         selects = _selecting(tuple(filters)).fullmatch
-        for index in range(bisect_right(self._order, sequence), len(self._order)):
-            candidate = self._order[index]
+        for candidate in range(max(sequence + 1, self._first()), self.last_sequence + 1):
             message = self._messages.get(candidate)
             if message is not None and selects(message.subject.encode()):
                 found.append(candidate)

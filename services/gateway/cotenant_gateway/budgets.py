@@ -141,15 +141,51 @@ def _none_yet(_: GatewayCore) -> dict[Snapshot, Figures]:
     return {}
 
 
+class _Covered(msgspec.Struct):
+    """What one budget covers: its selector, and the pods by name."""
+
+    selector: LabelSelector | None
+    matches: Callable[[Mapping[str, str]], bool]
+    pods: dict[str, Snapshot] = {}
+
+    def look_at(self, name: str, pod: Snapshot | None) -> None:
+        if pod is not None and self.matches(pod.labels) and not has_finished(pod):
+            self.pods[name] = pod
+        else:
+            self.pods.pop(name, None)
+
+
+class Coverage:
+    """The pods of each budget that have not finished, kept up with the pods that change. Bound: as the budgets and their pods
+    when a budget was last seen for the first time."""
+
+    def __init__(self) -> None:
+        self._budgets: dict[tuple[str, str], _Covered] = {}
+
+    def pods(self, core: GatewayCore, budget: Snapshot) -> Mapping[str, Snapshot]:
+        """Return the pods that a budget covers as they are."""
+        for namespace, name in core.touched(PODS):
+            for (home, _), covered in self._budgets.items():
+                if home == namespace:
+                    covered.look_at(name, core.get(PODS, namespace, name))
+        key, read = (budget.address.namespace, budget.address.name), _view(budget)
+        found = self._budgets.get(key)
+        if found is None or found.selector != read.budget.spec.selector:
+            self._budgets = {key: known for key, known in self._budgets.items() if core.get(BUDGETS, *key) is not None}
+            found = self._budgets[key] = _Covered(read.budget.spec.selector, read.matches)
+            for pod in core.objects(PODS, budget.address.namespace):
+                found.look_at(pod.address.name, pod)
+        return found.pods
+
+
 def _counted(core: GatewayCore, budget: Snapshot, now: datetime) -> Figures:
-    view, matches = _view(budget).budget, _view(budget).matches
-    pods = [pod for pod in core.objects(PODS, budget.address.namespace) if matches(pod.labels) and not has_finished(pod)]
-    by_name = {pod.address.name: pod for pod in pods}
+    view = _view(budget).budget
+    pods = core.kept(Coverage).pods(core, budget)
     disrupted = {
         name: time
         for name, time in sorted(view.status.disrupted_pods.items())
-        if name in by_name
-        and by_name[name].meta.deletion_timestamp is None
+        if name in pods
+        and pods[name].meta.deletion_timestamp is None
         and now - (parse_rfc3339(time) or now) < DISRUPTED_FOR
     }
     expected = len(pods)
@@ -157,7 +193,7 @@ def _counted(core: GatewayCore, budget: Snapshot, now: datetime) -> Figures:
         desired = max(expected - _share(view.spec.max_unavailable, expected), 0)
     else:
         desired = _share(view.spec.min_available if view.spec.min_available is not None else 1, expected)
-    healthy = sum(1 for pod in pods if pod.address.name not in disrupted and is_healthy(pod))
+    healthy = sum(1 for name, pod in pods.items() if name not in disrupted and is_healthy(pod))
     return Figures(expected, desired, healthy, disrupted, len(disrupted) >= MAX_DISRUPTED)
 
 

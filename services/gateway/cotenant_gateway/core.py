@@ -13,7 +13,7 @@ say where to look.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, cast
 
 import msgspec
@@ -63,6 +63,7 @@ class GatewayCore:
         self.unreadable = 0
         """Documents that were no objects of their kind."""
         self._live = False
+        self._kept: dict[Callable[[], object], object] = {}
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class GatewayCore:
 
     def _changed(self, collection: Collection, slot: Slot, existed: bool, before: Snapshot | None, sequence: int) -> None:
         kind = collection.kind
-        collection.changed(order=slot.exists != existed)
+        collection.changed(slot.address, order=slot.exists != existed)
         if kind is NODES:
             if slot.registrable:
                 self.unregistered.add(slot.address.name)
@@ -179,6 +180,17 @@ class GatewayCore:
         if found is _UNKNOWN:
             found = known[compute] = compute(self)
         return cast(T, found)
+
+    def kept(self, make: Callable[[], T]) -> T:
+        """Return what a reader keeps beside the objects from look to look; made at the first."""
+        found = self._kept.get(make)
+        if found is None:
+            found = self._kept[make] = make()
+        return cast(T, found)
+
+    def touched(self, kind: Kind) -> Iterable[tuple[str, str]]:
+        """Return namespace and name of the objects of a kind that changed since the last call, at the first call of all."""
+        return self.collections[kind].touched()
 
     def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:
         """Yield the objects of a kind in order of namespace and name, those after `after` only."""

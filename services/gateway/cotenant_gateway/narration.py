@@ -177,7 +177,7 @@ class Narrator(Collection):
         while len(self._told) > MAX_EVENTS:
             _, oldest = self._told.popitem(last=False)
             changes.append((oldest, None))
-        self.changed(order=before is None)
+        self.changed(after.address, order=before is None)
         return changes
 
 

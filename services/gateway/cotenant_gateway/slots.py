@@ -6,7 +6,7 @@ for it, not when a fact arrives: most facts change an object that nobody looks a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -119,6 +119,8 @@ class Collection:
         self.slots: dict[tuple[str, str], Slot] = {}
         self.derived: dict[Callable[..., object], object] = {}
         """What functions made of the objects as they are."""
+        self._touched: set[tuple[str, str]] | None = None
+        """Names of objects that changed since somebody asked; None: nobody did."""
         self._order: list[tuple[str, str]] | None = None
 
     def slot(self, namespace: str, name: str) -> Slot:
@@ -133,11 +135,18 @@ class Collection:
         slot = self.slots.get((namespace, name))
         return slot.snapshot if slot is not None else None
 
-    def changed(self, *, order: bool) -> None:
+    def changed(self, address: Address, *, order: bool) -> None:
         """An object is another one; `order`: it appeared or ended."""
         self.derived.clear()
+        if self._touched is not None:
+            self._touched.add((address.namespace, address.name))
         if order:
             self._order = None
+
+    def touched(self) -> Iterable[tuple[str, str]]:
+        """Return the names of the objects that changed since the last call, at the first call all: one reader keeps up so."""
+        touched, self._touched = self._touched, set()
+        return tuple(self.slots) if touched is None else touched
 
     @property
     def order(self) -> list[tuple[str, str]]:

@@ -7,9 +7,11 @@ from typing import Any
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.runs import RunPhase
-from cotenant_gateway.budgets import budget_updates
+from cotenant.subjects import object_subject, pod_subject
+from cotenant_gateway.budgets import budget_updates, figures
+from cotenant_gateway.core import BUDGETS
 from cotenant_gateway.evictions import plan_eviction
-from tests.unit.gateway.builders_gateway import World, pod_document
+from tests.unit.gateway.builders_gateway import World, pod_document, raw
 
 
 def world_of(pods: int, **budget: object) -> World:
@@ -112,6 +114,34 @@ def test_the_budgets_status_follows_the_pods() -> None:
     world.store(plan)
     status: Any = world.show("poddisruptionbudgets", "b")["status"]
     assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (2, 2, 1)
+
+
+def test_a_budget_counts_the_pods_that_it_selects_now() -> None:
+    world = world_of(3)
+
+    def labelled(name: str, app: str) -> dict[str, object]:
+        return pod_document(name) | {"metadata": {"name": name, "uid": f"uid-{name}", "labels": {"app": app}}}
+
+    def expected(budget: str = "b") -> int:
+        snapshot = world.core.get(BUDGETS, "default", budget)
+        assert snapshot is not None
+        return figures(world.core, snapshot, world.now).expected
+
+    assert expected() == 3
+    world.put(pod_subject("default", "a3"), ObjectStored(object=raw(labelled("a3", "a"))))
+    world.put(pod_subject("elsewhere", "a4"), ObjectStored(object=raw(labelled("a4", "a"))))
+    assert expected() == 4
+    world.put(pod_subject("default", "a3"), ObjectStored(object=raw(labelled("a3", "other"))))
+    assert expected() == 3
+    world.put(pod_subject("default", "a0"), ObjectDeleted(), tombstone=True)
+    assert expected() == 2
+    spec = {"selector": {"matchLabels": {"app": "other"}}}
+    for name in ("b", "c"):
+        document = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
+        world.put(object_subject("policy", "poddisruptionbudgets", "default", name), ObjectStored(object=raw(document)))
+    assert (expected("b"), expected("c")) == (1, 1)
+    world.put(pod_subject("default", "a5"), ObjectStored(object=raw(labelled("a5", "other"))))
+    assert (expected("b"), expected("c")) == (2, 2)
 
 
 def test_two_gateways_cannot_overshoot_because_both_write_the_budget() -> None:
