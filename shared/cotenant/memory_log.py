@@ -9,7 +9,7 @@ Bounds: LOG keeps KEEP_PER_SUBJECT versions a subject, USAGE 4, the others MAX_M
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -61,8 +61,10 @@ class MemoryStream:
         """No message that is held came earlier."""
         self._by_subject: dict[str, list[int]] = {}
         self._expiring: list[tuple[datetime, int]] = []
-        self._ids: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
-        """Message ids in the order in which they came, with when and as what they were stored."""
+        self._ids: dict[str, int] = {}
+        """Message ids, and as what they were stored."""
+        self._ids_since: deque[tuple[datetime, str]] = deque()
+        """When they were, in that order."""
         self.window = timedelta(seconds=DEDUPLICATION_SECONDS)
         self.last_sequence = 0
         self.longest_ttl: timedelta | None = None
@@ -75,7 +77,8 @@ class MemoryStream:
         """Store all or nothing. Expectations are checked against the state before the batch, as the server does."""
         if not 0 < len(writes) <= MAX_BATCH:
             raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(writes)}")
-        self.expire()
+        if self._expiring:
+            self.expire()
         ids = []
         for write in writes:
             if write.expected is not None:
@@ -86,23 +89,25 @@ class MemoryStream:
                 ids.append(write.message_id)
         if ids:
             self._forget_ids()
-            known = [self._ids[name][1] for name in ids if name in self._ids]
+            known = not self._ids.keys().isdisjoint(ids)
             if len(writes) > 1 and (known or len(set(ids)) < len(ids)):
                 return Refused("atomic publish batch contains duplicate message id", wrong_sequence=False)
             if known:
-                return Stored(known[0], known[0], duplicate=True)
+                stored = self._ids[ids[0]]
+                return Stored(stored, stored, duplicate=True)
         first = self.last_sequence + 1
         for write in writes:
-            stored = self._store(write.event)
+            self._store(write.event)
             if write.message_id:
-                self._ids[write.message_id] = self._clock(), stored.sequence
+                self._ids[write.message_id] = self.last_sequence
+                self._ids_since.append((self._clock(), write.message_id))
         return Stored(first, self.last_sequence)
 
     def _forget_ids(self) -> None:
         """Forget ids whose window is over."""
         over = self._clock() - self.window
-        while self._ids and next(iter(self._ids.values()))[0] <= over:
-            self._ids.popitem(last=False)
+        while self._ids_since and self._ids_since[0][0] <= over:
+            del self._ids[self._ids_since.popleft()[1]]
 
     def append_raw(self, subject: str, data: bytes) -> int:
         """Store bytes as they are, as any client of a real server can."""
@@ -110,7 +115,7 @@ class MemoryStream:
         self._put(RawMessage(subject, data))
         return self.last_sequence
 
-    def _store(self, event: Event) -> Event:
+    def _store(self, event: Event) -> None:
         stored = msgspec.structs.replace(event, stream=self.name, sequence=self.last_sequence + 1)
         if event.tombstone:
             for old in tuple(self._by_subject.get(event.subject, ())):
@@ -120,7 +125,6 @@ class MemoryStream:
             expires = self._clock() + (ttl if self.longest_ttl is None else min(ttl, self.longest_ttl))
             heappush(self._expiring, (expires, stored.sequence))
         self._put(stored)
-        return stored
 
     def _put(self, message: Event | RawMessage) -> None:
         self.last_sequence += 1
@@ -132,7 +136,7 @@ class MemoryStream:
         else:
             kept.append(sequence)
             if self._keep and len(kept) > self._keep:
-                self._remove(kept[0])
+                del self._messages[kept.pop(0)]
         if len(self._messages) > MAX_MESSAGES:
             self._remove(self._first())
 
