@@ -105,19 +105,9 @@ def seal(decision: Decision, identity: Identity, config: str, prior: int) -> Bat
         causes = event.causes
         if UNKNOWN in " ".join(causes):
             causes = tuple(_resolved(cause, prior) for cause in causes)
-        event_id = f"{stem}{index}"
         sealed.append(
-            Event(
-                subject=event.subject,
-                data=event.data,
-                causes=causes,
-                time=decision.now,
-                id=event_id,
-                source=source,
-                actor=event.actor,
-                stream=event.stream,
-                tombstone=event.tombstone,
-                ttl_seconds=event.ttl_seconds,
+            msgspec.structs.replace(
+                event, causes=causes, time=decision.now, id=f"{stem}{index}", source=source, traceparent="", sequence=0
             )
         )
     return Batch(prior, tuple(sealed))
