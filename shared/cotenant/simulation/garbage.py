@@ -32,7 +32,7 @@ def collecting_rarely() -> Iterator[None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*OFTEN)
+    gc.set_threshold(*RARELY)
     gc.callbacks.append(_adapt)
     try:
         yield
