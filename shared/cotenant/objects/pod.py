@@ -2,13 +2,13 @@
 
 Replicas of one workload have the same bytes as their spec: a spec is decoded once for all of them, and what follows from it
 alone is computed once. REMEMBERED_SPECS are remembered, none above REMEMBERED_SPEC_BYTES. A document that several read one
-after the other is decoded once too: the last REMEMBERED_PODS are remembered.
+after the other is decoded once too: the last REMEMBERED_PODS, none above REMEMBERED_POD_BYTES.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import msgspec
 
@@ -209,6 +209,7 @@ class _Parts(View, frozen=True, kw_only=True):
 
 
 REMEMBERED_PODS = 128
+REMEMBERED_POD_BYTES = 32 * 1024
 REMEMBERED_SPECS = 512
 REMEMBERED_SPEC_BYTES = 16 * 1024
 _DECODER = msgspec.json.Decoder(Pod)
@@ -216,10 +217,13 @@ _PARTS = msgspec.json.Decoder(_Parts)
 _SPEC = msgspec.json.Decoder(PodSpec)
 
 
-@partial(ByIdentity, remembered=REMEMBERED_PODS)
 def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     """Return the typed view; one for all who read the same document. Raises msgspec.ValidationError with the field's path, or
     DecodeError."""
+    return _remembered_pod(raw) if len(raw) <= REMEMBERED_POD_BYTES else _decode_pod(raw)
+
+
+def _decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     try:
         parts = _PARTS.decode(raw)
         spec = decode_spec(bytes(parts.spec))
@@ -229,13 +233,16 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     return Pod(api_version=parts.api_version, kind=parts.kind, metadata=parts.metadata, spec=spec, status=parts.status)
 
 
+_remembered_pod = ByIdentity(_decode_pod, remembered=REMEMBERED_PODS)
+
+
 def decode_spec(spec: bytes) -> PodSpec:
     """Return the typed view of a pod's spec. Raises msgspec.DecodeError."""
-    return _remembered(spec) if len(spec) <= REMEMBERED_SPEC_BYTES else _SPEC.decode(spec)
+    return _remembered_spec(spec) if len(spec) <= REMEMBERED_SPEC_BYTES else _SPEC.decode(spec)
 
 
 @lru_cache(maxsize=REMEMBERED_SPECS)
-def _remembered(spec: bytes) -> PodSpec:
+def _remembered_spec(spec: bytes) -> PodSpec:
     return _SPEC.decode(spec)
 
 
