@@ -131,8 +131,8 @@ class JobFilters:
         )
 
     def why_limited(self, pod: PodFacts, now: datetime) -> str | None:
-        """Return which object limiter has no token left for the pod. Where all pods of a workload have ended, it keeps the
-        pace of the smallest one."""
+        """Return which object limiter has no token left for the pod. A workload of which all pods have ended keeps the pace
+        of one pod."""
         for kind, limiter in self.policy.limiters.items():
             if kind == "workload":
                 if not pod.workload:

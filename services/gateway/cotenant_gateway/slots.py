@@ -2,6 +2,8 @@
 
 In: documents and other services' facts. Out: the objects of a kind by namespace and name. A snapshot is made when somebody asks
 for it, not when a fact arrives: most facts change an object that nobody looks at before the next one.
+
+Bound: of changes that a reader has not asked for, MAX_TOUCHED names; beyond them it looks at all objects.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from cotenant_gateway.composing.pod import compose_pod
 from cotenant_gateway.composing.quota import compose_quota
 from cotenant_gateway.composing.slo import compose_node_metric, compose_node_slo
 from cotenant_gateway.snapshots import Address, Composer, Snapshot, Stored
+
+MAX_TOUCHED = 10_000
 
 _COMPOSERS: Mapping[str, Composer] = {
     "pods": compose_pod,
@@ -120,7 +124,7 @@ class Collection:
         self.derived: dict[Callable[..., object], object] = {}
         """What functions made of the objects as they are."""
         self._touched: set[tuple[str, str]] | None = None
-        """Names of objects that changed since somebody asked; None: nobody did."""
+        """Names of objects that changed since somebody asked; None: nobody did, or they are too many."""
         self._order: list[tuple[str, str]] | None = None
 
     def slot(self, namespace: str, name: str) -> Slot:
@@ -140,11 +144,14 @@ class Collection:
         self.derived.clear()
         if self._touched is not None:
             self._touched.add((address.namespace, address.name))
+            if len(self._touched) > MAX_TOUCHED:
+                self._touched = None
         if order:
             self._order = None
 
     def touched(self) -> Iterable[tuple[str, str]]:
-        """Return the names of the objects that changed since the last call, at the first call all: one reader keeps up so."""
+        """Return the names of the objects that changed since the last call, of all where that is not known: one reader keeps up
+        so."""
         touched, self._touched = self._touched, set()
         return tuple(self.slots) if touched is None else touched
 

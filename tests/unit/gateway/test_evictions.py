@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.runs import RunPhase
 from cotenant.subjects import object_subject, pod_subject
+from cotenant_gateway import slots
 from cotenant_gateway.budgets import budget_updates, figures
 from cotenant_gateway.core import BUDGETS
 from cotenant_gateway.evictions import plan_eviction
@@ -116,7 +119,10 @@ def test_the_budgets_status_follows_the_pods() -> None:
     assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (2, 2, 1)
 
 
-def test_a_budget_counts_the_pods_that_it_selects_now() -> None:
+@pytest.mark.parametrize("touched", [1, 10_000])
+def test_a_budget_counts_the_pods_that_it_selects_now(touched: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many changes are kept for it: with one it looks at all pods wherever two changed."""
+    monkeypatch.setattr(slots, "MAX_TOUCHED", touched)
     world = world_of(3)
 
     def labelled(name: str, app: str) -> dict[str, object]:
