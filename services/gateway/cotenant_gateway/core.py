@@ -189,7 +189,7 @@ class GatewayCore:
         return cast(T, found)
 
     def touched(self, kind: Kind) -> Iterable[tuple[str, str]]:
-        """Return namespace and name of the objects of a kind that changed since the last call, of all where that is not known."""
+        """Return namespace and name of the objects of a kind that changed since the last call; of all where nobody knows."""
         return self.collections[kind].touched()
 
     def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:
