@@ -48,6 +48,7 @@ from cotenant_scheduler.node_book import NodeBook
 from cotenant_scheduler.nodes import NodeTable, PodKey
 from cotenant_scheduler.nominations import Nominations
 from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.pod_reader import PodReader
 from cotenant_scheduler.pods import Counted, Placed, PodBook, PodRecord
 from cotenant_scheduler.policy import Policy, SchedulerConfig
 from cotenant_scheduler.preempting import Preempting
@@ -55,7 +56,6 @@ from cotenant_scheduler.preemption import Preemption
 from cotenant_scheduler.queue import Group, PodQueue, States, Walk
 from cotenant_scheduler.results import KeptResults
 from cotenant_scheduler.series import WORTHWHILE, Series
-from cotenant_scheduler.shapes import PodReader
 from cotenant_scheduler.waiting import WaitingPods
 
 FILTERS = (

@@ -21,8 +21,9 @@ from cotenant.quota.membership import Membership, is_preemptible
 from cotenant_scheduler.kept_placements import Kept, PlacementKeeper, PlacementView
 from cotenant_scheduler.load_estimate import AssignedPod, estimation_deadline, microseconds
 from cotenant_scheduler.nodes import NodeTable, PodKey
+from cotenant_scheduler.pod_reader import PodReader
 from cotenant_scheduler.priorities import PriorityValues
-from cotenant_scheduler.shapes import PodFacts, PodReader, Shape
+from cotenant_scheduler.shapes import PodFacts, Shape
 
 F = TypeVar("F", bound=PodFacts | None)
 

@@ -1,42 +1,44 @@
 """Shapes: pods whose scheduling-relevant spec is the same share one.
 
-In: the document of a pod. Out: `PodFacts`, what the scheduler reads of this very pod, with its `Shape`: requests,
-constraints on nodes, estimate of its load. Everything that filters and scores look at is in the shape, so what was
-computed for one pod of a shape holds for all.
-
-Bounds: shapes live as long as a pod has them (one pod has one). Documents seen are recognised by the bytes of their
-relevant parts; at most 16,384 such recognitions are kept, then all are dropped and made anew.
+In: everything that a shape is made of (`ShapeKey`). Out: `Shape`: requests, constraints on nodes, estimate of its load; and
+`PodFacts`, what the scheduler knows of a very pod beside it. Everything that filters and scores look at is in the shape, so
+what was computed for one pod of a shape holds for all. `pod_reader` makes them.
 """
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Iterable, Set
-from copy import deepcopy
-from weakref import WeakValueDictionary
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY, PODS
-from cotenant.objects.metadata import View
-from cotenant.objects.pod import NodeAffinity, Toleration, decode_pod, pod_limits, pod_requests
-from cotenant.qos import PriorityClass, priority_default
-from cotenant.quantities import QuantityError
+from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant.objects.pod import NodeAffinity, Toleration
+from cotenant.qos import PriorityClass
 from cotenant_scheduler.columns import IntArray
-from cotenant_scheduler.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.load_estimate import Vector, estimate_pod, scaling_factors
-from cotenant_scheduler.pod_needs import HostPort, host_ports, images, nonzero_requests
-from cotenant_scheduler.priorities import NEVER, PriorityValues
-from cotenant_scheduler.relations import NO_RELATIONS, Relations, SelectorBook
-
-RECOGNITIONS_KEPT = 16_384
-_POD_AFFINITY = re.compile(rb'"pod(Anti)?Affinity"')
+from cotenant_scheduler.load_estimate import Vector
+from cotenant_scheduler.pod_needs import HostPort
+from cotenant_scheduler.relations import NO_RELATIONS, Relations
 
 
-class ShapeError(ValueError):
-    """The pod cannot be scheduled as it is written; the message says what is wrong with it."""
+class ShapeKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a shape is made of, hashable."""
+
+    requests: tuple[tuple[str, int], ...]
+    nonzero_cpu: int
+    nonzero_memory: int
+    priority: int
+    preempts: bool
+    tier: PriorityClass
+    daemon: bool
+    estimate: Vector
+    node_selector: tuple[tuple[str, str], ...]
+    affinity: bytes
+    tolerations: tuple[Toleration, ...]
+    host_ports: tuple[HostPort, ...]
+    images: tuple[str, ...]
+    relations: Relations
+    selected_by: tuple[int, ...]
 
 
 class Shape:
@@ -71,7 +73,7 @@ class Shape:
         "wanted",
     )
 
-    def __init__(self, key: _Key) -> None:
+    def __init__(self, key: ShapeKey) -> None:
         self.requests = dict(key.requests)
         self.needs = ((PODS, 1), *((name, amount) for name, amount in key.requests if amount))
         """What must fit, in the order in which a shortage is reported: pods, then by name."""
@@ -150,348 +152,6 @@ class PodFacts(msgspec.Struct, eq=False, gc=False):
     shape: Shape | None
     error: str
     """Why there is no shape; empty where there is one."""
-
-
-class _Key(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a shape is made of, hashable."""
-
-    requests: tuple[tuple[str, int], ...]
-    nonzero_cpu: int
-    nonzero_memory: int
-    priority: int
-    preempts: bool
-    tier: PriorityClass
-    daemon: bool
-    estimate: Vector
-    node_selector: tuple[tuple[str, str], ...]
-    affinity: bytes
-    tolerations: tuple[Toleration, ...]
-    host_ports: tuple[HostPort, ...]
-    images: tuple[str, ...]
-    relations: Relations
-    selected_by: tuple[int, ...]
-
-
-class _Gate(View, frozen=True, kw_only=True):
-    name: str = ""
-
-
-class _Owner(View, frozen=True, kw_only=True):
-    kind: str = ""
-
-
-_NONE = msgspec.Raw(b"")
-
-
-class _Container(View, frozen=True, kw_only=True):
-    image: str = ""
-    resources: msgspec.Raw = _NONE
-    ports: msgspec.Raw = _NONE
-    restart_policy: str | None = None
-
-
-class _Identity(View, frozen=True, kw_only=True):
-    """What pods of one template do not share."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
-
-    def grace_seconds(self, of_spec: int | None) -> int:
-        """How long the pod may take to end; `of_spec` is what its spec says."""
-        grace = self.deletion_grace_period_seconds
-        if grace is None:
-            grace = of_spec
-        return 30 if grace is None else grace
-
-
-class _Metadata(_Identity, frozen=True, kw_only=True):
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    owner_references: list[_Owner] = []
-
-
-class _Spec(View, frozen=True, kw_only=True):
-    containers: list[_Container] = []
-    init_containers: list[_Container] = []
-    node_name: str = ""
-    node_selector: msgspec.Raw = _NONE
-    affinity: msgspec.Raw = _NONE
-    tolerations: msgspec.Raw = _NONE
-    overhead: msgspec.Raw = _NONE
-    host_network: bool = False
-    topology_spread_constraints: msgspec.Raw = _NONE
-    scheduler_name: str = "default-scheduler"
-    priority: int | None = None
-    priority_class_name: str = ""
-    preemption_policy: str | None = None
-    scheduling_gates: list[_Gate] = []
-    termination_grace_period_seconds: int | None = None
-
-    @property
-    def from_class(self) -> bool:
-        """Priority or preemption policy are those of a class."""
-        return self.priority is None or (bool(self.priority_class_name) and not self.preemption_policy)
-
-
-class _Status(View, frozen=True, kw_only=True):
-    qos_class: str = ""
-
-
-class _Pod(View, frozen=True, kw_only=True):
-    """The few parts that are read of every pod; the full view is decoded once a shape."""
-
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-class _HeadMetadata(_Identity, frozen=True, kw_only=True):
-    labels: msgspec.Raw = _NONE
-    annotations: msgspec.Raw = _NONE
-    owner_references: msgspec.Raw = _NONE
-
-
-class _Head(View, frozen=True, kw_only=True):
-    """A pod whose spec need not be read, nor its labels, as their bytes are known."""
-
-    metadata: _HeadMetadata = _HeadMetadata()
-    spec: msgspec.Raw = _NONE
-    status: msgspec.Raw = _NONE
-
-
-_DECODER = msgspec.json.Decoder(_Pod)
-_HEAD = msgspec.json.Decoder(_Head)
-_TEXTS = msgspec.json.Decoder(dict[str, str])
-_OWNERS = msgspec.json.Decoder(list[_Owner])
-
-
-class _Template(msgspec.Struct, frozen=True):
-    """What the pods of one spec share: the facts of the first that was read, and what its spec says of its end."""
-
-    first: PodFacts
-    grace_seconds: int | None
-
-
-class _Seen:
-    """Small documents that many pods share, decoded once; at most RECOGNITIONS_KEPT."""
-
-    def __init__(self) -> None:
-        self._texts: dict[bytes, dict[str, str]] = {b"": {}}
-        self._owned: dict[bytes, bool] = {b"": False}
-
-    def texts(self, document: msgspec.Raw) -> dict[str, str]:
-        """Return labels or annotations; nobody changes them. Raises DecodeError."""
-        content = bytes(document)
-        known = self._texts.get(content)
-        if known is None:
-            if len(self._texts) >= RECOGNITIONS_KEPT:
-                self._texts = {b"": {}}
-            known = self._texts[content] = _TEXTS.decode(content)
-        return known
-
-    def owned_by_daemon_set(self, document: msgspec.Raw) -> bool:
-        """Tell whether owner references name a DaemonSet. Raises DecodeError."""
-        content = bytes(document)
-        known = self._owned.get(content)
-        if known is None:
-            if len(self._owned) >= RECOGNITIONS_KEPT:
-                self._owned = {b"": False}
-            known = self._owned[content] = any(owner.kind == "DaemonSet" for owner in _OWNERS.decode(content))
-        return known
-
-
-class PodReader:
-    """Reads pod documents and gives pods of the same needs the same shape."""
-
-    def __init__(self, args: LoadAwareArgs) -> None:
-        self._args = args
-        self._resources = args.tracked_resources()
-        self._wants: set[tuple[object, ...]] = set()
-        self._alike: dict[tuple[object, ...], _Template] = {}
-        self._seen = _Seen()
-        self._recognised: dict[tuple[object, ...], Shape | str] = {}
-        self.selectors = SelectorBook()
-        self._shapes: WeakValueDictionary[_Key, Shape] = WeakValueDictionary()
-
-    def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
-        """A copy goes on with the same shapes: they are known by their identity."""
-        copied = PodReader(self._args)
-        memo[id(self)] = copied
-        copied.selectors = deepcopy(self.selectors, memo)
-        copied._wants.update(self._wants)
-        copied._alike.update(self._alike)
-        copied._recognised.update(self._recognised)
-        copied._shapes.update(self._shapes)
-        return copied
-
-    def read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
-        """Return the facts of a pod. Raises msgspec.DecodeError if the document is no pod at all."""
-        if self.selectors.selectors or self._args.allow_customize_estimation:
-            return self._read(document, priorities)
-        # Pods of one template differ in their metadata alone.
-        head = _HEAD.decode(document)
-        metadata, seen = head.metadata, self._seen
-        labels = seen.texts(metadata.labels)
-        alike = (
-            bytes(head.spec),
-            bytes(head.status),
-            labels.get(LABEL_PRIORITY_CLASS),
-            labels.get(LABEL_QOS_CLASS),
-            seen.owned_by_daemon_set(metadata.owner_references),
-            priorities.version,
-        )
-        template = self._alike.get(alike)
-        if template is not None:
-            first = template.first
-            created = metadata.creation_timestamp or ""
-            return PodFacts(
-                metadata.namespace,
-                metadata.name,
-                metadata.uid,
-                first.created if created == first.created else created,
-                metadata.deletion_timestamp is not None,
-                metadata.grace_seconds(template.grace_seconds),
-                labels,
-                seen.texts(metadata.annotations),
-                first.scheduler_name,
-                first.node_name,
-                first.priority,
-                first.from_class,
-                first.gated,
-                first.shape,
-                "",
-            )
-        facts = self._read(document, priorities)
-        if facts.shape is not None and not self.selectors.selectors:
-            if len(self._alike) >= RECOGNITIONS_KEPT:
-                self._alike.clear()
-            self._alike[alike] = _Template(facts, _DECODER.decode(document).spec.termination_grace_period_seconds)
-        return facts
-
-    def forget_unheld(self) -> Set[int]:
-        """Forget the selectors that nobody holds, and what is known by their numbers; returns these."""
-        forgotten = self.selectors.forget_unheld()
-        if forgotten:
-            self._wants.clear()
-            self._recognised.clear()
-        return forgotten
-
-    def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
-        pod = _DECODER.decode(document)
-        spec = pod.spec
-        priority, preempts = spec.priority, spec.preemption_policy != NEVER
-        if spec.from_class:
-            value, class_preempts = priorities.of(spec.priority_class_name)
-            priority = value if priority is None else priority
-            preempts = preempts if spec.preemption_policy else class_preempts
-        priority = priority or 0
-        labels = pod.metadata.labels
-        daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
-        custom = (
-            scaling_factors(self._args.estimated_scaling_factors, pod.metadata.annotations, True)
-            if self._args.allow_customize_estimation
-            else None
-        )
-        namespace = pod.metadata.namespace
-        affinity, spread = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
-        # What is wanted of other pods is about the pod's own namespace, and may name its own labels.
-        wants = (namespace, tuple(sorted(labels.items()))) if spread or _POD_AFFINITY.search(affinity) else None
-        if wants is not None and (wants, affinity, spread) not in self._wants:
-            self._number(document, (wants, affinity, spread))
-        recognition = (
-            wants,
-            spread,
-            self.selectors.selecting(namespace, labels),
-            tuple((bytes(c.resources), bytes(c.ports), c.image) for c in spec.containers),
-            tuple((bytes(c.resources), bytes(c.ports), c.image, c.restart_policy) for c in spec.init_containers),
-            priority,
-            preempts,
-            labels.get(LABEL_PRIORITY_CLASS),
-            labels.get(LABEL_QOS_CLASS),
-            daemon,
-            bytes(spec.node_selector),
-            affinity,
-            bytes(spec.tolerations),
-            bytes(spec.overhead),
-            spec.host_network,
-            pod.status.qos_class,
-            tuple(sorted(custom.items())) if custom is not None else None,
-        )
-        found = self._recognised.get(recognition)
-        if found is None:
-            try:
-                found = self._shape(document, priority, preempts, daemon)
-            except (msgspec.DecodeError, QuantityError, ShapeError) as error:
-                found = f"the pod cannot be read: {error}"
-            if len(self._recognised) >= RECOGNITIONS_KEPT:
-                self._recognised.clear()
-            self._recognised[recognition] = found
-        shape, wrong = (None, found) if isinstance(found, str) else (found, "")
-        return PodFacts(
-            namespace,
-            pod.metadata.name,
-            pod.metadata.uid,
-            pod.metadata.creation_timestamp or "",
-            pod.metadata.deletion_timestamp is not None,
-            pod.metadata.grace_seconds(spec.termination_grace_period_seconds),
-            labels,
-            pod.metadata.annotations,
-            spec.scheduler_name,
-            spec.node_name,
-            priority,
-            spec.from_class,
-            tuple([gate.name for gate in spec.scheduling_gates]),
-            shape,
-            wrong,
-        )
-
-    def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:
-        """Give numbers to the selectors of a pod before any pod is held against them."""
-        with contextlib.suppress(msgspec.DecodeError):  # `_shape` says what is wrong with it
-            self.selectors.relations(decode_pod(document))
-        if len(self._wants) >= RECOGNITIONS_KEPT:
-            self._wants.clear()
-        self._wants.add(wants)
-
-    def _shape(self, document: msgspec.Raw | bytes, priority: int, preempts: bool, daemon: bool) -> Shape:
-        pod = decode_pod(document)
-        pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
-        requests = pod_requests(pod)
-        negative = sorted(name for name, amount in requests.items() if amount < 0)
-        if negative:
-            raise ShapeError(f"the request of {negative[0]} is negative")
-        nonzero_cpu, nonzero_memory = nonzero_requests(pod)
-        tier = priority_default(pod)
-        factors = scaling_factors(
-            self._args.estimated_scaling_factors, pod.metadata.annotations, self._args.allow_customize_estimation
-        )
-        estimate = estimate_pod(requests, pod_limits(pod), tier, factors)
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        key = _Key(
-            requests=tuple(sorted(requests.items())),
-            nonzero_cpu=nonzero_cpu,
-            nonzero_memory=nonzero_memory,
-            priority=priority,
-            preempts=preempts,
-            tier=tier,
-            daemon=daemon,
-            estimate=tuple(estimate.get(resource, 0) for resource in self._resources),
-            node_selector=tuple(sorted(pod.spec.node_selector.items())),
-            affinity=msgspec.json.encode(affinity) if affinity else b"",
-            tolerations=tuple(pod.spec.tolerations),
-            host_ports=host_ports(pod),
-            images=images(pod),
-            relations=self.selectors.relations(pod),
-            selected_by=self.selectors.selecting(pod.metadata.namespace, pod.metadata.labels),
-        )
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = Shape(key)
-        return shape
 
 
 def decoded_affinity(shape: Shape) -> NodeAffinity | None:

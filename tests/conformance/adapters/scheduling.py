@@ -24,8 +24,9 @@ from cotenant_scheduler.load_estimate import (
 from cotenant_scheduler.node_facts import estimate_node_allocatable
 from cotenant_scheduler.nodes import NodeDescription, NodeTable
 from cotenant_scheduler.plugins.load_aware import LoadAwareScheduling
+from cotenant_scheduler.pod_reader import PodReader
 from cotenant_scheduler.priorities import PriorityValues
-from cotenant_scheduler.shapes import PodFacts, PodReader, Shape
+from cotenant_scheduler.shapes import PodFacts, Shape
 
 Json = dict[str, Any]
 

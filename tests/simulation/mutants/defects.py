@@ -27,7 +27,7 @@ import cotenant_node_executor.strategies.batch_pods as batch_pods
 import cotenant_node_executor.strategies.suppress as suppression
 import cotenant_quota_tree.runtime as quota_runtime
 import cotenant_scheduler.plugins.taints as taints
-import cotenant_scheduler.shapes as shapes
+import cotenant_scheduler.pod_reader as pod_reader
 import cotenant_scheduler.waiting as waiting
 from cotenant.cycle import Cycle
 from cotenant.events.envelope import Event
@@ -773,7 +773,7 @@ MUTANTS = (
     ),
     Mutant("profiles_are_not_applied", ((profiles, "changed_by_profiles", no_profiles),), (16,), minutes=1, faults=PROFILED),
     Mutant("profiles_stay_as_first_seen", ((profiles, "ready_profiles", first_version),), (16,), minutes=1, faults=PROFILED),
-    Mutant("patient_pods_preempt", ((shapes, "NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
+    Mutant("patient_pods_preempt", ((pod_reader, "NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
     Mutant("objects_end_late", ((simulated_api, "endings", ended_late),), (12,), faults=DELETED),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
     Mutant(
