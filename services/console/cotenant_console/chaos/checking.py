@@ -36,6 +36,8 @@ REST_WITHIN = timedelta(minutes=8)
 """After the faults: a lost node's pods go after 5 minutes and the 30 s in which its silence shows; an eviction that is refused
 is asked for again after at most 60 s, and a budget may let only one pod go at a time.
 """
+TOLD_WITHIN = timedelta(seconds=3)
+"""At rest: services decide at once, and say what is only news about requests once a second."""
 FOLD_EVERY = 400
 """One of so many turns of a service at rest is followed by a comparison with fresh cores, within the budget."""
 FOLD_SHARE = 2
@@ -82,6 +84,8 @@ class Checker:
         """Messages that comparisons have taken."""
         self._chance = self._lot = Random(0)
         self._stage: Stage | None = None
+        self._glanced: Collection[tuple[str, str]] = ()
+        """What was found at the last glance: check and subject."""
         self._left: Collection[tuple[str, str]] = ()
         """What was found at the last look for rest: check and subject."""
 
@@ -169,17 +173,17 @@ class Checker:
             stage, self.sight, stage.world.now, self._chance, self.counts, self.suppressions, self.held, self.verifier
         )
 
+    def glance(self) -> None:
+        """Look what is left to be done, TOLD_WITHIN before `rest` does."""
+        self._glanced = self._left_to_do().keys()
+
     def rest(self, since: timedelta, *, last: bool = False) -> None:
-        """Look what is left to be done `since` the faults are over. What is found at two looks running is no passing thing: it
-        is not at rest yet, which it must be within REST_WITHIN; at the `last` look there must be nothing.
+        """Look what is left to be done `since` the faults are over. What is not found both now and at the glance before is news
+        that nobody has told yet. What is found at two looks running is no passing thing: it is not at rest yet, which it must
+        be within REST_WITHIN; at the `last` look there must be nothing.
         """
-        moment = self._moment()
-        left: dict[tuple[str, str], tuple[Invariant, str]] = {}
-        for invariant in self._invariants:
-            for check in invariant.at_rest:
-                self.counts[str(invariant.number)] += 1
-                for subject, text in check(moment):
-                    left[check.__name__, subject] = (invariant, text)
+        found = self._left_to_do() if self._glanced else {}
+        left = {key: what for key, what in found.items() if key in self._glanced}
         lasting = sorted(left.keys() & self._left)
         if lasting:
             self.counts["seconds to rest"] = round(since.total_seconds())
@@ -187,6 +191,17 @@ class Checker:
             invariant, text = left[name, subject]
             self._break(invariant.number, name, subject, f"{text}, {since} after the faults")
         self._left = left.keys()
+
+    def _left_to_do(self) -> dict[tuple[str, str], tuple[Invariant, str]]:
+        """What the checks of rest find, by check and subject."""
+        moment = self._moment()
+        left: dict[tuple[str, str], tuple[Invariant, str]] = {}
+        for invariant in self._invariants:
+            for check in invariant.at_rest:
+                self.counts[str(invariant.number)] += 1
+                for subject, text in check(moment):
+                    left[check.__name__, subject] = (invariant, text)
+        return left
 
     def _raise(self, invariant: Invariant, wrong: Iterable[tuple[str, str]], name: str = "") -> None:
         for subject, text in wrong:

@@ -19,7 +19,7 @@ import msgspec
 from cotenant.events.envelope import Event, encode_event
 from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.simulation import START, collecting_rarely
-from cotenant_console.chaos.checking import Checker
+from cotenant_console.chaos.checking import TOLD_WITHIN, Checker
 from cotenant_console.chaos.faults import faults
 from cotenant_console.chaos.gateways import ChaosGateway
 from cotenant_console.chaos.invariants.folding import state_is_the_fold
@@ -35,11 +35,9 @@ from cotenant_console.chaos.yarn import Copilot
 from cotenant_console.simulate.catalogue import definition
 from cotenant_console.simulate.openb import Trace
 
-FIRST_LOOK = timedelta(seconds=2)
-SLICE = timedelta(seconds=30)
-"""Looks are so far apart, and none at a whole minute: what ends then, as the faults do and many a pod, has been told first."""
-QUIET = timedelta(minutes=14) + FIRST_LOOK
+QUIET = timedelta(minutes=14)
 """Tolerations of lost nodes take 5 minutes, jobs end within 10, a silent executor's last word within 1."""
+SLICE = timedelta(seconds=30)
 MAX_NODES = 9
 SHORT_TOMBSTONE_S = 300
 """More than twice as long as any reader is away: one that is away longer starts over."""
@@ -127,13 +125,16 @@ def _run(
     total = span + QUIET
     violation = None
     try:
-        passed = FIRST_LOOK
+        passed = timedelta(0)
         while passed < total:
             passed = min(passed + SLICE, total)
+            if checked and passed > span:
+                stage.world.run_until(START + passed - TOLD_WITHIN)
+                checker.glance()
             stage.world.run_until(START + passed)
             if checked:
                 checker.look(quiet=passed == total)
-            if checked and passed >= span:
+            if checked and passed > span:
                 checker.rest(passed - span, last=passed == total)
             progress(
                 Progress(
