@@ -29,6 +29,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeResources
 from cotenant.events.yarn import YarnNode
+from cotenant.log import ending
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
 from cotenant.objects.metadata import AnyObject
 from cotenant.subjects import tokens, yarn_subject
@@ -261,7 +262,7 @@ class YarnCopilot:
             ]
         told = {event.subject for event in events}
         gone = [
-            Event(subject=event.subject, data=event.data, causes=event.causes, tombstone=True)
+            ending(event.subject, event.data, event.causes)
             for entity, event in sorted(self._published.items())
             if event.subject not in told and self._has_ended(entity, event, reports)
         ]

@@ -21,7 +21,7 @@ import msgspec
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
-from cotenant.log import LOG, TOMBSTONE_TTL_SECONDS, Behind, Log, Stored, Write, store_batch
+from cotenant.log import LOG, Behind, Log, Stored, Write, store_batch
 from cotenant.subjects import marker_subject
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
@@ -254,13 +254,7 @@ class Syncing:
         for event in events:
             expected = self.copilot.head_of(event.subject)
             event_id = f"{self._cell}/{SERVICE}/{event.subject}/{expected}"
-            sealed = msgspec.structs.replace(
-                event,
-                id=event_id,
-                source=self.source,
-                time=now,
-                ttl_seconds=TOMBSTONE_TTL_SECONDS if event.tombstone else 0,
-            )
+            sealed = msgspec.structs.replace(event, id=event_id, source=self.source, time=now)
             outcome = await store_batch(self.log, [Write(event=sealed, expected=expected)])
             if isinstance(outcome, Stored):
                 stored += 1
