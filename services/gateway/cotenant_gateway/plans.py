@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
-from cotenant.events.envelope import Payload
+from cotenant.events.envelope import Event, Payload
 from cotenant.events.migrations import EvictionOutcome
+from cotenant.log import TOMBSTONE_TTL_SECONDS
 from cotenant.subjects import eviction_subject, object_subject
 from cotenant_gateway.snapshots import Address
 
@@ -18,6 +21,20 @@ class PlannedWrite(msgspec.Struct, frozen=True):
     expected: int | None
     tombstone: bool = False
     causes: tuple[str, ...] = ()
+
+    def event(self, now: datetime, event_id: str, source: str, actor: str) -> Event:
+        """Return the message itself, as somebody's who stores it at a moment."""
+        return Event(
+            subject=self.subject,
+            data=self.payload,
+            causes=self.causes,
+            time=now,
+            id=event_id,
+            source=source,
+            actor=actor,
+            tombstone=self.tombstone,
+            ttl_seconds=TOMBSTONE_TTL_SECONDS if self.tombstone else 0,
+        )
 
 
 class Plan(msgspec.Struct, frozen=True):

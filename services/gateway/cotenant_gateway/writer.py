@@ -19,7 +19,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.log import TOMBSTONE_TTL_SECONDS, Log, NoAnswer, Refused, Stored, Write, store_batch
+from cotenant.log import Log, NoAnswer, Refused, Stored, Write, store_batch
 from cotenant_gateway.plans import Plan
 
 logger = logging.getLogger(__name__)
@@ -137,19 +137,7 @@ class PlanWriter:
             for write in pending.plan.writes:
                 self._count += 1
                 event_id = f"{self._source}/{self._life}/{self._count}"
-                events.append(
-                    Event(
-                        subject=write.subject,
-                        data=write.payload,
-                        causes=write.causes,
-                        time=now,
-                        id=event_id,
-                        source=self._source,
-                        actor=pending.actor,
-                        tombstone=write.tombstone,
-                        ttl_seconds=TOMBSTONE_TTL_SECONDS if write.tombstone else 0,
-                    )
-                )
+                events.append(write.event(now, event_id, self._source, pending.actor))
             pending.events = tuple(events)
         return pending.events
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
 from cotenant.events.objects import ObjectStored
-from cotenant.log import TOMBSTONE_TTL_SECONDS, Stored, Write
+from cotenant.log import Stored, Write
 from cotenant.objects.kinds import BY_RESOURCE, Kind
 from cotenant.simulation import HOP, START, World
 from cotenant_console.api.client import Document, Json, text_at
@@ -174,14 +174,4 @@ class SimulatedGateway:
     def _event(self, write: PlannedWrite, now: datetime) -> Event:
         self._written += 1
         event_id = f"{SOURCE}/{self._replica}/{self._written}" if self._replica else f"{SOURCE}/{self._written}"
-        return Event(
-            subject=write.subject,
-            data=write.payload,
-            causes=write.causes,
-            time=now,
-            id=event_id,
-            source=SOURCE,
-            actor="simulation",
-            tombstone=write.tombstone,
-            ttl_seconds=TOMBSTONE_TTL_SECONDS if write.tombstone else 0,
-        )
+        return write.event(now, event_id, SOURCE, "simulation")
