@@ -74,6 +74,7 @@ class ExecutorNode:
         self._executions = Executions(name)
         self._usage_ref = ""
         self._said: datetime | None = None
+        self._named = 0
         self._adopted = False
         self._moved = True
         """The last cycle changed something on the machine, or was refused: the next one sees another machine."""
@@ -111,6 +112,12 @@ class ExecutorNode:
     def report_due(self) -> datetime | None:
         """When usage is to be said next, in the node's time; None before the first sample."""
         return self._window.next_report
+
+    def identified(self, event: Event, cell: str) -> Event:
+        """Give an event its id: of this life, counted."""
+        self._named += 1
+        source = f"{cell}/node-executor/{self.name}"
+        return msgspec.structs.replace(event, id=f"{source}/{self.core.boot}/{self._named}", source=f"/{source}")
 
     def refer(self, event: Event) -> Event:
         """Put the last stored usage message where an event's causes say "the newest usage"."""

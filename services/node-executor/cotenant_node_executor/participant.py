@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from msgspec.structs import replace
-
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeSLORendered
@@ -50,15 +48,13 @@ class NodeParticipant:
         self.node = node
         self.filters: tuple[str, ...] = (f"node.{encode_token(node.name)}.>",)
         self.usage_filters: tuple[str, ...] = ()
-        self._source = f"/{cell}/node-executor/{node.name}"
-        self._life = f"{cell}/node-executor/{node.name}/{node.core.boot}"
+        self._cell = cell
         self._period = period
         self._periodic = periodic
         self._calm = calm or period
         self._busy_until = NEVER
         self._sampled = NEVER
         self.offset = timedelta(0)
-        self._counter = 0
         self._next_sample: datetime | None = None
         self._mark_at = NEVER
 
@@ -98,7 +94,7 @@ class NodeParticipant:
             if event.stream == LOG:
                 stored = self._store(event, world) or stored
             else:
-                kept = world.publish(self._identified(self.node.refer(event)))
+                kept = world.publish(self.node.identified(self.node.refer(event), self._cell))
                 if kept is not None and kept.stream == USAGE:
                     self.node.usage_stored(kept.ref)
         return stored
@@ -111,7 +107,7 @@ class NodeParticipant:
         self._next_sample = self._sampled + ((until - self._sampled) // self._period + 1) * self._period
 
     def _store(self, event: Event, world: World) -> bool:
-        write = Write(event=self._identified(event), expected=self.node.core.last_sequence(event.subject))
+        write = Write(event=self.node.identified(event, self._cell), expected=self.node.core.last_sequence(event.subject))
         outcome = world.append([write], wakes_writer=False)
         if isinstance(outcome, Stored):
             kept = world.streams.log.event(outcome.first)
@@ -138,8 +134,3 @@ class NodeParticipant:
         """When the next container ends by itself, in the node's time."""
         runtime = self.node.machine.runtime
         return runtime.next_exit() if isinstance(runtime, SimulatedRuntime) else None
-
-    def _identified(self, event: Event) -> Event:
-        self._counter += 1
-        name = f"{self._life}/{self._counter}"
-        return replace(event, id=name, source=self._source)

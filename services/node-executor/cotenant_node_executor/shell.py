@@ -64,7 +64,6 @@ class ExecutorShell:
         self._on_ready = on_ready
         self.node = node
         self.dropped = 0
-        self._counter = 0
         self._news: asyncio.Queue[Sequence[Event]] = asyncio.Queue(QUEUE_PULLS)
         self._outbox: deque[Event] = deque()
         self._wake_outbox = asyncio.Event()
@@ -121,7 +120,7 @@ class ExecutorShell:
 
     async def _say_started(self) -> None:
         """Store the start marker over whatever stands there; its delivery ends the load."""
-        marker = self._identified(self.node.start_marker(utc_now()))
+        marker = self.node.identified(self.node.start_marker(utc_now()), self._cell)
         while not self._stopping.is_set():
             head = await self._log.head(marker.subject)
             outcome = await self._log.append([Write(event=marker, expected=head.sequence if head is not None else 0)])
@@ -179,17 +178,12 @@ class ExecutorShell:
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
-    def _identified(self, event: Event) -> Event:
-        self._counter += 1
-        name = f"{self._cell}/node-executor/{self.node.name}/{self.node.core.boot}/{self._counter}"
-        return replace(event, id=name, source=f"/{self._cell}/node-executor/{self.node.name}")
-
     def _post(self, event: Event) -> None:
         if event.stream == LOG:
             if event.subject in self._under_way or len(self._storing) >= STORING_TOGETHER:
                 return
             self._under_way.add(event.subject)
-            task = asyncio.ensure_future(self._store(self.node, self._identified(event)))
+            task = asyncio.ensure_future(self._store(self.node, self.node.identified(event, self._cell)))
             self._storing.add(task)
             task.add_done_callback(self._storing.discard)
             return
@@ -226,7 +220,7 @@ class ExecutorShell:
             while not self._outbox:
                 self._wake_outbox.clear()
                 await self._wake_outbox.wait()
-            event = self._identified(self.node.refer(self._outbox.popleft()))
+            event = self.node.identified(self.node.refer(self._outbox.popleft()), self._cell)
             sequence = await self._publish(event)
             if sequence is None:
                 self.dropped += 1
