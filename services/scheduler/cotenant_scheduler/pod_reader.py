@@ -4,7 +4,8 @@ In: the document of a pod, the values of priority classes. Out: `PodFacts` with 
 same one.
 
 Bounds: shapes live as long as a pod has them (one pod has one). Documents seen are recognised by the bytes of their
-relevant parts; at most 16,384 such recognitions are kept, then all are dropped and made anew.
+relevant parts; at most 16,384 such recognitions are kept, then all are dropped and made anew; as many texts of labels and
+the like, the last ones.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import re
 from collections.abc import Set
 from copy import deepcopy
+from functools import lru_cache
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -48,32 +50,16 @@ class _Template(msgspec.Struct, frozen=True):
     grace_seconds: int | None
 
 
-class _Seen:
-    """Small documents that many pods share, decoded once; at most RECOGNITIONS_KEPT."""
+@lru_cache(maxsize=RECOGNITIONS_KEPT)
+def _texts(document: bytes) -> dict[str, str]:
+    """Labels or annotations; nobody changes them. Raises DecodeError."""
+    return _TEXTS.decode(document) if document else {}
 
-    def __init__(self) -> None:
-        self._texts: dict[bytes, dict[str, str]] = {b"": {}}
-        self._owned: dict[bytes, bool] = {b"": False}
 
-    def texts(self, document: msgspec.Raw) -> dict[str, str]:
-        """Return labels or annotations; nobody changes them. Raises DecodeError."""
-        content = bytes(document)
-        known = self._texts.get(content)
-        if known is None:
-            if len(self._texts) >= RECOGNITIONS_KEPT:
-                self._texts = {b"": {}}
-            known = self._texts[content] = _TEXTS.decode(content)
-        return known
-
-    def owned_by_daemon_set(self, document: msgspec.Raw) -> bool:
-        """Tell whether owner references name a DaemonSet. Raises DecodeError."""
-        content = bytes(document)
-        known = self._owned.get(content)
-        if known is None:
-            if len(self._owned) >= RECOGNITIONS_KEPT:
-                self._owned = {b"": False}
-            known = self._owned[content] = any(owner.kind == "DaemonSet" for owner in _OWNERS.decode(content))
-        return known
+@lru_cache(maxsize=RECOGNITIONS_KEPT)
+def _owned_by_daemon_set(document: bytes) -> bool:
+    """Whether owner references name a DaemonSet. Raises DecodeError."""
+    return bool(document) and any(owner.kind == "DaemonSet" for owner in _OWNERS.decode(document))
 
 
 class PodReader:
@@ -84,7 +70,6 @@ class PodReader:
         self._resources = args.tracked_resources()
         self._wants: set[tuple[object, ...]] = set()
         self._alike: dict[tuple[object, ...], _Template] = {}
-        self._seen = _Seen()
         self._recognised: dict[tuple[object, ...], Shape | str] = {}
         self.selectors = SelectorBook()
         self._shapes: WeakValueDictionary[ShapeKey, Shape] = WeakValueDictionary()
@@ -106,14 +91,14 @@ class PodReader:
             return self._read(document, priorities)
         # Pods of one template differ in their metadata alone.
         head = _HEAD.decode(document)
-        metadata, seen = head.metadata, self._seen
-        labels = seen.texts(metadata.labels)
+        metadata = head.metadata
+        labels = _texts(bytes(metadata.labels))
         alike = (
             bytes(head.spec),
             bytes(head.status),
             labels.get(LABEL_PRIORITY_CLASS),
             labels.get(LABEL_QOS_CLASS),
-            seen.owned_by_daemon_set(metadata.owner_references),
+            _owned_by_daemon_set(bytes(metadata.owner_references)),
             priorities.version,
         )
         template = self._alike.get(alike)
@@ -128,7 +113,7 @@ class PodReader:
                 metadata.deletion_timestamp is not None,
                 metadata.grace_seconds(template.grace_seconds),
                 labels,
-                seen.texts(metadata.annotations),
+                _texts(bytes(metadata.annotations)),
                 first.scheduler_name,
                 first.node_name,
                 first.priority,
