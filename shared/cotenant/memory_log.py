@@ -63,8 +63,8 @@ class MemoryStream:
         self._expiring: list[tuple[datetime, int]] = []
         self._ids: dict[str, int] = {}
         """Message ids, and as what they were stored."""
-        self._ids_since: deque[tuple[datetime, str]] = deque()
-        """When they were, in that order."""
+        self._ids_since: deque[tuple[datetime, list[str]]] = deque()
+        """When they were, in that order, those of a batch together."""
         self.window = timedelta(seconds=DEDUPLICATION_SECONDS)
         self.last_sequence = 0
         self.longest_ttl: timedelta | None = None
@@ -96,35 +96,34 @@ class MemoryStream:
                 stored = self._ids[ids[0]]
                 return Stored(stored, stored, duplicate=True)
         first = self.last_sequence + 1
-        for write in writes:
-            self._store(write.event)
+        for sequence, write in enumerate(writes, first):
+            event = write.event
+            if event.tombstone:
+                for old in tuple(self._by_subject.get(event.subject, ())):
+                    self._remove(old)
+            if event.ttl_seconds:
+                ttl = timedelta(seconds=event.ttl_seconds)
+                expires = self._clock() + (ttl if self.longest_ttl is None else min(ttl, self.longest_ttl))
+                heappush(self._expiring, (expires, sequence))
+            self._put(msgspec.structs.replace(event, stream=self.name, sequence=sequence))
             if write.message_id:
-                self._ids[write.message_id] = self.last_sequence
-                self._ids_since.append((self._clock(), write.message_id))
+                self._ids[write.message_id] = sequence
+        if ids:
+            self._ids_since.append((self._clock(), ids))
         return Stored(first, self.last_sequence)
 
     def _forget_ids(self) -> None:
         """Forget ids whose window is over."""
         over = self._clock() - self.window
         while self._ids_since and self._ids_since[0][0] <= over:
-            del self._ids[self._ids_since.popleft()[1]]
+            for message_id in self._ids_since.popleft()[1]:
+                del self._ids[message_id]
 
     def append_raw(self, subject: str, data: bytes) -> int:
         """Store bytes as they are, as any client of a real server can."""
         self.expire()
         self._put(RawMessage(subject, data))
         return self.last_sequence
-
-    def _store(self, event: Event) -> None:
-        stored = msgspec.structs.replace(event, stream=self.name, sequence=self.last_sequence + 1)
-        if event.tombstone:
-            for old in tuple(self._by_subject.get(event.subject, ())):
-                self._remove(old)
-        if event.ttl_seconds:
-            ttl = timedelta(seconds=event.ttl_seconds)
-            expires = self._clock() + (ttl if self.longest_ttl is None else min(ttl, self.longest_ttl))
-            heappush(self._expiring, (expires, stored.sequence))
-        self._put(stored)
 
     def _put(self, message: Event | RawMessage) -> None:
         self.last_sequence += 1

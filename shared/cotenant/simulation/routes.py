@@ -2,8 +2,9 @@
 
 In: filters with their readers, subjects. Out: the readers that a filter selects, in the order in which they came, so that
 the history does not depend on filters. A place of the automaton is what tokens read so far can still become; it is made when
-a subject first leads there, and all tokens that no filter names there lead to the same one. Bound: the places that filters
-tell apart, whatever the subjects.
+a subject first leads there, and all tokens that no filter names there lead to the same one. Most subjects differ in their last
+token from others: where the tokens before it lead is remembered. Bound: the places that filters tell apart, whatever the
+subjects, and REMEMBERED beginnings of subjects, then these begin anew.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+REMEMBERED = 65_536
 
 
 class _Branch(Generic[T]):
@@ -57,7 +60,8 @@ class Routes(Generic[T]):
 
     def __init__(self) -> None:
         self._root: _Branch[T] = _Branch()
-        self._start = _Place((self._root,), {})
+        self._places: dict[str, _Place[T]] = {}
+        """Where all tokens of a subject but the last lead."""
 
     def add(self, wanted: str, number: int, reader: T) -> None:
         """Let a reader have what a filter selects."""
@@ -69,7 +73,7 @@ class Routes(Generic[T]):
             branch.below[number] = reader
         else:
             branch.branches.setdefault(last, _Branch()).here[number] = reader
-        self._start = _Place((self._root,), {})
+        self._places.clear()
 
     def remove(self, number: int) -> None:
         """Take a reader away from all its filters."""
@@ -79,11 +83,19 @@ class Routes(Generic[T]):
             branch.here.pop(number, None)
             branch.below.pop(number, None)
             waiting.extend(branch.branches.values())
-        self._start = _Place((self._root,), {})
+        self._places.clear()
 
     def readers(self, subject: str) -> tuple[T, ...]:
         """Return who reads a subject."""
-        place = self._start
-        for token in subject.split("."):
+        beginning, _, last = subject.rpartition(".")
+        place = self._places.get(beginning) or self._place(beginning)
+        return (place.after.get(last, place.otherwise) or place.following(last)).readers
+
+    def _place(self, beginning: str) -> _Place[T]:
+        if "" not in self._places or len(self._places) >= REMEMBERED:
+            self._places = {"": _Place((self._root,), {})}
+        place = self._places[""]
+        for token in beginning.split(".") if beginning else ():
             place = place.after.get(token, place.otherwise) or place.following(token)
-        return place.readers
+        self._places[beginning] = place
+        return place

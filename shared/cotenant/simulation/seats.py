@@ -132,7 +132,8 @@ class Seat:
         if not self.link.troubled:
             self._inbox.append(event)
             return soon
-        self._bound()
+        if len(self) > MAX_INBOX:
+            raise self._crowded()
         when = soon + self.link.lateness(event, now)
         if event.stream == LOG:
             when = self._log_through = max(when, self._log_through)
@@ -140,15 +141,15 @@ class Seat:
         heapq.heappush(self._late, (when, self._order, event))
         return max(when, self.link.severed_until)
 
-    def _bound(self) -> None:
-        if len(self) > MAX_INBOX:
-            raise SimulationError(f"{self.participant.name} has more than {MAX_INBOX} undelivered messages")
+    def _crowded(self) -> SimulationError:
+        return SimulationError(f"{self.participant.name} has more than {MAX_INBOX} undelivered messages")
 
     def take(self, now: datetime, log: MemoryStream) -> tuple[Sequence[Event], datetime | None]:
         """What the participant sees now, and when there will be more of what is under way."""
         if not self._late and self._gap_until is None and not self.link.troubled:
-            self._bound()
             inbox, self._inbox = self._inbox, []
+            if len(inbox) > MAX_INBOX:
+                raise self._crowded()
             return inbox, None
         again = []
         if self._gap_until is not None:

@@ -12,7 +12,6 @@ Bound: at most MAX_STEPS_AT_ONCE steps without time moving on.
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -69,7 +68,7 @@ class World:
         self._by_name: dict[str, Seat] = {}
         self._acting: Seat | None = None
         self._routes: dict[str, Routes[Seat]] = {LOG: Routes(), USAGE: Routes()}
-        self._due: dict[datetime, deque[Seat]] = {}
+        self._due: dict[datetime, list[Seat]] = {}
         """Who is to be woken at a moment, in the order in which that was planned."""
         self._moments: list[datetime] = []
         """The moments of `_due`, a heap."""
@@ -154,7 +153,7 @@ class World:
         seat.planned = when
         due = self._due.get(when)
         if due is None:
-            self._due[when] = deque((seat,))
+            self._due[when] = [seat]
             heapq.heappush(self._moments, when)
         else:
             due.append(seat)
@@ -247,9 +246,8 @@ class World:
         while self._moments and self._moments[0] <= end:
             when = self._moments[0]
             self._move_to(when)
-            before, due = self.steps, self._due[when]
-            while due:
-                seat = due.popleft()
+            before = self.steps
+            for seat in self._due[when]:  # what is planned meanwhile for the same moment comes behind
                 if seat.planned == when:
                     self._step(seat)
                     if self.steps - before > MAX_STEPS_AT_ONCE:
@@ -259,8 +257,9 @@ class World:
         self._move_to(end)
 
     def _move_to(self, when: datetime) -> None:
-        self.now = max(self.now, when)
-        self._soon = self.now + self._hop
+        if when > self.now:
+            self.now = when
+            self._soon = when + self._hop
 
     def _step(self, seat: Seat) -> None:
         """Give a participant what there is for it, and let it act."""
@@ -276,4 +275,4 @@ class World:
         finally:
             self._acting = None
         if again is not None:
-            self._wake(seat, max(again, self.now))
+            self._wake(seat, again if again > self.now else self.now)
