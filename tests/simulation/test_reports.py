@@ -11,7 +11,7 @@ import pytest
 
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_console.chaos.command import Wish, simulate_chaos
-from cotenant_console.chaos.report import LAST_EVENTS, failure_lines
+from cotenant_console.chaos.report import LAST_EVENTS, failure_lines, verdict_lines
 from cotenant_console.chaos.run import run, schedule_of
 from cotenant_console.chaos.touching import touching
 from tests.simulation.mutants.defects import MUTANTS
@@ -70,6 +70,17 @@ def test_what_touched_a_pod_a_node_a_commit_and_a_service_is_found() -> None:
     stored = {event.sequence for event in touching(sight, commit.ref)}
     assert {commit.sequence, commit.sequence + 1} <= stored
     assert {event.subject for event in touching(sight, "scheduler/b")} == {"commits.scheduler.0"}
+
+
+def test_a_verdict_tells_what_was_run_and_what_was_checked() -> None:
+    result = run(schedule_of(1, 60, 1))
+    lines = verdict_lines(result)
+    assert lines[0].startswith("seed 1: 0:15:00 of virtual time in ")
+    assert f"digest {result.digest}" in lines
+    again = result.checks["decisions recomputed"]
+    assert again > 10
+    assert f"commits that were decided again from the log, with the same events: {again}" in lines
+    assert lines[-1] == "every promise was kept"
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def verdict_lines(result: Result) -> list[str]:
         f"digest {result.digest}",
         *_latency(result),
         *_memory(result),
+        *_recomputed(result),
         *_rest(result),
     ]
     return [*lines, "every promise was kept" if result.ok else "BROKEN"]
@@ -61,6 +62,11 @@ def _latency(result: Result) -> list[str]:
 def _memory(result: Result) -> list[str]:
     told = [f"{count} {name.removeprefix('ended ')}" for name, count in result.checks.items() if name.startswith("ended ")]
     return ["pods that were ended for memory: " + ", ".join(told)] if told else []
+
+
+def _recomputed(result: Result) -> list[str]:
+    count = result.checks.get("decisions recomputed", 0)
+    return [f"commits that were decided again from the log, with the same events: {count}"] if count else []
 
 
 def _rest(result: Result) -> list[str]:
