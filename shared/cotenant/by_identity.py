@@ -9,7 +9,8 @@ and not to be changed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from functools import wraps
+from typing import TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -17,20 +18,19 @@ T = TypeVar("T")
 REMEMBERED = 512
 
 
-class ByIdentity(Generic[S, T]):
+def by_identity(compute: Callable[[S], T], remembered: int = REMEMBERED) -> Callable[[S], T]:
     """A decorator; see the module."""
+    results: dict[int, tuple[S, T]] = {}
 
-    def __init__(self, compute: Callable[[S], T], remembered: int = REMEMBERED) -> None:
-        self._compute = compute
-        self._remembered = remembered
-        self._known: dict[int, tuple[S, T]] = {}
-
-    def __call__(self, of: S) -> T:
-        known = self._known.get(id(of))
+    @wraps(compute)
+    def remembering(of: S) -> T:
+        known = results.get(id(of))
         if known is not None:
             return known[1]
-        result = self._compute(of)
-        if len(self._known) >= self._remembered:
-            self._known.clear()
-        self._known[id(of)] = (of, result)
+        result = compute(of)
+        if len(results) >= remembered:
+            results.clear()
+        results[id(of)] = (of, result)
         return result
+
+    return remembering

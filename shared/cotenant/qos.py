@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from cotenant.by_identity import ByIdentity
+from cotenant.by_identity import by_identity
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY, MID_CPU, MID_MEMORY
 from cotenant.objects.pod import Pod, PodSpec
 from cotenant.quantities import parse_nanos
@@ -72,6 +72,8 @@ PRIORITY_DEFAULTS: dict[PriorityClass, int] = {
     PriorityClass.NONE: 0,
 }
 
+_PRIORITY_BY_LABEL: dict[str, PriorityClass] = {tier.value: tier for tier in PriorityClass}
+_QOS_BY_LABEL: dict[str, QoSClass] = {qos.value: qos for qos in QoSClass}
 _QOS_BY_KUBE = {
     KubeQoS.GUARANTEED: QoSClass.LSR,
     KubeQoS.BURSTABLE: QoSClass.LS,
@@ -92,20 +94,12 @@ def priority_of_value(value: int | None) -> PriorityClass:
 def priority_raw(pod: Pod) -> PriorityClass:
     """Return the label's class if the label is there (NONE if it is not one of the four names), else that of the value."""
     label = pod.metadata.labels.get(LABEL_PRIORITY_CLASS)
-    if label is not None:
-        try:
-            return PriorityClass(label)
-        except ValueError:
-            return PriorityClass.NONE
-    return priority_of_value(pod.spec.priority)
+    return priority_of_value(pod.spec.priority) if label is None else _PRIORITY_BY_LABEL.get(label, PriorityClass.NONE)
 
 
 def qos_raw(pod: Pod) -> QoSClass:
     """Return the label's QoS class; NONE if absent or unknown."""
-    try:
-        return QoSClass(pod.metadata.labels.get(LABEL_QOS_CLASS, ""))
-    except ValueError:
-        return QoSClass.NONE
+    return _QOS_BY_LABEL.get(pod.metadata.labels.get(LABEL_QOS_CLASS, ""), QoSClass.NONE)
 
 
 def kube_qos(pod: Pod) -> KubeQoS:
@@ -118,7 +112,7 @@ def kube_qos(pod: Pod) -> KubeQoS:
     return _kube_qos(pod.spec)
 
 
-@ByIdentity
+@by_identity
 def _kube_qos(spec: PodSpec) -> KubeQoS:
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}

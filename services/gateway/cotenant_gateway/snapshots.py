@@ -14,9 +14,8 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.objects.kinds import Kind
 from cotenant.objects.metadata import AnyObject, ObjectMeta
-from cotenant.objects.pod import Pod
+from cotenant.objects.pod import Pod, decode_pod
 from cotenant_gateway.composing.overlay import NOTHING, Overlay, composed_document
-from cotenant_gateway.pod_views import pod_view
 
 _HEAD = msgspec.json.Decoder(AnyObject)
 
@@ -30,54 +29,48 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The object's own document as the log holds it, with its metadata decoded; for pods the typed view and QoS class."""
+    """The object's own document as the log holds it, with its metadata decoded; for pods the typed view."""
 
     raw: msgspec.Raw
     meta: ObjectMeta
     sequence: int
     time: datetime | None
     pod: Pod | None = None
-    qos_class: str = ""
 
 
 def stored_document(kind: Kind, raw: msgspec.Raw, sequence: int, time: datetime | None) -> Stored:
     """Return the document with its metadata. Raises msgspec.MsgspecError where it is not an object of this kind."""
     if kind.plural == "pods":
-        pod, qos_class = pod_view(raw)
-        return Stored(raw, pod.metadata, sequence, time, pod, qos_class)
+        pod = decode_pod(raw)
+        return Stored(raw, pod.metadata, sequence, time, pod)
     return Stored(raw, _HEAD.decode(raw).metadata, sequence, time)
 
 
 Composer = Callable[["Snapshot"], Overlay]
 
 
-class Snapshot:
+class Snapshot(msgspec.Struct, eq=False, gc=False):
     """One API object: its document (absent for kinds that are made of facts alone) and the parts that belong to it.
 
-    `version` is the resourceVersion: the highest sequence among document and parts.
+    `version` is the resourceVersion: the highest sequence among document and parts. `composer` tells what the parts add; None
+    where there are none.
     """
 
-    __slots__ = ("_composer", "_document", "_fields", "_overlay", "_view", "address", "parts", "stored", "version")
-
-    def __init__(
-        self, address: Address, stored: Stored | None, parts: Mapping[str, Event], version: int, composer: Composer | None
-    ) -> None:
-        self.address = address
-        self.stored = stored
-        self.parts = parts
-        self.version = version
-        self._composer = composer
-        self._overlay: Overlay | None = None if composer is not None else NOTHING
-        self._document: bytes | None = None
-        self._fields: Mapping[str, str] | None = None
-        self._view: msgspec.Struct | None = None
+    address: Address
+    stored: Stored | None
+    parts: Mapping[str, Event]
+    version: int
+    composer: Composer | None
+    _overlay: Overlay | None = None
+    _document: bytes | None = None
+    _fields: Mapping[str, str] | None = None
+    _view: msgspec.Struct | None = None
 
     @property
     def overlay(self) -> Overlay:
         """What the parts add to the document."""
         if self._overlay is None:
-            assert self._composer is not None
-            self._overlay = self._composer(self)
+            self._overlay = self.composer(self) if self.composer is not None else NOTHING
         return self._overlay
 
     @property

@@ -11,7 +11,7 @@ import re
 import msgspec
 from msgspec import Struct
 
-from cotenant.by_identity import ByIdentity
+from cotenant.by_identity import by_identity
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase, RunStatus
@@ -55,7 +55,7 @@ def read_placement(event: Event, data: Placement, node: str, plain_processes: bo
     return Placed(data, event.ref, to_run, view, "; ".join(refusals))
 
 
-@ByIdentity
+@by_identity
 def _name_refusals(spec: PodSpec) -> list[str]:
     """What is wrong with the names of the containers."""
     names = [container.name for container in spec.containers]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from cotenant.by_identity import ByIdentity
+from cotenant.by_identity import by_identity
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunStatus
 from cotenant.objects.pod import Pod, PodSpec, pod_requests
@@ -198,7 +198,7 @@ class PodDemands:
         return sums
 
 
-@ByIdentity
+@by_identity
 def _request(spec: PodSpec) -> dict[str, int]:
     """What a pod asks for, as quotas count it."""
     return {resource: min(amount, LARGEST_AMOUNT) for resource, amount in pod_requests(Pod(spec=spec)).items()}

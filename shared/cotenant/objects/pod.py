@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import msgspec
 
-from cotenant.by_identity import ByIdentity
+from cotenant.by_identity import by_identity
 from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement, ObjectMeta, View
 from cotenant.quantities import Scalar, resource_amount
 
@@ -233,7 +233,7 @@ def _decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     return Pod(api_version=parts.api_version, kind=parts.kind, metadata=parts.metadata, spec=spec, status=parts.status)
 
 
-_remembered_pod = ByIdentity(_decode_pod, remembered=REMEMBERED_PODS)
+_remembered_pod = by_identity(_decode_pod, remembered=REMEMBERED_PODS)
 
 
 def decode_spec(spec: bytes) -> PodSpec:
@@ -257,7 +257,7 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     return dict(_requests(pod.spec))
 
 
-@ByIdentity
+@by_identity
 def _requests(spec: PodSpec) -> dict[str, int]:
     total = _effective(spec, container_requests)
     for name, quantity in spec.overhead.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cotenant.by_identity import REMEMBERED, ByIdentity
+from cotenant.by_identity import REMEMBERED, by_identity
 from cotenant.objects.pod import PodSpec, decode_pod, pod_requests
 from cotenant.quantities import QuantityError
 from cotenant.simulation.routes import Routes
@@ -42,7 +42,7 @@ def test_a_spec_that_is_none_is_named_by_its_path() -> None:
 def test_a_function_is_computed_once_for_a_struct_until_the_bound() -> None:
     computed: list[str] = []
 
-    @ByIdentity
+    @by_identity
     def name_of(spec: PodSpec) -> str:
         computed.append(spec.node_name)
         return spec.node_name

@@ -9,11 +9,10 @@ import msgspec
 
 from cotenant.colocation import colocation_errors
 from cotenant.objects.metadata import ObjectMeta
-from cotenant.objects.pod import Pod
+from cotenant.objects.pod import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS, Pod, decode_spec
 from cotenant.objects.validation import FieldError, FieldReason, forbidden, validate_all
 from cotenant.objects.validation_pod import POD_CHECKS, RESERVED_ANNOTATION
 from cotenant_gateway.admission.review import Review
-from cotenant_gateway.pod_views import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS, spec_view
 from cotenant_gateway.splices import EMPTY_OBJECT, members
 
 _MUTABLE = frozenset(
@@ -48,7 +47,7 @@ def _errors(pod: Pod, old: Pod | None) -> list[FieldError]:
 def _errors_of_new(spec: bytes, labels: tuple[tuple[str, str], ...], reserved: bool) -> tuple[FieldError, ...]:
     """What these checks look at is spec, labels and one annotation: replicas of one workload are checked once."""
     annotations = {RESERVED_ANNOTATION: ""} if reserved else {}
-    pod = Pod(metadata=ObjectMeta(labels=dict(labels), annotations=annotations), spec=spec_view(spec)[0])
+    pod = Pod(metadata=ObjectMeta(labels=dict(labels), annotations=annotations), spec=decode_spec(spec))
     return tuple(_errors(pod, None))
 
 

@@ -11,9 +11,13 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.by_identity import by_identity
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from cotenant.objects.pod import Pod, PodSpec
+from cotenant.qos import KubeQoS, kube_qos
+from cotenant.quantities import QuantityError
 from cotenant_gateway.composing.overlay import Overlay
 from cotenant_gateway.composing.times import rfc3339
 from cotenant_gateway.snapshots import Snapshot
@@ -87,9 +91,18 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
             status["reason"] = raw(reason)
     status = {"phase": raw(phase), **status}
     if not snapshot.pod.status.qos_class:
-        status["qosClass"] = raw(snapshot.stored.qos_class)
+        status["qosClass"] = raw(_qos_class(snapshot.pod.spec))
     fields["status.phase"] = phase
     return Overlay(spec=spec, status=status, conditions=tuple(conditions), fields=fields)
+
+
+@by_identity
+def _qos_class(spec: PodSpec) -> str:
+    """BestEffort where quantities cannot be read."""
+    try:
+        return kube_qos(Pod(spec=spec)).value
+    except QuantityError:
+        return KubeQoS.BEST_EFFORT.value
 
 
 def _scheduled(snapshot: Snapshot, placed: Event | None, waits: Event | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.by_identity import ByIdentity
+from cotenant.by_identity import by_identity
 from cotenant.events.resources import NodeSLORendered
 from cotenant.names import (
     ANNOTATION_EXTENDED_RESOURCE_SPEC,
@@ -222,7 +222,7 @@ def best_effort_tree(holding: Sequence[PodView], groups: Iterable[str]) -> BestE
     return BestEffortTree(groups=frozenset(tree), owners=cpu_owners((pod.qos.value, pod.bound_cpus) for pod in holding))
 
 
-@ByIdentity
+@by_identity
 def _stated(spec: PodSpec) -> tuple[ContainerShape, ...]:
     """What the containers state themselves."""
     return tuple([_container(container.name, container.resources) for container in spec.containers])
