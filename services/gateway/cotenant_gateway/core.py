@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,7 +31,11 @@ from cotenant_gateway.slots import Collection, Slot
 from cotenant_gateway.snapshots import Snapshot, stored_document
 
 T = TypeVar("T")
-_UNKNOWN = object()
+_OBJECTS = frozenset({ObjectStored, ObjectDeleted})
+_OF_SERVICES = frozenset({Commit, ServiceStarted})
+"""Facts about the services themselves, of no API object."""
+_BY_TOKENS = {(group or "core", plural): kind for (group, plural), kind in BY_RESOURCE.items()}
+"""The kind of an object's subject."""
 
 PODS = BY_RESOURCE["", "pods"]
 NODES = BY_RESOURCE["", "nodes"]
@@ -63,7 +67,7 @@ class GatewayCore:
         self.unreadable = 0
         """Documents that were no objects of their kind."""
         self._live = False
-        self._kept: dict[Callable[[], object], object] = {}
+        self._kept: dict[Callable[[], Any], Any] = {}
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -71,10 +75,10 @@ class GatewayCore:
         """Fold one fact."""
         if event.stream != LOG:
             return
-        data = event.data
-        if isinstance(data, (ObjectStored, ObjectDeleted)):
+        payload = type(event.data)
+        if payload in _OBJECTS:
             self._apply_object(event)
-        elif not isinstance(data, (Commit, ServiceStarted)):
+        elif payload not in _OF_SERVICES:
             self._apply_part(event)
             if not self._live:
                 self._narrator.hear(event)
@@ -94,11 +98,11 @@ class GatewayCore:
         if len(found) != 5:
             return
         _, group, plural, namespace, name = found
-        kind = BY_RESOURCE.get(("" if group == "core" else group, plural))
+        kind = _BY_TOKENS.get((group, plural))
         if kind is None:
             return
         collection = self.collections[kind]
-        slot = collection.slot(namespace if kind.namespaced else "", name)
+        slot = collection.slots[namespace if kind.namespaced else "", name]
         if event.sequence <= slot.own_sequence:
             return
         existed, before = slot.exists, slot.snapshot if self._live else None
@@ -135,7 +139,7 @@ class GatewayCore:
             return
         kind, namespace, name = found
         collection = self.collections[kind]
-        slot = collection.slot(namespace, name)
+        slot = collection.slots[namespace, name]
         known = slot.parts.get(event.subject)
         if known is not None and event.sequence <= known.sequence:
             return
@@ -168,6 +172,10 @@ class GatewayCore:
         """Return one object, None where it does not exist."""
         return self.collections[kind].get(namespace, name)
 
+    def knows(self, kind: Kind) -> bool:
+        """Tell whether there is or was an object of a kind."""
+        return bool(self.collections[kind].slots)
+
     def own_sequence(self, kind: Kind, namespace: str, name: str) -> int:
         """Return the last known sequence of the object's own subject (its tombstone's if it ended), 0 if there is none."""
         slot = self.collections[kind].slots.get((namespace, name))
@@ -176,17 +184,17 @@ class GatewayCore:
     def derived(self, kind: Kind, compute: Callable[[GatewayCore], T]) -> T:
         """Return what a function makes of the objects of this kind alone; remembered until one of them changes."""
         known = self.collections[kind].derived
-        found = known.get(compute, _UNKNOWN)
-        if found is _UNKNOWN:
-            found = known[compute] = compute(self)
-        return cast(T, found)
+        if compute not in known:
+            known[compute] = compute(self)
+        found: T = known[compute]
+        return found
 
     def kept(self, make: Callable[[], T]) -> T:
         """Return what a reader keeps beside the objects from look to look; made at the first."""
-        found = self._kept.get(make)
-        if found is None:
-            found = self._kept[make] = make()
-        return cast(T, found)
+        if make not in self._kept:
+            self._kept[make] = make()
+        found: T = self._kept[make]
+        return found
 
     def touched(self, kind: Kind) -> Iterable[tuple[str, str]]:
         """Return namespace and name of the objects of a kind that changed since the last call; of all where nobody knows."""

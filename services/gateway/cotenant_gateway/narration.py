@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -54,12 +53,6 @@ _OF_RUNS = {
     RunPhase.EVICTED: (False, "Evicted", "Evicted by"),
     RunPhase.STOPPED: (True, "Killed", "Stopped on"),
 }
-
-
-def tell(event: Event) -> Told | None:
-    """Return the story of one fact, None where there is nothing to tell."""
-    teller = _TELLERS.get(type(event.data))
-    return None if teller is None or event.tombstone else teller(event.data)
 
 
 def _tell_placement(placed: Placement) -> Told:
@@ -107,17 +100,13 @@ _TELLERS: dict[type, Callable[[Any], Told | None]] = {
 }
 
 
-class Narrated(Snapshot):
+class Narrated(Snapshot, eq=False, gc=False, kw_only=True):
     """An Event object: what was told last, how often, since when and when last."""
 
-    __slots__ = ("count", "first", "last", "told")
-
-    def __init__(self, address: Address, told: Told, count: int, first: datetime | None, fact: Event) -> None:
-        super().__init__(address, None, _NO_PARTS, fact.sequence, _composed)
-        self.told = told
-        self.count = count
-        self.first = first
-        self.last = fact.time
+    told: Told
+    count: int
+    first: datetime | None
+    last: datetime | None
 
 
 _NO_PARTS: Mapping[str, Event] = {}
@@ -144,7 +133,7 @@ class Narrator(Collection):
     def _catch_up(self) -> None:
         heard, self._heard = self._heard, []
         for event in heard:
-            self.tell(event)
+            self._tell(event)
 
     def get(self, namespace: str, name: str) -> Snapshot | None:
         """Return one Event object, None where it does not exist."""
@@ -159,26 +148,33 @@ class Narrator(Collection):
         """Return the Event objects that a fact adds, changes or drops, as they were and as they are."""
         if self._heard:
             self._catch_up()
-        told = tell(event)
+        changes = self._tell(event)
+        if changes:
+            self._order = None
+            self.derived.clear()
+        return changes
+
+    def _tell(self, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
+        teller = _TELLERS.get(type(event.data))
+        told = None if teller is None or event.tombstone else teller(event.data)
         if told is None:
             return ()
-        digest = blake2b(f"{told.kind}/{told.uid}/{told.reason}".encode(), digest_size=8).hexdigest()
-        key = (told.namespace or "default", f"{told.name}.{digest}")
+        key = (told.namespace or "default", f"{told.name}.{told.uid or told.kind.lower()}.{told.reason.lower()}")
         before = self._told.get(key)
         if before is None:
-            after = Narrated(Address(_KIND, *key), told, 1, event.time, event)
+            address, count, first = Address(_KIND, *key), 1, event.time
         elif before.version >= event.sequence or (before.told == told and told.reason in _TOLD_ONCE):
             return ()
         else:
-            after = Narrated(before.address, told, before.count + 1, before.first, event)
+            address, count, first = before.address, before.count + 1, before.first
             self._told.move_to_end(key)
-        self._told[key] = after
-        changes: list[tuple[Narrated | None, Narrated | None]] = [(before, after)]
-        while len(self._told) > MAX_EVENTS:
-            _, oldest = self._told.popitem(last=False)
-            changes.append((oldest, None))
-        self.changed(after.address, order=before is None)
-        return changes
+        after = self._told[key] = Narrated(
+            address, None, _NO_PARTS, event.sequence, _composed, told=told, count=count, first=first, last=event.time
+        )
+        if len(self._told) <= MAX_EVENTS:
+            return ((before, after),)
+        _, oldest = self._told.popitem(last=False)
+        return (before, after), (oldest, None)
 
 
 def _composed(event: Snapshot) -> Overlay:

@@ -9,6 +9,7 @@ Bound: of changes that a reader has not asked for, MAX_TOUCHED names; beyond the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -35,52 +36,43 @@ _COMPOSERS: Mapping[str, Composer] = {
 }
 
 
-class Slot:
+class Slot(msgspec.Struct, eq=False, gc=False):
     """Everything known under one address."""
 
-    __slots__ = ("_current", "_snapshot", "address", "ended", "exists", "parts", "stored")
-
-    def __init__(self, address: Address) -> None:
-        self.address = address
-        self.stored: Stored | None = None
-        self.ended = 0
-        self.parts: dict[str, Event] = {}
-        """The last fact of each subject, whatever uid it carries."""
-        self.exists = False
-        """Whether there is an object."""
-        self._snapshot: Snapshot | None = None
-        self._current = True
-
-    @property
-    def own_sequence(self) -> int:
-        """Last sequence of the object's own subject: the expectation of its next write."""
-        return self.stored.sequence if self.stored is not None else self.ended
+    address: Address
+    stored: Stored | None = None
+    own_sequence: int = 0
+    """Last sequence of the object's own subject: the expectation of its next write."""
+    parts: dict[str, Event] = {}
+    """The last fact of each subject, whatever uid it carries."""
+    exists: bool = False
+    """Whether there is an object."""
+    _snapshot: Snapshot | None = None
+    _current: bool = True
 
     @property
     def registrable(self) -> bool:
         """Tell whether an executor reported since the object (if there ever was one) ended."""
         return self.stored is None and any(
-            isinstance(event.data, ExecutorStatus) and not event.tombstone and event.sequence > self.ended
+            isinstance(event.data, ExecutorStatus) and not event.tombstone and event.sequence > self.own_sequence
             for event in self.parts.values()
         )
 
     def store(self, stored: Stored | None, sequence: int) -> None:
         """Take the object's own document; None: with this sequence there is none."""
-        self.stored = stored
+        self.stored, self.own_sequence = stored, sequence
+        self.exists, self._current = True, False
         if stored is None:
-            self.ended = sequence
-        self._changed()
+            self._of_parts_alone()
 
     def add(self, part: Event) -> None:
         """Take another service's fact."""
         self.parts[part.subject] = part
-        self._changed()
-
-    def _changed(self) -> None:
         self._current = False
-        if self.stored is not None:
-            self.exists = True
-            return
+        if self.stored is None:
+            self._of_parts_alone()
+
+    def _of_parts_alone(self) -> None:
         self.exists = self.address.kind.composed and any(not event.tombstone for event in self.parts.values())
         if not self.exists:
             # After an object's end its ended parts carry no more information.
@@ -115,24 +107,28 @@ def _uid_of(event: Event) -> str:
     return data.uid if isinstance(data, (Placement, Waiting, RunStatus)) else ""
 
 
+class _Slots(dict[tuple[str, str], Slot]):
+    """The slots of a kind by namespace and name; one that is asked for by `[]` is made if need be."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def __missing__(self, key: tuple[str, str]) -> Slot:
+        made = self[key] = Slot(Address(self._kind, *key))
+        return made
+
+
 class Collection:
     """The objects of one kind."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.slots: dict[tuple[str, str], Slot] = {}
-        self.derived: dict[Callable[..., object], object] = {}
+        self.slots = _Slots(kind)
+        self.derived: dict[Callable[..., Any], Any] = {}
         """What functions made of the objects as they are."""
         self._touched: set[tuple[str, str]] | None = None
         """Names of objects that changed since somebody asked; None: nobody did, or they are too many."""
         self._order: list[tuple[str, str]] | None = None
-
-    def slot(self, namespace: str, name: str) -> Slot:
-        """Return the slot of a name, made if need be."""
-        found = self.slots.get((namespace, name))
-        if found is None:
-            found = self.slots[namespace, name] = Slot(Address(self.kind, namespace, name))
-        return found
 
     def get(self, namespace: str, name: str) -> Snapshot | None:
         """Return one object, None where it does not exist."""
