@@ -100,7 +100,7 @@ class ChaosGateway(SimulatedGateway):
         self._wish(
             when,
             f"create {kind.plural}",
-            lambda now: plan_creation(self.core, kind, namespace, body, now, self._uid(), lambda: f"{self._uids:05d}").plan,
+            lambda now: plan_creation(self.core, kind, namespace, body, now, self._uid(), self._suffix).plan,
         )
 
     def wish_patch(self, when: datetime, plural: tuple[str, str], namespace: str, name: str, patch: Document) -> None:

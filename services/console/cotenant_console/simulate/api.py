@@ -23,7 +23,7 @@ from cotenant_console.api.client import Document, Json, text_at
 from cotenant_gateway.budgets import budget_updates
 from cotenant_gateway.built_in import missing_built_ins
 from cotenant_gateway.composing.times import rfc3339
-from cotenant_gateway.core import GatewayCore
+from cotenant_gateway.core import BUDGETS, GatewayCore
 from cotenant_gateway.endings import endings, registrations
 from cotenant_gateway.evictions import plan_eviction
 from cotenant_gateway.metadata import with_metadata
@@ -56,7 +56,8 @@ class SimulatedGateway:
 
     def __init__(self, *, budgets: bool = True, replica: int = 0) -> None:
         self.name = f"gateway-{'abcdefgh'[replica]}" if replica else "gateway"
-        self._replica = replica
+        self._ids = f"{SOURCE}/{replica}" if replica else SOURCE
+        self._uids_begin = f"00000000-0000-4000-8000-{replica:x}"
         self._load()
         self.refused: list[RefusedWish] = []
         self.refused_count = 0
@@ -79,7 +80,7 @@ class SimulatedGateway:
         body = json.dumps(document).encode()
 
         def plan(now: datetime) -> Plan | None:
-            return plan_creation(self.core, kind, namespace, body, now, self._uid(), lambda: f"{self._uids:05d}").plan
+            return plan_creation(self.core, kind, namespace, body, now, self._uid(), self._suffix).plan
 
         self._at(when, f"create {kind.plural} {namespace}/{text_at(document, 'metadata', 'name')}", plan)
 
@@ -116,11 +117,16 @@ class SimulatedGateway:
             self._store_all(endings(self.core, now), now, world)
         if self.core.unregistered:
             self._store_all(registrations(self.core), now, world, identify=True)
-        # Budgets are looked at when something was folded, and when a disruption may have become old.
-        if self._budgets and (self.core.folded != self._budgets_at[0] or now >= self._budgets_at[1]):
+        if self._budgets and self.core.knows(BUDGETS):
+            self._look_at_budgets(now, world)
+        return self._wishes[0][0] if self._wishes else None
+
+    def _look_at_budgets(self, now: datetime, world: World) -> None:
+        """Store what budgets say: when something was folded, and when a disruption may have become old."""
+        folded, again = self._budgets_at
+        if self.core.folded != folded or now >= again:
             self._budgets_at = (self.core.folded, now + BUDGETS_EVERY)
             self._store_all(budget_updates(self.core, now), now, world)
-        return self._wishes[0][0] if self._wishes else None
 
     def _at(self, when: datetime, what: str, planner: Planner) -> None:
         self._order += 1
@@ -128,7 +134,10 @@ class SimulatedGateway:
 
     def _uid(self) -> str:
         self._uids += 1
-        return f"00000000-0000-4000-8000-{self._replica:x}{self._uids:011x}"
+        return f"{self._uids_begin}{self._uids:011x}"
+
+    def _suffix(self) -> str:
+        return f"{self._uids:05d}"
 
     def _carry_out(self, what: str, planner: Planner, now: datetime, world: World) -> None:
         """Plan and store a wish. Everything stored before it at this moment is folded first, so one attempt is enough."""
@@ -173,5 +182,4 @@ class SimulatedGateway:
 
     def _event(self, write: PlannedWrite, now: datetime) -> Event:
         self._written += 1
-        event_id = f"{SOURCE}/{self._replica}/{self._written}" if self._replica else f"{SOURCE}/{self._written}"
-        return write.event(now, event_id, SOURCE, "simulation")
+        return write.event(now, f"{self._ids}/{self._written}", SOURCE, "simulation")

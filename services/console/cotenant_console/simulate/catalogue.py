@@ -18,7 +18,7 @@ from cotenant.definition import Definition
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
 from cotenant.sealing import Identity
-from cotenant.simulation import HOP, TICK, ServiceParticipant, World
+from cotenant.simulation import HOP, TICK, Participant, ServiceParticipant, World
 from cotenant_console.simulate.api import SimulatedGateway
 from cotenant_console.up.services import DECIDING, module_of
 
@@ -39,7 +39,7 @@ def definitions(services: Sequence[str] = DECIDING) -> dict[str, Definition]:
 
 
 class RequestingParticipant:
-    """A deciding service whose wishes reach the gateway, each at most once in REPEAT while it is wanted."""
+    """A deciding service with wishes, which reach the gateway each at most once in REPEAT while it is wanted."""
 
     def __init__(self, service: ServiceParticipant, gateway: SimulatedGateway) -> None:
         self.name = service.name
@@ -48,13 +48,12 @@ class RequestingParticipant:
         self.service = service
         self._gateway = gateway
         self._asked: dict[str, datetime] = {}
-        self._wishes = isinstance(service.cycle.core, Requesting)
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """One turn of the service, then its wishes."""
         again = self.service.step(now, inbox, world)
         cycle = self.service.cycle
-        if self._wishes and self.service.deciding and cycle.ready and not cycle.holding_back:
+        if self.service.deciding and cycle.ready and not cycle.holding_back:
             wanted = cast(Requesting, cycle.core).requests(now)
             keys = {request.key for request in wanted}
             self._asked = {key: at for key, at in self._asked.items() if key in keys}
@@ -69,8 +68,9 @@ class RequestingParticipant:
 
 def participant(
     service: str, gateway: SimulatedGateway, config: str = "{}", tick: timedelta = TICK
-) -> RequestingParticipant:
+) -> Participant:
     """A service as a participant, with the configuration that JSON text describes."""
     found = definition(service)
     identity = Identity(service=service, replica=service, core=found.core_version)
-    return RequestingParticipant(ServiceParticipant(found, found.config_from(config), identity, tick=tick), gateway)
+    made = ServiceParticipant(found, found.config_from(config), identity, tick=tick)
+    return RequestingParticipant(made, gateway) if isinstance(made.cycle.core, Requesting) else made
