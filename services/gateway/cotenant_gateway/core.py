@@ -172,10 +172,6 @@ class GatewayCore:
         """Return one object, None where it does not exist."""
         return self.collections[kind].get(namespace, name)
 
-    def knows(self, kind: Kind) -> bool:
-        """Tell whether there is or was an object of a kind."""
-        return bool(self.collections[kind].slots)
-
     def own_sequence(self, kind: Kind, namespace: str, name: str) -> int:
         """Return the last known sequence of the object's own subject (its tombstone's if it ended), 0 if there is none."""
         slot = self.collections[kind].slots.get((namespace, name))

@@ -12,10 +12,10 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.objects import ObjectStored
-from cotenant.objects.kinds import Kind
+from cotenant.objects.kinds import BY_KIND, Kind
 from cotenant.objects.metadata import AnyObject
-from cotenant_gateway.admission.chain import REFUSALS, run_mutators, run_validators
-from cotenant_gateway.admission.namespaces import namespace_deletion_refusal
+from cotenant_gateway.admission.chain import admit
+from cotenant_gateway.admission.namespaces import namespace_deletion_refusal, namespace_refusal
 from cotenant_gateway.admission.quotas import quota_deletion_refusal
 from cotenant_gateway.admission.review import Review, WrongTypes, open_review, type_error
 from cotenant_gateway.composing.overlay import without_overlay
@@ -74,7 +74,8 @@ def read_object(kind: Kind, namespace: str, body: bytes) -> tuple[Members, AnyOb
         head = _HEAD.decode(body)
     except msgspec.ValidationError as error:
         head = _head_without_nulls(kind, top, error)
-    _check_kind(kind, head)
+    if BY_KIND.get((head.api_version, head.kind)) is not kind:
+        raise _other_kind(kind, head)
     if head.metadata.namespace and kind.namespaced and head.metadata.namespace != namespace:
         raise bad_request(
             f"the namespace of the provided object does not match the namespace sent on the request "
@@ -99,14 +100,13 @@ def _wrong_types(kind: Kind, wrong: WrongTypes) -> ApiError:
     return bad_request(message, (wrong.error,))
 
 
-def _check_kind(kind: Kind, head: AnyObject) -> None:
+def _other_kind(kind: Kind, head: AnyObject) -> ApiError:
     if not head.kind:
-        raise bad_request("Object 'Kind' is missing: set `kind` in the document")
-    if head.kind != kind.kind or head.api_version != kind.api_version:
-        raise bad_request(
-            f"{head.api_version or 'no apiVersion'}, Kind={head.kind} in the body does not match the request's "
-            f"{kind.api_version}, Kind={kind.kind}"
-        )
+        return bad_request("Object 'Kind' is missing: set `kind` in the document")
+    return bad_request(
+        f"{head.api_version or 'no apiVersion'}, Kind={head.kind} in the body does not match the request's "
+        f"{kind.api_version}, Kind={kind.kind}"
+    )
 
 
 def plan_creation(
@@ -138,7 +138,7 @@ def plan_creation(
 
 def _admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: Snapshot | None) -> Review:
     kind, name = address.kind, address.name
-    if memoryview(document).nbytes > MAX_OBJECT_BYTES:
+    if len(document) > MAX_OBJECT_BYTES:
         raise too_large(MAX_OBJECT_BYTES, "the object")
     try:
         review = open_review(kind, document, old, core)
@@ -146,12 +146,10 @@ def _admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: S
         raise _wrong_types(kind, wrong) from wrong
     except (msgspec.DecodeError, DocumentError) as error:
         raise bad_request(f"the object provided cannot be read: {error}") from error
-    for refuse in REFUSALS:
-        refusal = refuse(review)
-        if refusal is not None:
-            raise refusal
-    run_mutators(review)
-    errors = run_validators(review)
+    refusal = namespace_refusal(review)
+    if refusal is not None:
+        raise refusal
+    errors = admit(review)
     if errors:
         # Where a profile had a hand in it, the user must learn of it.
         raise invalid_object(kind, name, errors, review.notes if review.causes else ())
@@ -244,7 +242,8 @@ def plan_patch(
     _check_version(core, snapshot, given)
     if head.metadata.name != name or (kind.namespaced and head.metadata.namespace != namespace):
         raise bad_request("a patch cannot change the name or the namespace of an object")
-    _check_kind(kind, head)
+    if BY_KIND.get((head.api_version, head.kind)) is not kind:
+        raise _other_kind(kind, head)
     return _update(core, snapshot, raw(top), head.metadata.uid, status_only=status_only)
 
 

@@ -117,7 +117,7 @@ class SimulatedGateway:
             self._store_all(endings(self.core, now), now, world)
         if self.core.unregistered:
             self._store_all(registrations(self.core), now, world, identify=True)
-        if self._budgets and self.core.knows(BUDGETS):
+        if self._budgets and self.core.collections[BUDGETS].slots:
             self._look_at_budgets(now, world)
         return self._wishes[0][0] if self._wishes else None
 
@@ -171,7 +171,12 @@ class SimulatedGateway:
 
     def _store(self, plan: Plan, now: datetime, world: World) -> Stored | None:
         """Store a plan and fold what was stored; None where the log did not say that it has it."""
-        outcome = world.store([Write(event=self._event(write, now), expected=write.expected) for write in plan.writes])
+        writes = []
+        for write in plan.writes:
+            self._written += 1
+            event = write.event(now, f"{self._ids}/{self._written}", SOURCE, "simulation")
+            writes.append(Write(event=event, expected=write.expected))
+        outcome = world.store(writes)
         if not isinstance(outcome, Stored):
             return None
         for sequence in range(outcome.first, outcome.last + 1):
@@ -179,7 +184,3 @@ class SimulatedGateway:
             if stored is not None:
                 self.core.apply(stored)
         return outcome
-
-    def _event(self, write: PlannedWrite, now: datetime) -> Event:
-        self._written += 1
-        return write.event(now, f"{self._ids}/{self._written}", SOURCE, "simulation")

@@ -36,7 +36,7 @@ _DECODER = msgspec.json.Decoder(_Spec)
 def write_extended_resource_spec(review: Review) -> Change | None:
     """Set the annotation of a pod with batch resources. Raises ApiError where one is there that cannot be read."""
     pod = review.view
-    if not isinstance(pod, Pod) or not review.creating:
+    if not isinstance(pod, Pod):
         return None
     text = pod.metadata.annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC)
     wanted = _batch_resources(pod.spec)

@@ -8,13 +8,8 @@ from cotenant_gateway.admission.review import Review
 
 
 def metadata_is_valid(review: Review) -> list[FieldError]:
-    """Names are DNS names, labels are labels."""
-    return metadata_errors(review.kind, review.view.metadata)
-
-
-def owners_are_named(review: Review) -> list[FieldError]:
-    """An owner reference says which object it means."""
-    found: list[FieldError] = []
+    """Names are DNS names, labels are labels; an owner reference says which object it means."""
+    found = metadata_errors(review.kind, review.view.metadata)
     for index, owner in enumerate(review.view.metadata.owner_references):
         for field, value in (("apiVersion", owner.api_version), ("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
             if not value:

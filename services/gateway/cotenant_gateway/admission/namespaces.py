@@ -14,7 +14,7 @@ BUILT_IN_NAMESPACES = ("default", "kube-system", "koordinator-system")
 def namespace_refusal(review: Review) -> ApiError | None:
     """Refuse a creation in a namespace that does not exist (404) or is ending (403)."""
     kind, meta = review.kind, review.view.metadata
-    if not kind.namespaced or not review.creating:
+    if not kind.namespaced or review.old is not None:
         return None
     namespace = review.objects.get(NAMESPACES, "", meta.namespace)
     if namespace is None:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 import msgspec
 
 from cotenant.objects.metadata import ObjectMeta
-from cotenant.objects.pod import Pod
 from cotenant.objects.validation import FieldError, forbidden, invalid
 from cotenant.quota.names import LABEL_IS_PARENT, LABEL_PREEMPTIBLE, LABEL_QUOTA
 from cotenant.quota.view import bound_namespaces
@@ -47,14 +46,12 @@ def _quotas(objects: ObjectSource) -> _Quotas:
 
 def quota_of_pod_is_a_leaf(review: Review) -> list[FieldError]:
     """A pod belongs to a leaf of the tree, not to a parent quota."""
-    pod = review.view
-    if not isinstance(pod, Pod):
-        return []
-    found = quota_of(review.objects, pod.metadata)
+    pod = review.view.metadata
+    found = quota_of(review.objects, pod)
     if found is None or found.labels.get(LABEL_IS_PARENT) != "true":
         return []
-    detail = f"pod can not be linked to a parentQuotaGroup,quota:{found.name}, pod:{pod.metadata.name}"
-    return [invalid(f"metadata.labels[{LABEL_QUOTA}]", pod.metadata.labels.get(LABEL_QUOTA, ""), detail)]
+    detail = f"pod can not be linked to a parentQuotaGroup,quota:{found.name}, pod:{pod.name}"
+    return [invalid(f"metadata.labels[{LABEL_QUOTA}]", pod.labels.get(LABEL_QUOTA, ""), detail)]
 
 
 def preemptible_label_stays(review: Review) -> list[FieldError]:

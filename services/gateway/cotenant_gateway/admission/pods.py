@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 
 import msgspec
 
+from cotenant.by_identity import by_identity
 from cotenant.colocation import colocation_errors
-from cotenant.objects.metadata import ObjectMeta
-from cotenant.objects.pod import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS, Pod, decode_spec
+from cotenant.objects.pod import Pod, PodSpec
 from cotenant.objects.validation import FieldError, FieldReason, forbidden, validate_all
 from cotenant.objects.validation_pod import POD_CHECKS, RESERVED_ANNOTATION
 from cotenant_gateway.admission.review import Review
-from cotenant_gateway.splices import EMPTY_OBJECT, members
 
+REMEMBERED_LABELS = 4
+"""Sets of labels whose pods' faults are remembered for a spec."""
 _MUTABLE = frozenset(
     {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "priority", "preemptionPolicy", "schedulingGates"}
 )
@@ -28,27 +28,28 @@ _CANNOT_CHANGE = (
 def pod_is_valid(review: Review) -> list[FieldError]:
     """The pod by itself, then (if its quantities can be read) QoS and priority classes."""
     pod = review.view
-    if not isinstance(pod, Pod):
-        return []
-    spec = members(review.document).get("spec", EMPTY_OBJECT)
-    if review.old is not None or memoryview(spec).nbytes > REMEMBERED_SPEC_BYTES:
+    assert isinstance(pod, Pod)
+    if review.old is not None:
         return _errors(pod, review.old_view(Pod))
-    reserved = RESERVED_ANNOTATION in pod.metadata.annotations
-    return list(_errors_of_new(bytes(spec), tuple(pod.metadata.labels.items()), reserved))
+    known = _known_errors(pod.spec)
+    looked_at = (*pod.metadata.labels.items(), RESERVED_ANNOTATION in pod.metadata.annotations)
+    if looked_at not in known:
+        if len(known) >= REMEMBERED_LABELS:
+            known.clear()
+        known[looked_at] = _errors(pod, None)
+    return known[looked_at]
+
+
+@by_identity
+def _known_errors(_: PodSpec) -> dict[tuple[object, ...], list[FieldError]]:
+    """What was found in new pods of a spec, by what else these checks look at: replicas of one workload are checked once."""
+    return {}
 
 
 def _errors(pod: Pod, old: Pod | None) -> list[FieldError]:
     found = validate_all(pod, POD_CHECKS)
     unreadable = any("resources" in error.field or "overhead" in error.field for error in found)
     return found if unreadable else [*found, *colocation_errors(pod, old)]
-
-
-@lru_cache(maxsize=REMEMBERED_SPECS)
-def _errors_of_new(spec: bytes, labels: tuple[tuple[str, str], ...], reserved: bool) -> tuple[FieldError, ...]:
-    """What these checks look at is spec, labels and one annotation: replicas of one workload are checked once."""
-    annotations = {RESERVED_ANNOTATION: ""} if reserved else {}
-    pod = Pod(metadata=ObjectMeta(labels=dict(labels), annotations=annotations), spec=decode_spec(spec))
-    return tuple(_errors(pod, None))
 
 
 def pod_update_is_allowed(review: Review) -> list[FieldError]:

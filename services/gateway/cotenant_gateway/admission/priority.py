@@ -46,7 +46,7 @@ def resolve_priority(review: Review) -> Change | None:
     spec = pod.spec
     if spec.priority_class_name:
         found = find_priority_class(review.objects, spec.priority_class_name)
-    elif spec.priority is None and review.creating:
+    elif spec.priority is None and review.old is None:
         found = review.objects.derived(PRIORITY_CLASSES, _global_default)
     else:
         return None

@@ -31,7 +31,6 @@ from cotenant_gateway.admission.review import Change, Review
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.tier_resources import translated_spec
 from cotenant_gateway.metadata import with_metadata
-from cotenant_gateway.snapshots import Snapshot
 from cotenant_gateway.splices import EMPTY_OBJECT, member_object, members, raw
 
 Draw = Callable[[str, str, str], int]
@@ -39,12 +38,7 @@ Draw = Callable[[str, str, str], int]
 
 def apply_colocation_profiles(review: Review) -> Change | None:
     """Apply what matches, and say on the pod which profiles that were. Raises ApiError where one cannot be applied."""
-    pod = review.view
-    if not isinstance(pod, Pod):
-        return None
-    if review.old is not None:
-        return _translated_again(review, review.old)
-    said = pod.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES)
+    said = review.view.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES)
     if said is None and not review.objects.derived(PROFILES, ready_profiles).profiles:
         return None
     change, applied = changed_by_profiles(review, draw)
@@ -57,8 +51,10 @@ def apply_colocation_profiles(review: Review) -> Change | None:
     return Change(document, () if change is None else change.notes, () if change is None else change.causes)
 
 
-def _translated_again(review: Review, old: Snapshot) -> Change | None:
-    if old.stored is None or ANNOTATION_COLOCATION_PROFILES not in old.meta.annotations:
+def translate_again(review: Review) -> Change | None:
+    """Translate what a live pod's manifest asks for, if the pod's resources were translated when it was created."""
+    old = review.old
+    if old is None or old.stored is None or ANNOTATION_COLOCATION_PROFILES not in old.meta.annotations:
         return None
     change = in_tier_resources(review)
     was = Review(review.kind, old.stored.raw, old.pod, old, review.objects)

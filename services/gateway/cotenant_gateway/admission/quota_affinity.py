@@ -13,7 +13,6 @@ import msgspec
 
 from cotenant.objects.kinds import BY_RESOURCE
 from cotenant.objects.metadata import LabelSelector, ObjectMeta, View
-from cotenant.objects.pod import Pod
 from cotenant.quota.names import LABEL_TREE
 from cotenant_gateway.admission.pod_quotas import quota_of
 from cotenant_gateway.admission.review import Change, ObjectSource, Review
@@ -43,13 +42,10 @@ _PROFILE = msgspec.json.Decoder(_Profile)
 
 def keep_on_nodes_of_tree(review: Review) -> Change | None:
     """Add the node affinity of the pod's quota tree."""
-    pod = review.view
-    if not isinstance(pod, Pod) or not review.creating:
-        return None
     nodes_of_trees = review.objects.derived(QUOTA_PROFILES, _nodes_of_trees)
     if not nodes_of_trees:
         return None
-    quota = quota_of(review.objects, pod.metadata)
+    quota = quota_of(review.objects, review.view.metadata)
     tree = quota.labels.get(LABEL_TREE, "") if quota is not None else ""
     nodes = nodes_of_trees.get(tree)
     if nodes is None:

@@ -37,7 +37,7 @@ def stored_quotas(objects: ObjectSource) -> list[ElasticQuotaView]:
 def inherit_tree(review: Review) -> Change | None:
     """A new quota without a tree id takes that of its parent."""
     quota = review.view
-    if not isinstance(quota, ElasticQuota) or not review.creating:
+    if not isinstance(quota, ElasticQuota) or review.old is not None:
         return None
     labels = quota.metadata.labels
     parent_name = labels.get(LABEL_PARENT, "") or ROOT

@@ -55,8 +55,11 @@ _VIEWS: dict[str, type[View]] = {
     "podmigrationjobs": PodMigrationJob,
     "clustercolocationprofiles": ClusterColocationProfile,
 }
-_DECODERS: dict[str, msgspec.json.Decoder[View]] = {plural: msgspec.json.Decoder(view) for plural, view in _VIEWS.items()}
-_ANY = msgspec.json.Decoder(AnyObject)
+_DECODE: dict[str, Callable[[msgspec.Raw], View]] = {
+    "pods": decode_pod,
+    **{plural: msgspec.json.Decoder(view).decode for plural, view in _VIEWS.items()},
+}
+_DECODE_ANY: Callable[[msgspec.Raw], View] = msgspec.json.Decoder(AnyObject).decode
 _WRONG = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
 
 
@@ -75,10 +78,7 @@ class ObjectSource(Protocol):
 
 def decode_view(kind: Kind, document: msgspec.Raw) -> View:
     """Return the typed view of a document. Raises msgspec.ValidationError with the field's path."""
-    if kind.plural == "pods":
-        return decode_pod(document)
-    view: View = _DECODERS.get(kind.plural, _ANY).decode(document)
-    return view
+    return _DECODE.get(kind.plural, _DECODE_ANY)(document)
 
 
 def type_error(error: msgspec.ValidationError) -> FieldError:
@@ -111,10 +111,6 @@ class Review(msgspec.Struct):
     """What mutators did, in words."""
     causes: tuple[str, ...] = ()
     """What they did it from."""
-
-    @property
-    def creating(self) -> bool:
-        return self.old is None
 
     def old_view(self, expected: type[V]) -> V | None:
         """Return the typed view of the object as it is."""

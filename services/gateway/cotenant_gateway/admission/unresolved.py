@@ -17,15 +17,13 @@ from cotenant_gateway.admission.tier_resources import tier_amounts
 def unresolved_classes(review: Review) -> list[FieldError]:
     """PriorityClass and RuntimeClass of a pod."""
     pod = review.view
-    if not isinstance(pod, Pod) or not review.creating:
-        return []
-    return [*_priority(review, pod), *_runtime(review, pod)]
+    assert isinstance(pod, Pod)
+    priority, runtime = pod.spec.priority_class_name, pod.spec.runtime_class_name
+    errors = _priority(review, pod, priority) if priority else []
+    return [*errors, *_runtime(review, pod, runtime)] if runtime else errors
 
 
-def _priority(review: Review, pod: Pod) -> list[FieldError]:
-    name = pod.spec.priority_class_name
-    if not name:
-        return []
+def _priority(review: Review, pod: Pod, name: str) -> list[FieldError]:
     found = find_priority_class(review.objects, name)
     if found is None:
         return [not_found("spec.priorityClassName", name, "no PriorityClass with this name was found")]
@@ -39,10 +37,7 @@ def _priority(review: Review, pod: Pod) -> list[FieldError]:
     return errors
 
 
-def _runtime(review: Review, pod: Pod) -> list[FieldError]:
-    name = pod.spec.runtime_class_name
-    if not name:
-        return []
+def _runtime(review: Review, pod: Pod, name: str) -> list[FieldError]:
     runtime = find_runtime_class(review.objects, name)
     if runtime is None:
         return [not_found("spec.runtimeClassName", name, "no RuntimeClass with this name was found")]
