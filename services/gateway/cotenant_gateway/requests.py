@@ -48,6 +48,8 @@ from cotenant_gateway.statuses import (
 )
 
 MAX_OBJECT_BYTES = 768 * 1024
+_TRANSIENT = frozenset({"resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"})
+"""Members of metadata that a new object does not have, whatever its document says."""
 _HEAD = msgspec.json.Decoder(AnyObject)
 
 
@@ -119,8 +121,8 @@ def plan_creation(
     if not name and head.metadata.generate_name:
         name = head.metadata.generate_name + suffix()
         metadata["name"] = name
-    for transient in ("resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        metadata.pop(transient, None)
+    for transient in metadata.keys() & _TRANSIENT:
+        del metadata[transient]
     if kind.namespaced:
         metadata["namespace"] = namespace
     metadata["uid"] = uid

@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from cotenant.core import Requesting
+from cotenant.core import Request, Requesting
 from cotenant.definition import Definition
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
@@ -55,15 +55,21 @@ class RequestingParticipant:
         cycle = self.service.cycle
         if self.service.deciding and cycle.ready and not cycle.holding_back:
             wanted = cast(Requesting, cycle.core).requests(now)
-            keys = {request.key for request in wanted}
-            self._asked = {key: at for key, at in self._asked.items() if key in keys}
-            for request in wanted:
-                asked = self._asked.get(request.key)
-                if request.subject == EVICT_ENDPOINT and (asked is None or now - asked >= REPEAT):
-                    self._asked[request.key] = now
-                    self._gateway.evict(now + HOP, _WISH.decode(request.body))
-                    world.wake(self._gateway, now + HOP)
+            if wanted:
+                self._ask(wanted, now, world)
+            else:
+                self._asked.clear()
         return again
+
+    def _ask(self, wanted: Sequence[Request], now: datetime, world: World) -> None:
+        keys = {request.key for request in wanted}
+        self._asked = {key: at for key, at in self._asked.items() if key in keys}
+        for request in wanted:
+            asked = self._asked.get(request.key)
+            if request.subject == EVICT_ENDPOINT and (asked is None or now - asked >= REPEAT):
+                self._asked[request.key] = now
+                self._gateway.evict(now + HOP, _WISH.decode(request.body))
+                world.wake(self._gateway, now + HOP)
 
 
 def participant(
