@@ -33,7 +33,7 @@ _TOLD_ONCE = ("Scheduled", "Started", "Killing")
 _KIND = BY_RESOURCE["", "events"]
 
 
-class Told(msgspec.Struct, frozen=True):
+class Told(msgspec.Struct, frozen=True, gc=False):
     """What happened to whom, in the words of a core/v1 Event."""
 
     kind: str

@@ -14,7 +14,7 @@ from cotenant.objects.kinds import Kind
 from cotenant_gateway.snapshots import Snapshot
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One object before and after one fact; None where it did not, or does no longer, exist."""
 
     version: int

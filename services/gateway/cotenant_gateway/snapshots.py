@@ -20,7 +20,7 @@ from cotenant_gateway.composing.overlay import NOTHING, Overlay, composed_docume
 _HEAD = msgspec.json.Decoder(AnyObject)
 
 
-class Address(msgspec.Struct, frozen=True):
+class Address(msgspec.Struct, frozen=True, gc=False):
     """Where an API object is found."""
 
     kind: Kind
@@ -28,7 +28,7 @@ class Address(msgspec.Struct, frozen=True):
     name: str
 
 
-class Stored(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """The object's own document as the log holds it, with its metadata decoded; for pods the typed view."""
 
     raw: msgspec.Raw

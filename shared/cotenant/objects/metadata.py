@@ -5,8 +5,11 @@ from __future__ import annotations
 import msgspec
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of typed views: unknown fields are ignored, so the raw document stays the truth."""
+class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Base of typed views: unknown fields are ignored, so the raw document stays the truth.
+
+    Views hold plain data, of which no cycle can be made: the garbage collector passes them over.
+    """
 
 
 class OwnerReference(View, frozen=True, kw_only=True):
