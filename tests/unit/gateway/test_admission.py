@@ -10,6 +10,7 @@ import pytest
 
 from cotenant.colocation import colocation_errors
 from cotenant.objects.pod import decode_pod
+from cotenant_gateway.admission.pods import REMEMBERED_LABELS
 from cotenant_gateway.requests import (
     MAX_OBJECT_BYTES,
     DeletionWish,
@@ -52,6 +53,14 @@ def labelled(labels: dict[str, str], **spec: object) -> dict[str, object]:
     document = pod_document(**spec)
     document["metadata"] = {"name": "web", "labels": labels}
     return document
+
+
+def test_pods_of_one_spec_are_judged_by_their_own_labels() -> None:
+    world = World()
+    wrong = labelled({"koordinator.sh/qosClass": "LSR"}, priority=9500, containers=resources({"cpu": "1500m"}))
+    for turn in range(REMEMBERED_LABELS + 1):
+        assert fields(refused(world, "pods", as_json(wrong)))
+        assert world.create("pods", pod_document(f"web-{turn}", priority=9500, containers=resources({"cpu": "1500m"}))).plan
 
 
 @pytest.mark.parametrize(

@@ -355,3 +355,6 @@ def test_events_are_told_and_counted() -> None:
     told = [json.loads(snapshot.document) for snapshot in world.core.objects(kind("events"), "default")]
     reasons = {(event["involvedObject"]["name"], event["reason"]) for event in told}
     assert {("a", "FailedScheduling"), ("a", "Scheduled"), ("a", "Started"), ("b", "Failed")} <= reasons
+    names = {event["metadata"]["name"] for event in told}
+    assert f"a.{world.uid_of('a')}.failedscheduling" in names
+    assert len(names) == len(told)
