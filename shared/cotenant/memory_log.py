@@ -89,12 +89,12 @@ class MemoryStream:
                 ids.append(write.message_id)
         if ids:
             self._forget_ids()
-            known = not self._ids.keys().isdisjoint(ids)
-            if len(writes) > 1 and (known or len(set(ids)) < len(ids)):
+            if len(writes) == 1:
+                stored = self._ids.get(ids[0])
+                if stored is not None:
+                    return Stored(stored, stored, duplicate=True)
+            elif len(set(ids)) < len(ids) or not self._ids.keys().isdisjoint(ids):
                 return Refused("atomic publish batch contains duplicate message id", wrong_sequence=False)
-            if known:
-                stored = self._ids[ids[0]]
-                return Stored(stored, stored, duplicate=True)
         first = self.last_sequence + 1
         for sequence, write in enumerate(writes, first):
             event = write.event

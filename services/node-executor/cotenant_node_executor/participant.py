@@ -55,22 +55,22 @@ class NodeParticipant:
         self._busy_until = NEVER
         self._sampled = NEVER
         self.offset = timedelta(0)
-        self._next_sample: datetime | None = None
+        self._next_sample = NEVER
         self._mark_at = NEVER
+        runtime = node.machine.runtime
+        self._runtime = runtime if isinstance(runtime, SimulatedRuntime) else None
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, run one cycle, store what it reports."""
-        local = now + self.offset
-        changed = self._next_sample is None
-        apply = self.node.core.apply
-        for event in inbox:
-            apply(event)
-            changed = changed or isinstance(event.data, CHANGES)
+        local = now + self.offset if self.offset else now
+        changed = self._next_sample == NEVER
         if changed:
-            self._busy_until = now + BUSY
-        if self._next_sample is None:
             self._next_sample = self._sampled = now
-        if now >= self._mark_at and not self.node.core.loaded:
+        core = self.node.core
+        for event in inbox:
+            core.apply(event)
+            changed = changed or isinstance(event.data, CHANGES)
+        if not core.loaded and now >= self._mark_at:
             # As the shell: until it is delivered, the start marker is stored again.
             self._mark_at = now + MARKER_PAUSE
             self._store(self.node.start_marker(local), world)
@@ -78,7 +78,7 @@ class NodeParticipant:
         if sample:
             self._sampled = now
         stored = self._cycle(local, sample, world) if sample or self._due(local) else False
-        if stored:
+        if stored or changed:
             self._busy_until = now + BUSY
         self._plan_sample(now)
         return self._wake_at(now, local, stored)
@@ -104,6 +104,8 @@ class NodeParticipant:
         until = now
         if now >= self._busy_until and (due := self.node.report_due) is not None:
             until = max(min(due - self.offset - self._period / 2, self._sampled + self._calm) - EARLY, now)
+        elif now < self._next_sample <= now + self._period:
+            return
         self._next_sample = self._sampled + ((until - self._sampled) // self._period + 1) * self._period
 
     def _store(self, event: Event, world: World) -> bool:
@@ -112,7 +114,7 @@ class NodeParticipant:
         if isinstance(outcome, Stored):
             kept = world.streams.log.event(outcome.first)
             if kept is not None:
-                self.node.apply(kept)
+                self.node.core.apply(kept)
             return True
         if isinstance(outcome, Refused):
             self.node.core.correct_sequence(event.subject, world.streams.log.last_of(event.subject))
@@ -122,15 +124,18 @@ class NodeParticipant:
         """When something is due by itself; what a stored report leads to, at once."""
         if stored and self.node.due(local):
             return now + AGAIN
-        times = [self._next_sample] if self._periodic and self._next_sample is not None else []
+        first = self._next_sample if self._periodic else None
         if not self.node.core.loaded:
-            times.append(self._mark_at)
+            first = _earlier(first, self._mark_at)
         for own in (self._next_exit(), self.node.next_start(local)):
             if own is not None:
-                times.append(own - self.offset)
-        return max(min(times), now + AGAIN) if times else None
+                first = _earlier(first, own - self.offset)
+        return first if first is None or first > now + AGAIN else now + AGAIN
 
     def _next_exit(self) -> datetime | None:
         """When the next container ends by itself, in the node's time."""
-        runtime = self.node.machine.runtime
-        return runtime.next_exit() if isinstance(runtime, SimulatedRuntime) else None
+        return self._runtime.next_exit() if self._runtime is not None else None
+
+
+def _earlier(known: datetime | None, other: datetime) -> datetime:
+    return other if known is None or other < known else known

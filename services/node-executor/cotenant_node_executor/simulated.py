@@ -89,19 +89,19 @@ class SimulatedMachine:
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
         """Change the table; unlimited and empty are what a new group starts with."""
-        self._unwritten.update(changed)
-        if not self._unwritten:
+        if not changed and not self._unwritten:
             return _UNCHANGED
-        groups = self._groups
-        if self._removals != groups.removals:
-            self._removals = groups.removals
+        self._unwritten.update(changed)
+        groups = self._groups.shown()
+        if self._removals != self._groups.removals:
+            self._removals = self._groups.removals
             self._files.keep(groups)
-        there = [group for group in self._unwritten if group in values and (not group or group in groups)]
-        report = self._files.write({group: values[group] for group in there}, groups.shown())
+        there = {group: values[group] for group in self._unwritten if group in values and (not group or group in groups)}
+        report = self._files.write(there, groups)
         # What was refused is tried again in the next cycle, as on a real machine.
         self._unwritten = {refused.group for refused in report.refused}
         if report.written:
-            written = {each.group: None for each in report.written}
+            written = {each.group for each in report.written}
             self._sampler.written(written)
             if BESTEFFORT in written or ROOT_GROUP in written:
                 self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)

@@ -50,16 +50,20 @@ class SimulatedFiles:
         self._all_cpus = format_cpu_list(cpus) if self._inherits else ""
         """The CPU set of the root, and on v1 of every new group: a copy of its parent's."""
         self._texts: dict[str, dict[Knob, str]] = {}
-        """By group: what its files say that do not say what they start with."""
+        """By group: what its files say; those of others say what all start with."""
 
     def read(self, group: str, knob: Knob) -> str:
         """What a file says; a new group's are unlimited."""
-        text = self._texts.get(group, _START).get(knob)
+        text = self.of(group).get(knob)
         if text is not None:
             return text
         if self._inherits and knob is Knob.CPUSET_CPUS:
             return self.read(_parent(group), knob) if group else self._all_cpus
-        return _START.get(knob, "")
+        return ""
+
+    def of(self, group: str) -> Mapping[Knob, str]:
+        """What a group's files say of CPU time and memory, and of its CPU set where it has one of its own."""
+        return self._texts.get(group, _START)
 
     def texts(self, *keys: Key) -> dict[Key, str]:
         """What some files say."""
@@ -69,7 +73,7 @@ class SimulatedFiles:
         """Let the files of some groups say these texts, by group and name; `groups` are all there are."""
         changes = []
         for group in sorted(values):
-            texts, there = values[group], self._texts.get(group, _START)
+            texts, there = values[group], self.of(group)
             for knob in _BY_NAME:
                 text = texts.get(knob)
                 if text is not None and there.get(knob) != text and (present := self.read(group, knob)) != text:
@@ -79,8 +83,13 @@ class SimulatedFiles:
         if self._inherits:
             return self._in_steps(changes, _Hierarchy(groups))
         for change in changes:
-            self._texts.setdefault(change.group, {})[change.knob] = change.new
+            self._say(change.group, change.knob, change.new)
         return WriteReport(tuple(changes))
+
+    def _say(self, group: str, knob: Knob, text: str) -> None:
+        if group not in self._texts:
+            self._texts[group] = _START.copy()
+        self._texts[group][knob] = text
 
     def keep(self, groups: Container[str]) -> None:
         """Forget files of other groups."""
@@ -89,9 +98,9 @@ class SimulatedFiles:
 
     def begin(self, group: str) -> None:
         """A new group has new files; on v1 its CPU set is a copy of its parent's (cgroup.clone_children)."""
-        self._texts.pop(group, None)
+        texts = self._texts[group] = _START.copy()
         if self._inherits:
-            self._texts[group] = {Knob.CPUSET_CPUS: self.read(_parent(group), Knob.CPUSET_CPUS)}
+            texts[Knob.CPUSET_CPUS] = self.read(_parent(group), Knob.CPUSET_CPUS)
 
     def _in_steps(self, changes: list[Written], hierarchy: _Hierarchy) -> WriteReport:
         """Take the steps of a real machine's writer; a file that was refused is left as it is by then."""
@@ -105,7 +114,7 @@ class SimulatedFiles:
             except Refusal as refusal:
                 refused[key] = Refused(*key, step.knob.value, step.value, refusal.errno, str(refusal))
             else:
-                self._texts.setdefault(step.group, {})[step.knob] = step.value
+                self._say(step.group, step.knob, step.value)
         written = (
             Written(change.group, change.knob, change.file, change.old, present)
             for change in changes

@@ -167,9 +167,8 @@ class SimulatedSampler:
 
     def _allow(self, load: _Load) -> None:
         """Take what its files say."""
-        load.quota = int(self._files.read(load.group, _QUOTA))
-        load.weight = max(int(self._files.read(load.group, _SHARES)), 2)
-        load.memory_limit = int(self._files.read(load.group, _LIMIT))
+        texts = self._files.of(load.group)
+        load.quota, load.weight, load.memory_limit = int(texts[_QUOTA]), max(int(texts[_SHARES]), 2), int(texts[_LIMIT])
 
     # -- what they use -------------------------------------------------------------------------------------------------
 

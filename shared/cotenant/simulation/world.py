@@ -67,7 +67,8 @@ class World:
         self._seated = 0
         self._by_name: dict[str, Seat] = {}
         self._acting: Seat | None = None
-        self._routes: dict[str, Routes[Seat]] = {LOG: Routes(), USAGE: Routes()}
+        self._log_routes: Routes[Seat] = Routes()
+        self._usage_routes: Routes[Seat] = Routes()
         self._due: dict[datetime, list[Seat]] = {}
         """Who is to be woken at a moment, in the order in which that was planned."""
         self._moments: list[datetime] = []
@@ -84,9 +85,9 @@ class World:
         self._seated += 1
         self._seats.append(seat)
         self._by_name[participant.name] = seat
-        for stream, filters in ((LOG, participant.filters), (USAGE, participant.usage_filters)):
+        for routes, filters in ((self._log_routes, participant.filters), (self._usage_routes, participant.usage_filters)):
             for wanted in filters:
-                self._routes[stream].add(wanted, seat.number, seat)
+                routes.add(wanted, seat.number, seat)
         seat.load(self.streams.log, self.streams.usage)
         self._wake(seat, self.now)
 
@@ -96,8 +97,8 @@ class World:
             self._seats.remove(seat)
             del self._by_name[participant.name]
             seat.planned = None
-            for routes in self._routes.values():
-                routes.remove(seat.number)
+            self._log_routes.remove(seat.number)
+            self._usage_routes.remove(seat.number)
 
     def wake(self, participant: Participant, when: datetime) -> None:
         """Wake a participant at the latest at a moment: it was told something outside the log."""
@@ -177,10 +178,10 @@ class World:
             for sequence, write in enumerate(writes, outcome.first):
                 event = log.event(sequence)
                 if event is not None:
-                    self._deliver(event, told)
+                    self._deliver(event, self._log_routes, told)
                 else:
                     # A tombstone in the same batch has rolled it up already: nobody reads it, it was stored all the same.
-                    self._record(msgspec.structs.replace(write.event, stream=LOG, sequence=sequence))
+                    self._deliver(msgspec.structs.replace(write.event, stream=LOG, sequence=sequence), None)
         return outcome if instead is None else instead
 
     def store(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
@@ -217,22 +218,18 @@ class World:
                 raise SimulationError(f"{event.subject}: {stored.ref} has the id {event.id} too, and says something else")
             return msgspec.structs.replace(event, sequence=outcome.first)
         assert stored is not None
-        self._deliver(stored)
+        self._deliver(stored, self._usage_routes if event.stream == USAGE else None)
         return stored
 
     # -- delivering ------------------------------------------------------------------------------------------------
 
-    def _record(self, event: Event) -> None:
+    def _deliver(self, event: Event, routes: Routes[Seat] | None, told: Seat | None = None) -> None:
+        """Take down a stored event, give it to its readers, and wake them but for one that was told of it already."""
         self.events += 1
         if self.history is not None and event.stream == LOG:
             self.history.append(event)
         for watch in self.watchers:
             watch(event)
-
-    def _deliver(self, event: Event, told: Seat | None = None) -> None:
-        """Give an event to its readers, and wake them but for one that was told of it already."""
-        self._record(event)
-        routes = self._routes.get(event.stream)
         if routes is None:
             return
         now, soon = self.now, self._soon

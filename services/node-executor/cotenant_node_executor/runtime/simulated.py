@@ -133,13 +133,14 @@ class SimulatedRuntime:
                 del self._turned[uid]
             else:
                 self._turned[uid] = self._pods[uid] if live else None
-        ends = min([end for _, end in _ends(self._pods[uid].pod, live)], default=None)
-        if ends != self._ends.get(uid):
-            if ends is not None:
-                self._ends[uid] = ends
-            else:
-                del self._ends[uid]
-            self._next_exit = min(self._ends.values(), default=None)
+        ending = _ends(self._pods[uid].pod, live)
+        if ending:
+            self._ends[uid] = min(end for _, end in ending)
+        elif uid in self._ends:
+            del self._ends[uid]
+        else:
+            return
+        self._next_exit = min(self._ends.values(), default=None)
 
     def next_exit(self) -> datetime | None:
         """When the next container ends by itself; None: never."""
