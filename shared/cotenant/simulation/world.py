@@ -11,7 +11,7 @@ Bound: at most MAX_STEPS_AT_ONCE steps without time moving on.
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -69,10 +69,10 @@ class World:
         self._acting: Seat | None = None
         self._log_routes: Routes[Seat] = Routes()
         self._usage_routes: Routes[Seat] = Routes()
-        self._due: dict[datetime, list[Seat]] = {}
-        """Who is to be woken at a moment, in the order in which that was planned."""
         self._moments: list[datetime] = []
-        """The moments of `_due`, a heap."""
+        """When somebody is to be woken, in order."""
+        self._due: list[list[Seat]] = []
+        """Who is to be woken at each of these moments, in the order in which that was planned."""
 
     def _clock(self) -> datetime:
         return self.now
@@ -152,12 +152,12 @@ class World:
         if seat.planned is not None and seat.planned <= when:
             return
         seat.planned = when
-        due = self._due.get(when)
-        if due is None:
-            self._due[when] = [seat]
-            heapq.heappush(self._moments, when)
+        place = bisect_left(self._moments, when)
+        if place < len(self._moments) and self._moments[place] == when:
+            self._due[place].append(seat)
         else:
-            due.append(seat)
+            self._moments.insert(place, when)
+            self._due.insert(place, [seat])
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
@@ -244,13 +244,12 @@ class World:
             when = self._moments[0]
             self._move_to(when)
             before = self.steps
-            for seat in self._due[when]:  # what is planned meanwhile for the same moment comes behind
+            for seat in self._due[0]:  # what is planned meanwhile for the same moment comes behind
                 if seat.planned == when:
                     self._step(seat)
                     if self.steps - before > MAX_STEPS_AT_ONCE:
                         raise SimulationError(f"{MAX_STEPS_AT_ONCE} steps at {when}: time does not move on")
-            heapq.heappop(self._moments)
-            del self._due[when]
+            del self._moments[0], self._due[0]
         self._move_to(end)
 
     def _move_to(self, when: datetime) -> None:
