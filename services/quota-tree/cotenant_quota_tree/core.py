@@ -11,7 +11,7 @@ A quota is known by its name alone; of several with one name the smallest namesp
 cannot be read (a malformed quantity) counts as absent and is kept in `refused` with the reason.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from cotenant.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
-from cotenant.events.placements import Placement
+from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
@@ -35,7 +35,7 @@ from cotenant.quota.view import ElasticQuotaView, built_in_quota, decode_quota
 from cotenant.subjects import tokens
 from cotenant_quota_tree.forest import Forest
 from cotenant_quota_tree.nodes import NodeOffers
-from cotenant_quota_tree.pods import PodDemands
+from cotenant_quota_tree.pods import OnNode, PodDemands, PodKey
 from cotenant_quota_tree.solution import Rules
 
 FILTERS = (
@@ -88,17 +88,6 @@ class QuotaTreeCore:
         """Subjects of which something may have to be said: all others are as they should be."""
         self._quiet_until = _AT_ONCE
         """Nothing follows before, unless something is folded."""
-        self._folds: dict[tuple[str, str, int], Callable[[Event, tuple[str, ...]], None]] = {
-            ("quotas", "", 3): self._own,
-            ("objects", "elasticquotas", 5): self._quota_object,
-            ("objects", "pods", 5): self._pod_object,
-            ("objects", "nodes", 5): self._node_object,
-            ("node", "resources", 3): self._node_fact,
-            ("node", "executor", 3): self._node_fact,
-            ("node", "placement", 5): self._on_node,
-            ("node", "run", 5): self._on_node,
-        }
-        """By a subject's first and third token, and how many it has."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -107,12 +96,22 @@ class QuotaTreeCore:
         if not self._sequences.is_new(event):
             return
         parts = tokens(event.subject)
-        third = parts[2] if len(parts) > 2 and parts[0] != "quotas" else ""
-        fold = self._folds.get((parts[0], third, len(parts)))
-        if fold is None:
-            return
         try:
-            fold(event, parts)
+            match parts:
+                case ("node", _, "placement" | "run", namespace, name):
+                    self._on_node(event, (namespace, name))
+                case ("objects", _, "pods", namespace, name):
+                    self._pod_object(event, (namespace, name))
+                case ("node", node, "resources" | "executor"):
+                    self._node_fact(event, node)
+                case ("objects", _, "nodes", _, node):
+                    self._node_object(event, node)
+                case ("objects", _, "elasticquotas", namespace, name):
+                    self._quota_object(event, namespace, name)
+                case ("quotas", _, _):
+                    self._own(event)
+                case _:
+                    return
             if self.refused:
                 self.refused.pop(event.subject, None)
         except (msgspec.DecodeError, QuantityError) as error:
@@ -120,7 +119,7 @@ class QuotaTreeCore:
             self._end(parts)
             self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
-    def _own(self, event: Event, _: tuple[str, ...]) -> None:
+    def _own(self, event: Event) -> None:
         self._open.add(event.subject)
         self._quiet_until = _AT_ONCE
         if event.tombstone or not isinstance(event.data, QuotaRuntime):
@@ -128,56 +127,57 @@ class QuotaTreeCore:
         else:
             self._published[event.subject] = _Published(event.data, _newest(event.causes), event.time)
 
-    def _quota_object(self, event: Event, parts: tuple[str, ...]) -> None:
+    def _quota_object(self, event: Event, namespace: str, name: str) -> None:
         self._newest_quota = max(self._newest_quota, event.sequence)
         self._quotas_changed = True
         if event.tombstone or not isinstance(event.data, ObjectStored):
-            self._end_quota(parts)
+            self._end_quota(namespace, name)
         else:
-            view = msgspec.structs.replace(decode_quota(event.data.object), namespace=parts[3], name=parts[4])
-            self._declared.setdefault(parts[4], {})[parts[3]] = (view, event.sequence)
+            view = msgspec.structs.replace(decode_quota(event.data.object), namespace=namespace, name=name)
+            self._declared.setdefault(name, {})[namespace] = (view, event.sequence)
 
-    def _end_quota(self, parts: tuple[str, ...]) -> None:
-        namesakes = self._declared.get(parts[4], {})
-        namesakes.pop(parts[3], None)
+    def _end_quota(self, namespace: str, name: str) -> None:
+        namesakes = self._declared.get(name, {})
+        namesakes.pop(namespace, None)
         if not namesakes:
-            self._declared.pop(parts[4], None)
+            self._declared.pop(name, None)
 
-    def _pod_object(self, event: Event, parts: tuple[str, ...]) -> None:
+    def _pod_object(self, event: Event, pod: PodKey) -> None:
         self._newest_pod = max(self._newest_pod, event.sequence)
         if event.tombstone or not isinstance(event.data, ObjectStored):
-            self._pods.drop_pod((parts[3], parts[4]))
+            self._pods.drop_pod(pod)
         else:
-            self._pods.store_pod((parts[3], parts[4]), decode_pod(event.data.object), event.sequence)
+            self._pods.store_pod(pod, decode_pod(event.data.object), event.sequence)
 
-    def _node_object(self, event: Event, parts: tuple[str, ...]) -> None:
+    def _node_object(self, event: Event, node: str) -> None:
         self._newest_node = max(self._newest_node, event.sequence)
         if event.tombstone or not isinstance(event.data, ObjectStored):
-            self._nodes.declare(parts[4], None)
+            self._nodes.declare(node, None)
         else:
-            self._nodes.declare(parts[4], parse_amounts(decode_node(event.data.object).status.allocatable))
+            self._nodes.declare(node, parse_amounts(decode_node(event.data.object).status.allocatable))
 
-    def _node_fact(self, event: Event, parts: tuple[str, ...]) -> None:
+    def _node_fact(self, event: Event, node: str) -> None:
         self._newest_node = max(self._newest_node, event.sequence)
         if isinstance(event.data, ExecutorStatus):
-            self._nodes.report(parts[1], None if event.tombstone else event.data)
+            self._nodes.report(node, None if event.tombstone else event.data)
         elif isinstance(event.data, NodeResources):
-            self._nodes.overcommit(parts[1], None if event.tombstone else event.data)
+            self._nodes.overcommit(node, None if event.tombstone else event.data)
 
-    def _on_node(self, event: Event, parts: tuple[str, ...]) -> None:
-        self._newest_pod = max(self._newest_pod, event.sequence)
-        pod = parts[3], parts[4]
+    def _on_node(self, event: Event, pod: PodKey) -> None:
+        data, sequence = event.data, event.sequence
+        self._newest_pod = max(self._newest_pod, sequence)
         if event.tombstone:
-            self._pods.drop(event.subject, pod)
-        elif isinstance(event.data, Placement):
-            self._pods.store_placement(event.subject, pod, event.data, event.sequence)
-        elif isinstance(event.data, RunStatus):
-            self._pods.store_run(event.subject, pod, event.data, event.sequence)
+            self._pods.drop_on_node(event.subject, pod)
+        elif isinstance(data, RunStatus):
+            self._pods.store_on_node(event.subject, pod, OnNode(data.uid, False, data.phase.terminal, sequence))
+        elif isinstance(data, Placement):
+            here = data.phase is not PlacementPhase.GONE
+            self._pods.store_on_node(event.subject, pod, OnNode(data.uid, here, False, sequence))
 
     def _end(self, parts: tuple[str, ...]) -> None:
         match parts[2]:
             case "elasticquotas":
-                self._end_quota(parts)
+                self._end_quota(parts[3], parts[4])
             case "pods":
                 self._pods.drop_pod((parts[3], parts[4]))
             case "nodes":
@@ -235,8 +235,10 @@ class QuotaTreeCore:
         facts = self._pods.version, self._nodes.total
         if facts == self._solved_for:
             return
-        before, self._desired = self._desired, self._forest.tell(self._nodes.total, self._pods.own)
         self._solved_for = facts
+        if not (self._declared or self._desired):
+            return  # while no quota is declared there is nothing to tell
+        before, self._desired = self._desired, self._forest.tell(self._nodes.total, self._pods.own)
         self._open.update(subject for subject in before if subject not in self._desired)
         self._open.update(subject for subject, quota in self._desired.items() if quota is not before.get(subject))
         self._quiet_until = _AT_ONCE

@@ -10,13 +10,12 @@ The sums are integers kept by adding and taking away whole pods, so they always 
 quotas change, every pod's membership is looked up anew.
 """
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
 from cotenant.by_identity import by_identity
-from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunStatus
 from cotenant.objects.pod import Pod, PodSpec, pod_requests
 from cotenant.quota.amounts import LARGEST_AMOUNT, Amounts, masked
 from cotenant.quota.membership import QuotaIndex, is_preemptible
@@ -47,7 +46,7 @@ class _PodFacts(msgspec.Struct, frozen=True):
     sequence: int
 
 
-class _OnNode(msgspec.Struct, frozen=True):
+class OnNode(msgspec.Struct, frozen=True):
     """What a placement or a run says of the pod with this uid: that it is assigned, that it has ended for good, or neither."""
 
     uid: str
@@ -56,22 +55,32 @@ class _OnNode(msgspec.Struct, frozen=True):
     sequence: int
 
 
+class _Pod:
+    """All that is known of the pods of one name, and what is counted of them."""
+
+    __slots__ = ("asked", "claim", "facts", "held", "on_nodes")
+
+    def __init__(self) -> None:
+        self.facts: _PodFacts | None = None
+        """What the object says, while there is one."""
+        self.claim: _Claim | None = None
+        """None without an object, and where no quota governs it."""
+        self.on_nodes: dict[str, OnNode] = {}
+        """What placements and runs say, by their subjects."""
+        self.asked: _Claim | None = None
+        self.held: _Claim | None = None
+        """What is counted of it as asked for, and as used."""
+
+
 class PodDemands:
     """Mutable; a fold. `resolve` is given by the owner whenever the quotas changed."""
 
     def __init__(self) -> None:
-        self._pods: dict[PodKey, _PodFacts] = {}
-        self._on_nodes: dict[PodKey, dict[str, _OnNode]] = {}
-        """Placements and runs of a pod, by the subject that says them."""
+        self._pods: dict[PodKey, _Pod] = {}
         self._index: QuotaIndex = QuotaIndex(())
         self._max: Mapping[str, Amounts] = {}
-        self._claims: dict[PodKey, _Claim | None] = {}
-        """Of each pod; None where no quota governs it."""
-        self._asking: dict[PodKey, _Claim] = {}
-        self._holding: dict[PodKey, _Claim] = {}
-        """What is counted of each pod as asked for, and as used."""
-        self._sums: dict[str, PodSums] = {}
-        self._members: dict[str, set[PodKey]] = {}
+        self._sums: defaultdict[str, PodSums] = defaultdict(PodSums)
+        self._members: defaultdict[str, set[PodKey]] = defaultdict(set)
         self.version = 0
         """Grows with every fact that changed a sum."""
 
@@ -79,59 +88,60 @@ class PodDemands:
 
     def store_pod(self, key: PodKey, pod: Pod, sequence: int) -> None:
         """The pod's object as it is now. Raises QuantityError for a malformed request."""
-        self._pods[key] = _PodFacts(
+        labels = pod.metadata.labels
+        facts = _PodFacts(
             uid=pod.metadata.uid,
-            quota_label=pod.metadata.labels.get(LABEL_QUOTA, ""),
-            preemptible=is_preemptible(pod.metadata.labels),
+            quota_label=labels.get(LABEL_QUOTA, ""),
+            preemptible=is_preemptible(labels),
             request=_request(pod.spec),
             names_node=bool(pod.spec.node_name),
             ended=pod.status.phase in ENDED_PHASES,
             sequence=sequence,
         )
-        self._claims[key] = self._claim(key)
-        self._recount(key)
+        known = self._pods.get(key)
+        if known is None:
+            known = self._pods[key] = _Pod()
+        known.facts, known.claim = facts, self._claim(key, facts)
+        self._recount(key, known)
 
     def drop_pod(self, key: PodKey) -> None:
         """The pod's object is gone."""
-        self._pods.pop(key, None)
-        self._claims.pop(key, None)
-        self._recount(key)
+        known = self._pods.get(key)
+        if known is not None:
+            known.facts = known.claim = None
+            self._recount(key, known)
+            self._forget_if_empty(key, known)
 
-    def store_placement(self, subject: str, key: PodKey, placement: Placement, sequence: int) -> None:
-        """The pod as a node shall have it."""
-        here = placement.phase is not PlacementPhase.GONE
-        self._store(subject, key, _OnNode(placement.uid, here, False, sequence))
-
-    def store_run(self, subject: str, key: PodKey, run: RunStatus, sequence: int) -> None:
-        """What became of the pod on its node; counts once it has ended for good."""
-        self._store(subject, key, _OnNode(run.uid, False, run.phase.terminal, sequence))
-
-    def drop(self, subject: str, key: PodKey) -> None:
-        """A placement or run is gone."""
-        on_nodes = self._on_nodes.get(key, {})
-        if on_nodes.pop(subject, None) is None:
-            return
-        if not on_nodes:
-            del self._on_nodes[key]
-        self._recount(key)
-
-    def _store(self, subject: str, key: PodKey, fact: _OnNode) -> None:
-        on_nodes = self._on_nodes.get(key)
-        if on_nodes is None:
-            on_nodes = self._on_nodes[key] = {}
-        before = on_nodes.get(subject)
-        on_nodes[subject] = fact
+    def store_on_node(self, subject: str, key: PodKey, fact: OnNode) -> None:
+        """What a placement or a run says of the pod; a run counts once it has ended for good."""
+        known = self._pods.get(key)
+        if known is None:
+            known = self._pods[key] = _Pod()
+        before = known.on_nodes.get(subject)
+        known.on_nodes[subject] = fact
         if fact.assigned or fact.ended or (before is not None and (before.assigned or before.ended)):
-            self._recount(key)
+            self._recount(key, known)
+
+    def drop_on_node(self, subject: str, key: PodKey) -> None:
+        """A placement or run is gone."""
+        known = self._pods.get(key)
+        if known is not None and known.on_nodes.pop(subject, None) is not None:
+            self._recount(key, known)
+            self._forget_if_empty(key, known)
+
+    def _forget_if_empty(self, key: PodKey, known: _Pod) -> None:
+        if known.facts is None and not known.on_nodes:
+            del self._pods[key]
 
     # -- sums ----------------------------------------------------------------------------------------------------
 
     def resolve(self, index: QuotaIndex, maxima: Mapping[str, Amounts]) -> None:
         """The quotas changed: look up every pod's quota again. `maxima`: max by quota name."""
         self._index, self._max = index, maxima
-        for key in self._pods:
-            self._claims[key] = self._claim(key)
-            self._recount(key)
+        for key, known in self._pods.items():
+            if known.facts is not None:
+                known.claim = self._claim(key, known.facts)
+                self._recount(key, known)
 
     @property
     def own(self) -> Mapping[str, OwnPods]:
@@ -140,62 +150,49 @@ class PodDemands:
 
     def newest(self, quota: str) -> int:
         """The highest sequence among the facts of the quota's own pods, 0 where it has none."""
-        return max((self._sequence(key) for key in self._members.get(quota, ())), default=0)
+        return max((self._sequence(self._pods[key]) for key in self._members.get(quota, ())), default=0)
 
-    def _sequence(self, key: PodKey) -> int:
-        pod = self._pods[key]
-        return max(pod.sequence, *(fact.sequence for fact in self._on_nodes.get(key, {}).values() if fact.uid == pod.uid), 0)
+    def _sequence(self, known: _Pod) -> int:
+        pod = known.facts
+        assert pod is not None
+        return max(pod.sequence, *(fact.sequence for fact in known.on_nodes.values() if fact.uid == pod.uid), 0)
 
-    def _claim(self, key: PodKey) -> _Claim | None:
-        pod = self._pods[key]
+    def _claim(self, key: PodKey, pod: _PodFacts) -> _Claim | None:
         membership = self._index.associate(key[0], {LABEL_QUOTA: pod.quota_label} if pod.quota_label else {})
         if membership is None:
             return None
         request = masked(pod.request, self._max.get(membership.quota, {}))
         return _Claim(membership.quota, request, pod.preemptible)
 
-    def _recount(self, key: PodKey) -> None:
+    def _recount(self, key: PodKey, known: _Pod) -> None:
         """Count the pod as what it asks for until it has ended, and what it holds once it is assigned."""
-        pod, claim = self._pods.get(key), self._claims.get(key)
+        pod, claim = known.facts, known.claim
         assigned = False
         if pod is not None and claim is not None:
             assigned, ended = pod.names_node, pod.ended
-            for fact in self._on_nodes.get(key, {}).values():
+            for fact in known.on_nodes.values():
                 if fact.uid == pod.uid:
                     assigned, ended = assigned or fact.assigned, ended or fact.ended
-            claim = claim if not ended else None
-        asked, held = self._asking.get(key), self._holding.get(key)
+            if ended:
+                claim = None
         holds = claim if assigned else None
+        asked, held = known.asked, known.held
         if asked != claim:
-            self._count(self._asking, PodSums.ask, key, asked, claim)
+            self.version += 1
+            known.asked = claim
             if asked is not None:
+                self._sums[asked.quota].ask(asked.request, asked.preemptible, -1)
                 self._members[asked.quota].discard(key)
             if claim is not None:
-                self._members.setdefault(claim.quota, set()).add(key)
+                self._sums[claim.quota].ask(claim.request, claim.preemptible)
+                self._members[claim.quota].add(key)
         if held != holds:
-            self._count(self._holding, PodSums.hold, key, held, holds)
-
-    def _count(
-        self,
-        counted: dict[PodKey, _Claim],
-        count: Callable[[PodSums, Amounts, bool, int], None],
-        key: PodKey,
-        before: _Claim | None,
-        after: _Claim | None,
-    ) -> None:
-        self.version += 1
-        if before is not None:
-            del counted[key]
-            count(self._sums[before.quota], before.request, before.preemptible, -1)
-        if after is not None:
-            counted[key] = after
-            count(self._of(after.quota), after.request, after.preemptible, 1)
-
-    def _of(self, quota: str) -> PodSums:
-        sums = self._sums.get(quota)
-        if sums is None:
-            sums = self._sums[quota] = PodSums()
-        return sums
+            self.version += 1
+            known.held = holds
+            if held is not None:
+                self._sums[held.quota].hold(held.request, held.preemptible, -1)
+            if holds is not None:
+                self._sums[holds.quota].hold(holds.request, holds.preemptible)
 
 
 @by_identity
