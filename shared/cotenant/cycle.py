@@ -55,7 +55,7 @@ class Cycle:
         identity: Identity,
         config_text: str = "{}",
         *,
-        timer: Callable[[], int] = lambda: 0,
+        timer: Callable[[], int] = int,
         ahead_from: int = AHEAD_FROM,
     ) -> None:
         self.core = core
@@ -115,30 +115,33 @@ class Cycle:
 
     def fold(self, events: Iterable[Event], now: datetime) -> None:
         """Fold delivered messages. Repeats and own messages that were applied when stored change nothing."""
-        apply, source = self.core.apply, self._source
         for event in events:
-            data, sequence = event.data, event.sequence if event.stream == LOG else 0
-            if isinstance(data, ServiceStarted):
-                if event.id == self._marker_id:
-                    self.loaded = True
-            elif sequence and event.source == source:
-                if isinstance(data, Commit):
-                    if sequence > self.prior:
-                        self._saw_commit(event, data, now)
-                elif not self._was_applied(sequence):
-                    apply(event)
+            sequence = event.sequence if event.stream == LOG else 0
+            if event.source == self._source:
+                self._fold_own(event, sequence, now)
             else:
-                apply(event)
+                self.core.apply(event)
                 if sequence > self.folded:
                     self.folded = sequence
             if sequence > self._own_through:
                 self._own_through = sequence
 
-    def _was_applied(self, sequence: int) -> bool:
-        """Tell whether an own message was already applied when it was stored. Delivery is in order, so old ranges can go."""
-        while self._applied and self._applied[0][1] < sequence:
-            self._applied.popleft()
-        return bool(self._applied) and self._applied[0][0] <= sequence
+    def _fold_own(self, event: Event, sequence: int, now: datetime) -> None:
+        """Fold an own message, unless it was applied when it was stored. Delivery is in order, so old ranges can go."""
+        applied = self._applied
+        while applied and applied[0][1] < sequence:
+            applied.popleft()
+        if applied and applied[0][0] <= sequence:
+            return
+        data = event.data
+        if isinstance(data, ServiceStarted):
+            if event.id == self._marker_id:
+                self.loaded = True
+        elif sequence and isinstance(data, Commit):
+            if sequence > self.prior:
+                self._saw_commit(event, data, now)
+        else:
+            self.core.apply(event)
 
     def was_stored(self, sequence: int) -> bool:
         """Tell whether a message is an own one that was applied when it was stored, so that nobody need read it. To be asked

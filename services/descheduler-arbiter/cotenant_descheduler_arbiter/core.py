@@ -14,8 +14,9 @@ and, as requests to the gateway, the evictions that are ordered and not answered
 does not fit follows from the same state in the next one; a judgement and its moves are never parted.
 
 A decision that found nothing is not computed again until an event arrives or time makes a difference: the next cycle's
-slot begins, a metric expires, a job is to be put away or is not over, a lost node's pod is overdue. Of what does follow
-from single nodes and jobs, only those are looked at of which something was folded since nothing followed from them.
+slot begins, a metric expires, a job is to be put away or is not over, a lost node's pod is overdue. An event of a pod does not
+count where nobody looks at pods: no node is lost or hot, and no pod is nominated. Of what does follow from single nodes and
+jobs, only those are looked at of which something was folded since nothing followed from them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from cotenant_descheduler_arbiter.policy import Policy
 from cotenant_descheduler_arbiter.preemptions import decide_preemptions
 from cotenant_descheduler_arbiter.quick_look import QuickLook
 from cotenant_descheduler_arbiter.reconcile import TAINT_EVICTION, arbitrated_job
-from cotenant_descheduler_arbiter.taint_eviction import tolerated_pods
+from cotenant_descheduler_arbiter.taint_eviction import lost_nodes, tolerated_pods
 
 CORE_VERSION = "1"
 """Changes when the same state leads to other decisions."""
@@ -59,7 +60,11 @@ class DeschedulerArbiterCore:
         self._expiry = _EPOCH
         """No metric expires earlier that has not expired."""
         self._quiet = (-1, _EPOCH, _EPOCH)
-        """At this version of the state nothing follows from this time on until that one."""
+        """At this `_version` nothing follows from this time on until that one."""
+        self._pods_matter = True
+        """Whether pods were looked at to find that nothing follows."""
+        self._may_be_hot = False
+        """What the last look at all nodes said."""
 
     def apply(self, event: Event) -> None:
         """Fold one fact."""
@@ -68,14 +73,21 @@ class DeschedulerArbiterCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what follows from the state."""
         version, since, until = self._quiet
-        if version == self.fold.version and since <= now < until:
+        if version == self._version and since <= now < until:
             return ()
         self._note_changes()
-        tolerated = list(tolerated_pods(self.fold, self.policy.default_toleration)) if self.policy.lifecycle else []
+        lost = lost_nodes(self.fold) if self.policy.lifecycle else []
+        tolerated = list(tolerated_pods(self.fold, lost, self.policy.default_toleration))
         events = list(self._bounded(self._decisions(tolerated, now)))
         if not events:
-            self._quiet = self.fold.version, now, self._next_look(tolerated, now)
+            self._pods_matter = bool(lost or self.fold.nominated) or self._may_be_hot
+            self._quiet = self._version, now, self._next_look(tolerated, now)
         return events
+
+    @property
+    def _version(self) -> int:
+        """The version of what was looked at to find that nothing follows."""
+        return self.fold.version if self._pods_matter else self.fold.version - self.fold.pod_version
 
     def requests(self, now: datetime) -> Sequence[Request]:
         """Return the evictions that are ordered and not answered, by job name."""
@@ -100,7 +112,8 @@ class DeschedulerArbiterCore:
                 yield [self._taint_eviction(pod, allowed, now)]
         yield from ([event] for event in forget_gone_nodes(self.fold))
         args = self.policy.low_node_load
-        if args is not None and self._look is not None and self._look.may_be_hot(now):
+        self._may_be_hot = self._look is not None and self._look.may_be_hot(now)
+        if args is not None and self._may_be_hot:
             yield from _grouped(Balancing(self.fold, self.policy, filters, now).decide(args))
 
     def _conditions(self, now: datetime) -> Iterator[Event]:

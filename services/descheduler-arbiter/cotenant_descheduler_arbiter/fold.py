@@ -10,7 +10,7 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
 from datetime import datetime
 
 import msgspec
@@ -74,11 +74,11 @@ class ClusterFold:
         self.metrics: dict[str, Known[NodeMetricComputed]] = {}
         self.conditions: dict[str, Known[NodeCondition]] = {}
         self.judged: dict[str, Known[NodeLoadJudged]] = {}
-        self.placements: dict[str, dict[str, Known[Placement]]] = {}
+        self.placements: defaultdict[str, dict[str, Known[Placement]]] = defaultdict(dict)
         """Node to `namespace/name` to placement."""
-        self.places: dict[str, dict[str, str]] = {}
+        self.places: defaultdict[str, dict[str, str]] = defaultdict(dict)
         """`namespace/name` to node to uid of the placements that are not gone."""
-        self.runs: dict[str, dict[str, Known[RunStatus]]] = {}
+        self.runs: defaultdict[str, dict[str, Known[RunStatus]]] = defaultdict(dict)
         self.outcomes: dict[str, Known[EvictionOutcome]] = {}
         self.jobs: dict[str, Known[Migration]] = {}
         self.job_objects: dict[str, Known[PodMigrationJob]] = {}
@@ -91,42 +91,52 @@ class ClusterFold:
         self._usage: dict[str, dict[str, int]] = {}
         self.version = 0
         """Grows with every event that changed something."""
+        self.pod_version = 0
+        """How many of these events were objects, placements and runs of pods."""
         self._changed_nodes: set[str] = set()
         """Nodes of which something but their pods was folded since `take_changed_nodes`."""
         self.job_version = 0
         """Grows with every event of jobs, users' jobs and nominations."""
         self._sequences = LastSequences()
-        self._folds: dict[tuple[str, str, int], Callable[[Event, tuple[str, ...]], None]] = {
-            ("objects", "pods", 5): self._pod,
-            ("objects", "nodes", 5): self._node,
-            ("objects", "podmigrationjobs", 5): self._job_object,
-            ("objects", "priorityclasses", 5): self._priority_class,
-            ("node", "placement", 5): self._placement,
-            ("node", "run", 5): self._run,
-            ("node", "executor", 3): self._node_fact,
-            ("node", "resources", 3): self._node_fact,
-            ("node", "condition", 3): self._node_fact,
-            ("metrics", "", 2): self._node_fact,
-            ("waiting", "", 3): self._waiting,
-            ("evictions", "", 3): self._outcome,
-            ("migrations", "", 2): self._migration,
-            ("descheduling", "", 2): self._judgement,
-        }
-        """By a subject's first token, its third one (of objects and nodes) and how many it has."""
 
     def apply(self, event: Event) -> None:
         """Fold one fact."""
         if not self._sequences.is_new(event):
             return
         parts = tokens(event.subject)
-        third = parts[2] if parts[0] in ("objects", "node") and len(parts) > 2 else ""
-        fold = self._folds.get((parts[0], third, len(parts)))
-        if fold is None or (parts[0] == "waiting" and not self._concerns_nominations(event, parts)):
+        if parts[0] == "waiting" and len(parts) == 3 and not self._concerns_nominations(event, parts):
             return
         self.version += 1
-        self.job_version += parts[0] in ("migrations", "waiting") or third == "podmigrationjobs"
         try:
-            fold(event, parts)
+            match parts:
+                case ("node", node, "run", namespace, name):
+                    self.pod_version += 1
+                    self._run(event, node, f"{namespace}/{name}")
+                case ("node", node, "placement", namespace, name):
+                    self.pod_version += 1
+                    self._placement(event, node, f"{namespace}/{name}")
+                case ("objects", _, "pods", namespace, name):
+                    self.pod_version += 1
+                    self._pod(event, f"{namespace}/{name}")
+                case ("metrics", _) | ("node", _, "executor" | "resources" | "condition"):
+                    self._node_fact(event, parts)
+                case ("objects", _, "nodes", _, name):
+                    self._node(event, name)
+                case ("objects", _, "podmigrationjobs", _, name):
+                    self.job_version += 1
+                    self._job_object(event, name)
+                case ("objects", _, "priorityclasses", _, name):
+                    self._priority_class(event, name)
+                case ("waiting", _, _):
+                    self.job_version += 1
+                    self._waiting(event, parts)
+                case ("evictions", _, _):
+                    self._outcome(event, parts)
+                case ("migrations", _):
+                    self.job_version += 1
+                    self._migration(event, parts)
+                case ("descheduling", _):
+                    self._judgement(event, parts)
             if self._refused:
                 self._refused.pop(event.subject, None)
         except (msgspec.DecodeError, ValueError) as error:
@@ -135,29 +145,28 @@ class ClusterFold:
 
     # -- objects -------------------------------------------------------------------------------------------------
 
-    def _node(self, event: Event, parts: tuple[str, ...]) -> None:
-        self._changed_nodes.add(parts[4])
-        self.nodes.pop(parts[4], None)
+    def _node(self, event: Event, name: str) -> None:
+        self._changed_nodes.add(name)
+        self.nodes.pop(name, None)
         if not event.tombstone and isinstance(event.data, ObjectStored):
-            self.nodes[parts[4]] = Known(decode_node(event.data.object), event.sequence)
+            self.nodes[name] = Known(decode_node(event.data.object), event.sequence)
 
-    def _pod(self, event: Event, parts: tuple[str, ...]) -> None:
-        key = f"{parts[3]}/{parts[4]}"
+    def _pod(self, event: Event, key: str) -> None:
         self._facts.pop(key, None)
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self.pods.drop(key)
         else:
             self.pods.store(key, event)
 
-    def _job_object(self, event: Event, parts: tuple[str, ...]) -> None:
-        self.job_objects.pop(parts[4], None)
+    def _job_object(self, event: Event, name: str) -> None:
+        self.job_objects.pop(name, None)
         if not event.tombstone and isinstance(event.data, ObjectStored):
-            self.job_objects[parts[4]] = Known(_JOB_DECODER.decode(event.data.object), event.sequence)
+            self.job_objects[name] = Known(_JOB_DECODER.decode(event.data.object), event.sequence)
 
-    def _priority_class(self, event: Event, parts: tuple[str, ...]) -> None:
-        self.priority_classes.pop(parts[4], None)
+    def _priority_class(self, event: Event, name: str) -> None:
+        self.priority_classes.pop(name, None)
         if not event.tombstone and isinstance(event.data, ObjectStored):
-            self.priority_classes[parts[4]] = _PRIORITY_DECODER.decode(event.data.object).value
+            self.priority_classes[name] = _PRIORITY_DECODER.decode(event.data.object).value
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -182,24 +191,21 @@ class ClusterFold:
         self._changed_nodes.add(parts[1])
         keep(self.judged, parts[1], event.data if isinstance(event.data, NodeLoadJudged) else None, event)
 
-    def _placement(self, event: Event, parts: tuple[str, ...]) -> None:
-        node, key = parts[1], f"{parts[3]}/{parts[4]}"
+    def _placement(self, event: Event, node: str, key: str) -> None:
         self._facts.pop(key, None)
-        data = event.data if isinstance(event.data, Placement) else None
-        if data is None or event.tombstone or data.phase is PlacementPhase.GONE:
-            self.placements.get(node, {}).pop(key, None)
-            places = self.places.get(key, {})
-            places.pop(node, None)
-            if not places:
-                self.places.pop(key, None)
+        data = event.data
+        if not isinstance(data, Placement) or event.tombstone or data.phase is PlacementPhase.GONE:
+            self.placements[node].pop(key, None)
+            self.places[key].pop(node, None)
+            if not self.places[key]:
+                del self.places[key]
             return
-        self.placements.setdefault(node, {})[key] = Known(data, event.sequence)
-        self.places.setdefault(key, {})[node] = data.uid
+        self.placements[node][key] = Known(data, event.sequence)
+        self.places[key][node] = data.uid
 
-    def _run(self, event: Event, parts: tuple[str, ...]) -> None:
-        key = f"{parts[3]}/{parts[4]}"
+    def _run(self, event: Event, node: str, key: str) -> None:
         self._facts.pop(key, None)
-        keep(self.runs.setdefault(parts[1], {}), key, event.data if isinstance(event.data, RunStatus) else None, event)
+        keep(self.runs[node], key, event.data if isinstance(event.data, RunStatus) else None, event)
 
     def _concerns_nominations(self, event: Event, parts: tuple[str, ...]) -> bool:
         """Most waiting pods are nominated nowhere, before and after: nothing follows from them."""

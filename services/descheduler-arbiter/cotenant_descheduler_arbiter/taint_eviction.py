@@ -12,7 +12,7 @@ Source: Kubernetes taint eviction and DefaultTolerationSeconds; node lifecycle's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from cotenant.events.conditions import NodeCondition
@@ -46,11 +46,16 @@ def everything_is_lost(fold: ClusterFold) -> bool:
     return not any(is_ready(fold, node) for node in fold.metrics if node in fold.nodes or node in fold.executors)
 
 
-def tolerated_pods(fold: ClusterFold, default: timedelta) -> Iterator[tuple[PodFacts, timedelta, datetime]]:
-    """Yield the pods that a lost node keeps for a time only, by node and name: for how long they tolerate it, until when."""
-    lost = [node for node in sorted(fold.conditions) if not fold.conditions[node].value.ready]
-    if not lost or everything_is_lost(fold):
-        return
+def lost_nodes(fold: ClusterFold) -> list[str]:
+    """Return the nodes that are not ready, by name; none where everything is lost."""
+    lost = sorted(node for node, condition in fold.conditions.items() if not condition.value.ready)
+    return [] if lost and everything_is_lost(fold) else lost
+
+
+def tolerated_pods(
+    fold: ClusterFold, lost: Iterable[str], default: timedelta
+) -> Iterator[tuple[PodFacts, timedelta, datetime]]:
+    """Yield the pods that lost nodes keep for a time only, by node and name: for how long they tolerate it, until when."""
     for node in lost:
         condition = fold.conditions[node].value
         if condition.since is None:
