@@ -19,7 +19,10 @@ from cotenant.last_sequences import LastSequences
 from cotenant_scheduler.nodes import PodKey
 from cotenant_scheduler.pods import Placed, PodBook
 
-FoldPlacement = Callable[[Placement, int], Placed]
+FoldPlacement = Callable[[PodKey, Placement, int], Placed]
+
+Said = tuple[Waiting | None, datetime | None]
+"""What was last said of a waiting pod, and when."""
 
 
 class BeingStored:
@@ -32,7 +35,8 @@ class BeingStored:
         self._events: Sequence[Event] = ()
         self._folded: list[Placed | None] = []
         """By event: the placement that it became, None where it is no placement or ends one."""
-        self._undo: list[Callable[[], None]] = []
+        self._before: list[Placed | None | Said] = []
+        """By event: what its subject said before."""
 
     def assume(self, events: Sequence[Event]) -> None:
         """Fold the events of a batch."""
@@ -42,9 +46,8 @@ class BeingStored:
         for number, event in enumerate(events, 1):
             data = event.data
             if isinstance(data, Placement):
-                self._folded.append(self._placement(event, data, -number))
+                self._placement(event, data, -number)
             elif isinstance(data, Waiting):
-                self._folded.append(None)
                 self._waiting(event, data)
             else:
                 raise TypeError(f"{event.subject}: it is not known how to take a {type(data).__name__} back")
@@ -60,43 +63,50 @@ class BeingStored:
 
     def withdraw(self) -> None:
         """The batch is not stored."""
-        for undo in reversed(self._undo):
-            undo()
+        for event, before in zip(reversed(self._events), reversed(self._before), strict=True):
+            data = event.data
+            if isinstance(data, Placement):
+                assert not isinstance(before, tuple)
+                self._placement_again(data, before)
+            elif isinstance(data, Waiting):
+                assert isinstance(before, tuple)
+                self._waiting_again(data, *before)
         self._forget()
 
     def _forget(self) -> None:
         self._events = ()
         self._folded = []
-        self._undo = []
+        self._before = []
 
-    def _placement(self, event: Event, data: Placement, number: int) -> Placed | None:
-        pods, node, key = self._pods, data.node, (data.namespace, data.name)
-        record = pods.records.get(key)
-        before = record.placements.get(node) if record is not None else None
-        self._undo.append(lambda: self._placement_again(node, key, before))
+    def _placement(self, event: Event, data: Placement, number: int) -> None:
+        key = (data.namespace, data.name)
+        record = self._pods.records.get(key)
+        self._before.append(record.placements.get(data.node) if record is not None else None)
         if event.tombstone:
-            pods.drop_placement(node, key)
-            return None
-        return self._fold_placement(data, number)
-
-    def _placement_again(self, node: str, key: PodKey, before: Placed | None) -> None:
-        if before is None:
-            self._pods.drop_placement(node, key)
+            self._pods.drop_placement(data.node, key)
+            self._folded.append(None)
         else:
-            self._pods.store_placement(before.kept.whole(), before.sequence)
+            self._folded.append(self._fold_placement(key, data, number))
+
+    def _placement_again(self, data: Placement, before: Placed | None) -> None:
+        key = (data.namespace, data.name)
+        if before is None:
+            self._pods.drop_placement(data.node, key)
+        else:
+            self._pods.store_placement(key, before.kept.whole(), before.sequence)
 
     def _waiting(self, event: Event, data: Waiting) -> None:
         key = (data.namespace, data.name)
         record = self._pods.records.get(key)
-        before, at = (record.waiting, record.waiting_at) if record is not None else (None, None)
-        self._undo.append(lambda: self._waiting_again(key, before, at))
+        self._before.append((record.waiting, record.waiting_at) if record is not None else (None, None))
+        self._folded.append(None)
         if event.tombstone:
             self._pods.drop_waiting(key)
         else:
             self._pods.store_waiting(data, event.time)
 
-    def _waiting_again(self, key: PodKey, before: Waiting | None, at: datetime | None) -> None:
+    def _waiting_again(self, data: Waiting, before: Waiting | None, at: datetime | None) -> None:
         if before is None:
-            self._pods.drop_waiting(key)
+            self._pods.drop_waiting((data.namespace, data.name))
         else:
             self._pods.store_waiting(before, at)

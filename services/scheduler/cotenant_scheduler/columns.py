@@ -56,55 +56,53 @@ class Changes:
     def __init__(self) -> None:
         self._rows = np.zeros(CHANGES_KEPT, dtype=np.int64)
         self._cells: Cells = self._rows.data
-        self._count = 0
+        self.position = 0
+        """The position after the last change."""
         self._start = 0
+        """The position of the first change that is remembered."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Changes:
         """A copy's cells are those of the copy's rows."""
         copied = memo[id(self)] = Changes()
         copied._rows[:] = self._rows
-        copied._count, copied._start = self._count, self._start
+        copied.position, copied._start = self.position, self._start
         return copied
-
-    @property
-    def position(self) -> int:
-        """The position after the last change."""
-        return self._start + self._count
 
     def add(self, row: int) -> None:
         """Remember that a row changed."""
-        if self._count >= CHANGES_KEPT:
+        if self.position - self._start >= CHANGES_KEPT:
             self.forget()
-        self._cells[self._count] = row
-        self._count += 1
+        self._cells[self.position - self._start] = row
+        self.position += 1
 
     def extend(self, rows: IntArray) -> None:
         """Remember that rows changed."""
         size = rows.shape[0]
-        if self._count + size > CHANGES_KEPT:
+        if self.position - self._start + size > CHANGES_KEPT:
             self.forget()
             if size > CHANGES_KEPT:
                 return
-        self._rows[self._count : self._count + size] = rows
-        self._count += size
+        first = self.position - self._start
+        self._rows[first : first + size] = rows
+        self.position += size
 
     def forget(self) -> None:
         """Make every reader start over."""
-        self._start += self._count + 1
-        self._count = 0
+        self.position += 1
+        self._start = self.position
 
     def since(self, position: int) -> IntArray | None:
         """Return the rows that changed after a position, repeats included, until the next change; None: too many, start
         over."""
         if position < self._start:
             return None
-        return self._rows[position - self._start : self._count]
+        return self._rows[position - self._start : self.position - self._start]
 
     def few_since(self, position: int, most: int) -> list[int] | None:
         """Return the rows that changed after a position, repeats included; None: more than `most`, or too many."""
         if position < self._start or self.position - position > most:
             return None
-        rows: list[int] = self._cells[position - self._start : self._count].tolist()
+        rows: list[int] = self._cells[position - self._start : self.position - self._start].tolist()
         return rows
 
 

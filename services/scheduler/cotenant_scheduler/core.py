@@ -124,9 +124,8 @@ class SchedulerCore:
         """Fold one fact; a repeated or overtaken one changes nothing."""
         if not self._sequences.is_new(event):
             return
-        parts = tokens(event.subject)
         try:
-            self._fold(event, parts)
+            self._fold(event, tokens(event.subject))
             if self.refused:
                 self.refused.pop(event.subject, None)
         except (msgspec.DecodeError, QuantityError) as error:
@@ -135,6 +134,11 @@ class SchedulerCore:
 
     def _fold(self, event: Event, parts: tuple[str, ...]) -> None:
         match parts:
+            case ("node", node, "run", namespace, name):
+                if not event.tombstone and isinstance(event.data, RunStatus):
+                    self.pods.store_run(event.data, event.sequence)
+                else:
+                    self.pods.drop_run(node, (namespace, name))
             case ("objects", "core", "pods", namespace, name):
                 if not event.tombstone and isinstance(event.data, ObjectStored):
                     self.pods.store_object((namespace, name), event.data.object, event.sequence)
@@ -142,14 +146,9 @@ class SchedulerCore:
                     self.pods.drop_object((namespace, name))
             case ("node", node, "placement", namespace, name):
                 if not event.tombstone and isinstance(event.data, PlacementView | Placement):
-                    self._fold_placement(event.data, event.sequence)
+                    self._fold_placement((event.data.namespace, event.data.name), event.data, event.sequence)
                 else:
                     self.pods.drop_placement(node, (namespace, name))
-            case ("node", node, "run", namespace, name):
-                if not event.tombstone and isinstance(event.data, RunStatus):
-                    self.pods.store_run(event.data, event.sequence)
-                else:
-                    self.pods.drop_run(node, (namespace, name))
             case ("waiting", namespace, name):
                 if not event.tombstone and isinstance(event.data, Waiting):
                     self.pods.store_waiting(event.data, event.time)
@@ -173,12 +172,10 @@ class SchedulerCore:
                 else:
                     self._budgets.drop(namespace, name)
 
-    def _fold_placement(self, data: Placement | PlacementView, sequence: int) -> Placed:
-        key = (data.namespace, data.name)
+    def _fold_placement(self, key: PodKey, data: Placement | PlacementView, sequence: int) -> Placed:
         record = self.pods.records.get(key)
         first = record is not None and not record.placements and not record.runs
-        counted = self._assumed.confirm(key, data, first)
-        return self.pods.store_placement(data, sequence, counted)
+        return self.pods.store_placement(key, data, sequence, self._assumed.confirm(key, data, first))
 
     def _fold_quota(self, event: Event, tree: str, quota: str) -> None:
         self._causes_of_quota.clear()
@@ -228,9 +225,7 @@ class SchedulerCore:
         facts = record.facts
         if facts is not None and facts.shape is not None and self._endings.wants_node(record):
             membership = self.ledger.associate(facts.namespace, facts.labels)
-            self.queue.put(record, facts, membership, is_preemptible(facts.labels))
-            if isinstance(record.group, Group):
-                record.group.said = None
+            self.queue.put(record, facts, membership, is_preemptible(facts.labels)).said = None
         else:
             self.queue.take(record)
         self._nominations.pod_changed(record)
@@ -298,7 +293,7 @@ class SchedulerCore:
             left = limit - len(bound)
             if left < (1 if record.waiting is None else 2):
                 break
-            counted = group.key.counted
+            counted = group.counted
             shape, membership, preemptible = counted.shape, counted.membership, counted.preemptible
             if membership is not None:
                 refusal = self._quota.check(shape, membership, preemptible)
@@ -307,7 +302,7 @@ class SchedulerCore:
                     self._nominations.end(record.key)
                     walk.close()
                     continue
-            if self._nominations.hold(shape.priority, group.key.nominated):
+            if self._nominations.hold(shape.priority, group.nominated):
                 previous = None
             if group is previous and evaluation is not None and follows is not None:
                 evaluation.follow(follows)

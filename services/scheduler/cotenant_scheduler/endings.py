@@ -50,11 +50,14 @@ class Endings:
     def pod_changed(self, record: PodRecord) -> None:
         """Have a pod looked at, unless nothing can follow: it waits for a node, or runs where it was placed."""
         facts = record.facts
-        if facts is None or not (self._only_runs(record, facts) if record.placements else self._only_waits(record, facts)):
+        if facts is None:
+            calm = False
+        elif record.placements:
+            calm = self._only_runs(record, facts)
+        else:
+            calm = not facts.error and (record.group is not None or self.wants_node(record))
+        if not calm:
             self._attention[record.key] = record
-
-    def _only_waits(self, record: PodRecord, facts: PodFacts) -> bool:
-        return not facts.error and (record.group is not None or self.wants_node(record))
 
     def _only_runs(self, record: PodRecord, facts: PodFacts) -> bool:
         if record.waiting is not None or len(record.placements) != 1 or facts.deleting:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -19,7 +18,7 @@ from cotenant.events.placements import Waiting
 from cotenant.quota.membership import Membership
 from cotenant_scheduler.nodes import PodKey
 from cotenant_scheduler.pods import Counted, PodRecord
-from cotenant_scheduler.shapes import PodFacts
+from cotenant_scheduler.shapes import PodFacts, Shape
 
 QueueKey = tuple[int, str, str, str]
 """Minus priority, creation time, namespace, name."""
@@ -37,11 +36,9 @@ class States(msgspec.Struct, frozen=True):
     nodes: State
 
 
-class GroupKey(msgspec.Struct, frozen=True):
-    """What the answer for a pod depends on. A nominated pod is a group of its own: the room that is held for it is its own."""
-
-    counted: Counted
-    nominated: PodKey | None = None
+Place = tuple[Shape, Membership | None, bool, PodKey | None]
+"""What the answer for a pod depends on: shape, quota, whether it is preemptible, and its own key where it is nominated: such a
+pod is a group of its own, as the room that is held for it is."""
 
 
 LATE_INSERTS = 64
@@ -58,10 +55,25 @@ class Verdict(msgspec.Struct, frozen=True):
 class Group:
     """Pods of one shape and quota, in queue order."""
 
-    __slots__ = ("_entries", "_head", "_late", "key", "live", "quiet_until_us", "refused_in", "said", "stamp", "verdict")
+    __slots__ = (
+        "_entries",
+        "_head",
+        "_late",
+        "counted",
+        "live",
+        "nominated",
+        "place",
+        "quiet_until_us",
+        "refused_in",
+        "said",
+        "stamp",
+        "verdict",
+    )
 
-    def __init__(self, key: GroupKey) -> None:
-        self.key = key
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        shape, membership, preemptible, self.nominated = place
+        self.counted = Counted(shape, membership, preemptible)
         self.live: dict[PodKey, Entry] = {}
         self._entries: list[Entry] = []
         self._head = 0
@@ -73,7 +85,7 @@ class Group:
         """The verdict that all pods of the group were last found to have been told."""
         self.quiet_until_us = 0
         self.refused_in: State | None = None
-        """The state in which the group was refused last, where that and its key alone decided; the verdict is of then."""
+        """The state in which the group was refused last, where that and its place alone decided; the verdict is of then."""
 
     def add(self, queue_key: QueueKey, record: PodRecord) -> None:
         """Add a pod."""
@@ -85,20 +97,13 @@ class Group:
         else:
             self._late.append(entry)
 
-    def remove(self, record: PodRecord) -> None:
-        """Take a pod out; its entry is passed over from now on."""
-        self.live.pop(record.key, None)
-
     def pods(self) -> Iterator[Entry]:
-        """Walk the pods in queue order. An entry that is not the pod's own any more is passed over."""
-        self._settle()
-        live, entries = self.live, self._entries
-        for index in range(self._head, len(entries)):
-            entry = entries[index]
-            if live.get(entry[1].key) is entry:
-                yield entry
+        """Walk the pods in queue order."""
+        return iter(Cursor(self).take, None)
 
-    def _settle(self) -> None:
+    def in_order(self) -> tuple[list[Entry], int]:
+        """Return the entries in queue order, and where they begin. One that is not its pod's own any more (`live`) is to be
+        passed over."""
         entries = self._entries
         if self._late:
             if len(self._late) <= LATE_INSERTS:
@@ -113,45 +118,44 @@ class Group:
         if self._head > 1024 and self._head * 2 > len(entries):
             del entries[: self._head]
             self._head = 0
+        return entries, self._head
 
 
 class PodQueue:
     """All groups."""
 
     def __init__(self) -> None:
-        self.groups: dict[GroupKey, Group] = {}
+        self.groups: dict[Place, Group] = {}
 
     def __len__(self) -> int:
         return sum(len(group.live) for group in self.groups.values())
 
-    def put(self, record: PodRecord, facts: PodFacts, membership: Membership | None, preemptible: bool) -> None:
-        """Put a pod where it belongs; a pod that is there already stays where it is."""
+    def put(self, record: PodRecord, facts: PodFacts, membership: Membership | None, preemptible: bool) -> Group:
+        """Put a pod where it belongs, and return its group; a pod that is there already stays where it is."""
         assert facts.shape is not None
         said = record.waiting
         nominated = said is not None and said.nomination is not None and said.uid == facts.uid
-        key = GroupKey(Counted(facts.shape, membership, preemptible), record.key if nominated else None)
+        place = (facts.shape, membership, preemptible, record.key if nominated else None)
         queue_key = (-facts.priority, facts.created, facts.namespace, facts.name)
         group = record.group
-        if isinstance(group, Group) and group.key == key:
+        if isinstance(group, Group):
             known = group.live.get(record.key)
-            if known is not None and known[0] == queue_key:
-                return
-        if group is not None:
+            if group.place == place and known is not None and known[0] == queue_key:
+                return group
             self.take(record)
-        group = self.groups.get(key)
-        if group is None:
-            group = self.groups[key] = Group(key)
+        group = self.groups.get(place) or Group(place)
+        self.groups[place] = record.group = group
         group.add(queue_key, record)
-        record.group = group
+        return group
 
     def take(self, record: PodRecord) -> None:
-        """Take a pod out of the queue."""
+        """Take a pod out of the queue; its entry is passed over from now on."""
         group = record.group
         if isinstance(group, Group):
-            group.remove(record)
+            group.live.pop(record.key, None)
             record.group = None
             if not group.live:
-                del self.groups[group.key]
+                del self.groups[group.place]
 
 
 class Walk:
@@ -165,20 +169,20 @@ class Walk:
     def __init__(self, queue: PodQueue, states: States | None = None) -> None:
         self._states = states
         self._asleep: list[Group] = []
-        self._heap: list[tuple[QueueKey, PodRecord, Group, _Cursor]] = []
+        self._heap: list[tuple[QueueKey, PodRecord, Group, Cursor]] = []
         for group in queue.groups.values():
             if states is not None and group.refused_in in (states.quotas, states.nodes):
                 self._asleep.append(group)
             else:
                 self._open(group)
         heapq.heapify(self._heap)
-        self._closed: list[tuple[QueueKey, PodRecord, Group, _Cursor]] = []
+        self._closed: list[tuple[QueueKey, PodRecord, Group, Cursor]] = []
 
     def _open(self, group: Group, behind: QueueKey | None = None) -> None:
-        cursor = _Cursor(group.pods())
+        cursor = Cursor(group)
         head = cursor.take()
         if head is not None and (behind is None or head[0] > behind):
-            self._heap.append((*head, group, cursor))
+            self._heap.append((head[0], head[1], group, cursor))
 
     def wake(self) -> None:
         """The top pod is about to be placed, or nominated: groups behind it are asked whether they slept or not."""
@@ -215,7 +219,7 @@ class Walk:
         if head is None:
             heapq.heappop(self._heap)
         else:
-            heapq.heapreplace(self._heap, (*head, group, cursor))
+            heapq.heapreplace(self._heap, (head[0], head[1], group, cursor))
 
     def close(self, *, by_nodes: bool = False) -> None:
         """The top pod cannot be placed, and neither can the others of its group; if nodes refuse it, unless a pod is that they
@@ -223,7 +227,7 @@ class Walk:
         closed = heapq.heappop(self._heap)
         group, states = closed[2], self._states
         group.refused_in = None
-        if by_nodes and group.key.counted.shape.wanted:
+        if by_nodes and group.counted.shape.wanted:
             self._closed.append(closed)
         elif states is not None:
             group.refused_in = states.nodes if by_nodes else states.quotas
@@ -234,39 +238,44 @@ class Walk:
             return
         closed, self._closed = self._closed, []
         for entry in closed:
-            if entry[2].key.counted.shape.wanted.isdisjoint(selected_by):
+            if entry[2].counted.shape.wanted.isdisjoint(selected_by):
                 self._closed.append(entry)
             else:
                 heapq.heappush(self._heap, entry)
 
 
-class _Cursor:
-    """A place in a group that can look ahead."""
+class Cursor:
+    """A place in a group that can look ahead; good as long as the group stays as it is."""
 
-    __slots__ = ("_ahead", "_pods")
+    __slots__ = ("_entries", "_live", "_next")
 
-    def __init__(self, pods: Iterator[Entry]) -> None:
-        self._pods = pods
-        self._ahead: deque[Entry] = deque()
+    def __init__(self, group: Group) -> None:
+        self._entries, self._next = group.in_order()
+        self._live = group.live
 
     def take(self) -> Entry | None:
-        return self._ahead.popleft() if self._ahead else next(self._pods, None)
+        """Go on behind the next pod; return its entry."""
+        entries, live = self._entries, self._live
+        while self._next < len(entries):
+            entry = entries[self._next]
+            self._next += 1
+            if live.get(entry[1].key) is entry:
+                return entry
+        return None
 
     def skip(self, count: int) -> None:
+        """Go on behind so many pods."""
         for _ in range(count):
             self.take()
 
     def look(self, most: int, until: QueueKey | None) -> list[PodRecord]:
-        """Return the records ahead, at most so many and before a place in the queue; they stay ahead."""
-        ahead = self._ahead
+        """Return the records ahead, at most so many and before a place in the queue."""
+        entries, live = self._entries, self._live
         found: list[PodRecord] = []
-        for entry in ahead:
+        for index in range(self._next, len(entries)):
+            entry = entries[index]
             if len(found) >= most or (until is not None and entry[0] > until):
-                return found
-            found.append(entry[1])
-        while len(found) < most and (new := next(self._pods, None)) is not None:
-            ahead.append(new)
-            if until is not None and new[0] > until:
                 break
-            found.append(new[1])
+            if live.get(entry[1].key) is entry:
+                found.append(entry[1])
         return found

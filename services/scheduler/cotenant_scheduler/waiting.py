@@ -82,7 +82,7 @@ class WaitingPods:
     def quota_verdict(self, group: Group, waiting: Waiting, quota_causes: tuple[str, ...]) -> Verdict:
         """Return why the pods of a group wait whose quota refused them."""
         group.stamp = None
-        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=group.key.counted.shape.priority)
+        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=group.counted.shape.priority)
         return self._verdict(group, waiting, quota_causes)
 
     def _verdict(self, group: Group, waiting: Waiting, causes: tuple[str, ...]) -> Verdict:
@@ -95,12 +95,11 @@ class WaitingPods:
     def decide(self, now: datetime, limit: int, told: Set[PodKey]) -> list[Event]:
         """Return at most `limit` waiting events: those of groups with a verdict that is news to their pods, without those who
         were told something else by this decision."""
+        groups = [group for group in self._queue.groups.values() if group.verdict is not None]
+        if not groups:
+            return []
         now_us = microseconds(now)
-        groups = [
-            group
-            for group in self._queue.groups.values()
-            if group.verdict is not None and (group.said is not group.verdict or now_us >= group.quiet_until_us)
-        ]
+        groups = [group for group in groups if group.said is not group.verdict or now_us >= group.quiet_until_us]
         events: list[Event] = []
         heads = sorted(((head[0], group) for group in groups if (head := next(group.pods(), None))), key=lambda e: e[0])
         for _, group in heads:
