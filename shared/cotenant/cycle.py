@@ -115,20 +115,19 @@ class Cycle:
 
     def fold(self, events: Iterable[Event], now: datetime) -> None:
         """Fold delivered messages. Repeats and own messages that were applied when stored change nothing."""
+        apply, source = self.core.apply, self._source
         for event in events:
-            sequence = event.sequence if event.stream == LOG else 0
-            if event.source == self._source:
-                self._fold_own(event, sequence, now)
+            if event.source == source:
+                self._fold_own(event, now)
             else:
-                self.core.apply(event)
-                if sequence > self.folded:
-                    self.folded = sequence
-            if sequence > self._own_through:
-                self._own_through = sequence
+                apply(event)
+                if event.sequence > self.folded and event.stream == LOG:
+                    self.folded = event.sequence
 
-    def _fold_own(self, event: Event, sequence: int, now: datetime) -> None:
+    def _fold_own(self, event: Event, now: datetime) -> None:
         """Fold an own message, unless it was applied when it was stored. Delivery is in order, so old ranges can go."""
-        applied = self._applied
+        sequence, applied = event.sequence if event.stream == LOG else 0, self._applied
+        self._own_through = max(self._own_through, sequence)
         while applied and applied[0][1] < sequence:
             applied.popleft()
         if applied and applied[0][0] <= sequence:
@@ -168,7 +167,7 @@ class Cycle:
     @property
     def ready(self) -> bool:
         """The core holds a state that may be decided on, and nothing beside it."""
-        return self.loaded and not self._assumed and self._own_through >= self._prior_end
+        return self.loaded and not self._assumed and max(self._own_through, self.folded) >= self._prior_end
 
     @property
     def holding_back(self) -> bool:

@@ -109,12 +109,10 @@ class ClusterFold:
         self.version += 1
         try:
             match parts:
-                case ("node", node, "run", namespace, name):
+                case ("node", node, "run" | "placement" as fact, namespace, name):
                     self.pod_version += 1
-                    self._run(event, node, f"{namespace}/{name}")
-                case ("node", node, "placement", namespace, name):
-                    self.pod_version += 1
-                    self._placement(event, node, f"{namespace}/{name}")
+                    fold = self._run if fact == "run" else self._placement
+                    fold(event, node, f"{namespace}/{name}")
                 case ("objects", _, "pods", namespace, name):
                     self.pod_version += 1
                     self._pod(event, f"{namespace}/{name}")

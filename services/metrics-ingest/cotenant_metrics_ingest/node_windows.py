@@ -171,7 +171,10 @@ class NodeWindows:
         count = stop - start
         alike = list(map(len, cpus)) == list(map(len, memories)) == [size] * len(series)
         if not alike:
-            newest = [_newest(*both, start, stop, size) for both in zip(cpus, memories, strict=True)]
+            newest = [
+                both if len(both[0]) == len(both[1]) == size == count else _newest(*both, start, stop, size)
+                for both in zip(cpus, memories, strict=True)
+            ]
             cpus, memories = [cpu for cpu, _ in newest], [memory for _, memory in newest]
         elif count != size:
             cpus, memories = [cpu[start:stop] for cpu in cpus], [memory[start:stop] for memory in memories]
