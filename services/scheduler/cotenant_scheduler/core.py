@@ -125,15 +125,15 @@ class SchedulerCore:
         if not self._sequences.is_new(event):
             return
         try:
-            self._fold(event, tokens(event.subject))
+            self._fold(event)
             if self.refused:
                 self.refused.pop(event.subject, None)
         except (msgspec.DecodeError, QuantityError) as error:
             # The gateway refuses such an object; one that came another way must not stop the others.
             self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
-    def _fold(self, event: Event, parts: tuple[str, ...]) -> None:
-        match parts:
+    def _fold(self, event: Event) -> None:
+        match tokens(event.subject):
             case ("node", node, "run", namespace, name):
                 if not event.tombstone and isinstance(event.data, RunStatus):
                     self.pods.store_run(event.data, event.sequence)
@@ -156,14 +156,14 @@ class SchedulerCore:
                     self.pods.drop_waiting((namespace, name))
             case ("metrics", node):
                 self._node_book.fold_metric(node, event)
-            case ("node", node, "resources" | "executor" | "condition"):
-                self._node_book.fold_part(node, parts[2], event)
+            case ("node", node, "resources" | "executor" | "condition" as part):
+                self._node_book.fold_part(node, part, event)
             case ("objects", "core", "nodes", _, node):
                 self._node_book.fold_object(node, event)
             case ("objects", "core", "namespaces", _, name):
                 self._fold_namespace(name, event)
-            case ("quotas", _, _):
-                self._fold_quota(event, "" if parts[1] == "_" else parts[1], parts[2])
+            case ("quotas", tree, quota):
+                self._fold_quota(event, "" if tree == "_" else tree, quota)
             case ("objects", "scheduling.k8s.io", "priorityclasses", _, name):
                 self._fold_priority_class(name, event)
             case ("objects", "policy", "poddisruptionbudgets", namespace, name):

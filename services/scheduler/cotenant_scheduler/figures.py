@@ -46,12 +46,11 @@ class Figures:
         """Return the figures of a row that can take a pod of the shape."""
         scores = evaluation.scores(row)
         figures = [self._total[evaluation.total(row)], *map(getitem, self._scores, scores)]
-        # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
-        further = scores[len(self._scores) :]
-        if further:
-            figures.extend([known[score] for known, score in zip(self._relational, further, strict=True) if score])
-        figures.extend(map(getitem, self._load, evaluation.nodes.load.figures(row)))
-        return tuple(figures)
+        if len(scores) > len(self._scores):
+            # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
+            further = zip(self._relational, scores[len(self._scores) :], strict=True)
+            figures.extend([known[score] for known, score in further if score])
+        return (*figures, *map(getitem, self._load, evaluation.nodes.load.figures(row)))
 
     def of_columns(self, totals: IntArray, scores: IntArray, load: IntArray) -> Iterator[tuple[Figure, ...]]:
         """Walk the figures of many rows for a shape without relations. `scores`: by plugin; `load`: used and capacity in turn

@@ -116,13 +116,8 @@ class LoadColumns:
             setattr(self, name, block[i * size : (i + 1) * size])
         for i, name in enumerate(_SINGLE, len(_BY_RESOURCE) * size):
             setattr(self, name, block[i])
-        self._cells: tuple[Cells, ...] = ()
-
-    @property
-    def cells(self) -> tuple[Cells, ...]:
+        self._cells: tuple[Cells, ...] = cells_of(block)
         """The lanes of the block, number by number."""
-        self._cells = self._cells or cells_of(self.block)
-        return self._cells
 
     def _lane(self, name: str, resource: int) -> int:
         """Return which lane of the block is a column."""
@@ -225,13 +220,13 @@ class LoadColumns:
 
     def add(self, row: int, adds: tuple[tuple[int, int], ...], sign: int) -> None:
         """Add a pod to a row (1), or take it off (-1)."""
-        cells = self.cells
+        cells = self._cells
         for lane, amount in adds:
             cells[lane][row] += sign * amount
 
     def figures(self, row: int) -> list[int]:
         """Return what a node is taken to use, and its capacity, in turn by resource."""
-        cells = self.cells
+        cells = self._cells
         return [cells[lane][row] for lane in self._figures]
 
     def add_rows(self, rows: IntArray, estimate: Vector, prod: bool, times: IntArray) -> None:

@@ -313,13 +313,8 @@ class NodeTable:
         self.block = block
         self.nonzero, self.divisor = block[:2], block[2:_FIRST_DIMENSION]
         self.allocatable, self.requested = np.split(block[_FIRST_DIMENSION:], 2)
-        self._cells: tuple[Cells, ...] = ()
-
-    @property
-    def cells(self) -> tuple[Cells, ...]:
+        self._cells: tuple[Cells, ...] = cells_of(block)
         """The lanes of the block, number by number."""
-        self._cells = self._cells or cells_of(self.block)
-        return self._cells
 
     def assume_series(self, rows: list[int], keys: list[PodKey], shape: Shape, assigned: AssignedPod) -> None:
         """`assume` equal pods, one on each of the rows; their nodes' reports do not know them."""
@@ -403,8 +398,7 @@ class NodeTable:
 
     def _count(self, row: int, key: PodKey, shape: Shape, sign: int) -> None:
         self._count_priority(shape.priority, sign)
-        asked = self._asked(shape)
-        cells = self.cells
+        asked, cells = self._asked(shape), self._cells
         for lane, amount in asked.adds:
             cells[lane][row] += sign * amount
         if self.load.reports(row, key):

@@ -43,16 +43,13 @@ class Counted(msgspec.Struct, frozen=True, cache_hash=True):
     preemptible: bool
 
 
-class Placed:
+class Placed(msgspec.Struct, eq=False):
     """A placement on one node: its last message, and what it is charged with (None: nothing)."""
 
-    __slots__ = ("counted", "facts", "kept", "sequence")
-
-    def __init__(self, kept: Kept, sequence: int, facts: PodFacts | None) -> None:
-        self.kept = kept
-        self.sequence = sequence
-        self.facts = facts
-        self.counted: Counted | None = None
+    kept: Kept
+    sequence: int
+    facts: PodFacts | None
+    counted: Counted | None = None
 
     @property
     def data(self) -> Placement:
@@ -172,22 +169,18 @@ class PodBook:
         if document is None or facts is None:
             facts = self._facts_of(data, before)
         self._instead(before.facts if before is not None else None, facts)
-        row = self._nodes.rows.get(data.node)
-        node = self._nodes.names[row] if row is not None else data.node
         if counted is not None and isinstance(data, Placement):
-            kept = Kept(data)
+            node, kept = data.node, Kept(data)
         else:
+            row = self._nodes.rows.get(data.node)
+            node = self._nodes.names[row] if row is not None else data.node
             kept = self._keeper.keep(data, node, document or data.pod.copy(), facts)
-        placed = Placed(kept, sequence, facts)
-        if before is not None:
-            placed.counted = before.counted
-        record.placements[node] = placed
+        charged = counted if counted is not None or before is None else before.counted
+        placed = record.placements[node] = Placed(kept, sequence, facts, charged)
         keys = self.on_node.get(node)
         if keys is None:
             keys = self.on_node[node] = set()
         keys.add(record.key)
-        if counted is not None:
-            placed.counted = counted
         if counted is None or facts is None or facts.shape is not counted.shape:
             # Charged for the first time, or what selects the pod has changed since it was assumed.
             self._account(record, node, placed)
