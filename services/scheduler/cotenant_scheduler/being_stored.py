@@ -35,7 +35,7 @@ class BeingStored:
         self._events: Sequence[Event] = ()
         self._folded: list[Placed | None] = []
         """By event: the placement that it became, None where it is no placement or ends one."""
-        self._before: list[Placed | None | Said] = []
+        self._before: list[Placed | Said | None] = []
         """By event: what its subject said before."""
 
     def assume(self, events: Sequence[Event]) -> None:
