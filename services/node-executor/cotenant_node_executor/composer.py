@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from itertools import chain
 
 from msgspec import Struct
 
@@ -108,22 +107,21 @@ class Composer:
         """The winning wishes. Raises CompositionError."""
         if not self._unsettled:
             return self._unchanged
-        for group in self._unsettled:
-            self._settle(group)
         changed = tuple(self._unsettled)
+        for group in changed:
+            sources = self._wished[group]
+            own: tuple[Wish, ...] = ()
+            for wishes in sources.values():
+                own += wishes
+            if own:
+                try:
+                    self._wishes[group], self._texts[group] = _settled(own)
+                except CompositionError as error:
+                    raise CompositionError(f"{group or '/'} {error}") from error
+            else:
+                self._wishes.pop(group, None)
+                self._texts.pop(group, None)
+                if not sources:
+                    del self._wished[group]
         self._unsettled.clear()
         return Composed(self._wishes, self._texts, changed)
-
-    def _settle(self, group: str) -> None:
-        sources = self._wished[group].values()
-        own = next(iter(sources)) if len(sources) == 1 else tuple(chain.from_iterable(sources))
-        if not own:
-            self._wishes.pop(group, None)
-            self._texts.pop(group, None)
-            if not sources:
-                del self._wished[group]
-            return
-        try:
-            self._wishes[group], self._texts[group] = _settled(own)
-        except CompositionError as error:
-            raise CompositionError(f"{group or '/'} {error}") from error

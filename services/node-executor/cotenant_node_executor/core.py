@@ -9,7 +9,7 @@ the same name replaces the former pod, whose processes are then ended like those
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -27,7 +27,7 @@ from cotenant_node_executor.kernel.interface import Capabilities
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.placed import Key, Placed, read_placement, refused_report
 from cotenant_node_executor.placed_pods import PlacedPods
-from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, States, is_steady, lives, pod_step
+from cotenant_node_executor.pod_life import REASON_BACKOFF, PodStep, States, lives, pod_step
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.suppress import Suppression
@@ -48,11 +48,13 @@ class Plan(Struct, frozen=True):
 
     orders: tuple[Order, ...]
     groups: tuple[str, ...]
-    """Groups that must exist before values are written and processes started."""
+    """Groups that must be made, parents first, before values are written and processes started."""
     files: Composed
     suppression: Suppression | None
 
 
+_NO_GROUPS: frozenset[str] = frozenset()
+_NO_STATES: States = {}
 _NOTHING = Plan(orders=(), groups=(), files=Composed({}, {}), suppression=None)
 
 
@@ -84,7 +86,7 @@ class ExecutorCore:
         self._open: set[Key] = set()
         """Pods that may have an order or a report; the others are steady, and what is reported of them is true."""
         self._orphans: tuple[str, ...] | None = None
-        self._steps: dict[Key, PodStep | None] = {}
+        self._steps: dict[Key, PodStep] = {}
         """Of the newest observation at `_stepped_at`, until a fact of the pod comes."""
         self._stepped_at: datetime | None = None
 
@@ -97,11 +99,13 @@ class ExecutorCore:
 
     def apply(self, event: Event) -> None:
         """Fold one fact."""
-        if event.sequence <= self._sequences.get(event.subject, 0):
+        subject, sequence = event.subject, event.sequence
+        if sequence <= self._sequences.get(subject, 0):
             return
+        self._sequences[subject] = sequence
+        if self._corrected:
+            self._corrected.pop(subject, None)
         data = event.data
-        self._sequences[event.subject] = event.sequence
-        self._corrected.pop(event.subject, None)
         if isinstance(data, Placement):
             self._apply_placement(data, event)
         elif isinstance(data, RunStatus):
@@ -127,19 +131,22 @@ class ExecutorCore:
 
     def _apply_run(self, data: RunStatus, event: Event) -> None:
         key = (data.namespace, data.name)
-        self._backoffs.pop(key, None)
+        if self._backoffs:
+            self._backoffs.pop(key, None)
         if event.tombstone:
             self._touch(key)
             self._runs.pop(key, None)
             return
         step = self._steps.get(key)
-        if step is not None and step.report == data and self._is_steady(self.pods.by_name[key], step):
+        if step is not None and step.steady and step.report == data:
             self._open.discard(key)
         else:
             self._touch(key)
         self._runs[key] = _Report(data, event.sequence)
-        if times := _backoff_ends(data):
-            self._backoffs[key] = times
+        for container in data.containers:
+            if container.reason == REASON_BACKOFF and container.finished_at is not None:
+                ends = container.finished_at + timedelta(seconds=container.backoff_seconds)
+                self._backoffs.setdefault(key, []).append(ends)
 
     def _touch(self, key: Key) -> None:
         self._open.add(key)
@@ -197,18 +204,18 @@ class ExecutorCore:
         if seen is None or not self.loaded:
             return _NOTHING
         wanting = self._open or self._orphans != ()
-        orders = [*self._pod_orders(seen, now), *self._orphan_orders(seen)] if wanting else []
-        needed = self._groups(orders) if orders else ()
-        files, suppression = self._values.of_cycle(seen, self.pods.views, needed, self._slo)
-        groups = tuple([group for group in needed if group not in seen.groups]) if needed else ()
-        return Plan(orders=tuple(orders), groups=groups, files=files, suppression=suppression)
+        orders = (*self._pod_orders(seen, now), *self._orphan_orders(seen)) if wanting else ()
+        missing = _missing_groups(orders, seen.groups) if orders else _NO_GROUPS
+        files, suppression = self._values.of_cycle(seen, self.pods.views, self.pods.turned(), missing, self._slo)
+        return Plan(orders, tuple(sorted(missing)) if missing else (), files, suppression)
 
     def _pod_orders(self, seen: Observation, now: datetime) -> list[Order]:
         orders: list[Order] = []
         for key in sorted(self._open):
             step = self._step(key, seen, now)
-            if step is not None and step.orders:
-                orders += [order for order in step.orders if not isinstance(order, Collect) or self._has_groups(key, seen)]
+            for order in step.orders if step is not None else ():
+                if not isinstance(order, Collect) or self._has_groups(key, seen):
+                    orders.append(order)
         return orders
 
     def _has_groups(self, key: Key, seen: Observation) -> bool:
@@ -224,31 +231,22 @@ class ExecutorCore:
             orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if lives(seen.states[uid]) else Forget(uid))
         return orders
 
-    def _groups(self, orders: Sequence[Order]) -> tuple[str, ...]:
-        """The pod's group and its containers' for every start, parents first."""
-        groups: set[str] = set()
-        for order in orders:
-            if isinstance(order, Start):
-                groups.update((order.pod.group, order.pod.container_group(order.container)))
-        return tuple(sorted(groups))
-
     def _step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
         """One pod's orders and report, worked out once a cycle; None where nothing is placed or it cannot run here."""
         if self._stepped_at != now:
             self._steps.clear()
             self._stepped_at = now
-        if key not in self._steps:
-            self._steps[key] = self._new_step(key, seen, now)
-        return self._steps[key]
-
-    def _new_step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
-        placed = self.placed.get(key)
-        if placed is None or placed.to_run is None or placed.refusal:
-            return None
-        report = self._runs.get(key)
-        uid = placed.placement.uid
-        last = report.status if report is not None and report.status.uid == uid else None
-        return pod_step(placed.to_run, placed.placement, last, seen.states.get(uid, {}), now)
+        step = self._steps.get(key)
+        if step is None:
+            placed = self.pods.by_name.get(key)
+            if placed is None or placed.to_run is None or placed.refusal:
+                return None
+            report = self._runs.get(key)
+            uid = placed.placement.uid
+            last = report.status if report is not None and report.status.uid == uid else None
+            step = pod_step(placed.to_run, placed.placement, last, seen.states.get(uid, _NO_STATES), now)
+            self._steps[key] = step
+        return step
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Reports that are not on the log yet, in order of namespace and name; then the ends of those of pods that went."""
@@ -261,7 +259,7 @@ class ExecutorCore:
         events: list[Event] = []
         ends: list[Event] = []
         for key in sorted(self._open):
-            placed, known = self.placed.get(key), self._runs.get(key)
+            placed, known = self.pods.by_name.get(key), self._runs.get(key)
             if placed is None:
                 if known is None:
                     self._open.discard(key)
@@ -272,13 +270,9 @@ class ExecutorCore:
             report = step.report if step is not None else refused_report(placed)
             if known is None or known.status != report:
                 events.append(Event(subject=self._run_subject(key), data=report, causes=(placed.ref,), time=now))
-            elif step is None or self._is_steady(placed, step):
+            elif step is None or step.steady:
                 self._open.discard(key)
-        return [*events, *ends][:MAX_EVENTS_PER_DECISION]
-
-    def _is_steady(self, placed: Placed, step: PodStep) -> bool:
-        """Whether the pod has nothing to do once the step's report is on the log, until one of its facts or states changes."""
-        return placed.to_run is None or is_steady(placed.to_run, placed.placement, step)
+        return (events + ends)[:MAX_EVENTS_PER_DECISION]
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
         return ending(self._run_subject(key), known.status, (f"LOG:{known.sequence}",), time=now)
@@ -293,9 +287,10 @@ class ExecutorCore:
         return run_subject(self.facts.name, *key)
 
 
-def _backoff_ends(status: RunStatus) -> list[datetime]:
-    return [
-        container.finished_at + timedelta(seconds=container.backoff_seconds)
-        for container in status.containers
-        if container.reason == REASON_BACKOFF and container.finished_at is not None
-    ]
+def _missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:
+    """Those of the pods' groups and their containers' that a start needs and that are not there."""
+    groups: set[str] = set()
+    for order in orders:
+        if isinstance(order, Start):
+            groups.update((order.pod.group, order.pod.container_group(order.container)))
+    return groups - there

@@ -14,13 +14,11 @@ values are handed out whole in every cycle, so whoever writes them can repair a 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-
-from msgspec.structs import replace
+from collections.abc import Mapping, Set
 
 from cotenant.events.resources import NodeSLORendered
 from cotenant_node_executor.composer import Composed, Composer
-from cotenant_node_executor.kernel.interface import Capabilities
+from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values
@@ -29,9 +27,9 @@ from cotenant_node_executor.strategies.situation import (
     NodeFacts,
     PodShape,
     PodView,
-    PodWishes,
     Policy,
     Situation,
+    Wish,
     Wishes,
     best_effort_tree,
     holding_cpus,
@@ -39,7 +37,8 @@ from cotenant_node_executor.strategies.situation import (
 )
 from cotenant_node_executor.strategies.suppress import Suppression, suppress
 
-SUPPRESSION, IDENTITY, IDLE, POD_VALUES = "node:suppression", "node:identity", "node:idle", "node:pod-values"
+SUPPRESSION, IDENTITY, IDLE = "node:suppression", "node:identity", "node:idle"
+POD_VALUES, BURSTABLE_VALUES = "node:pod-values", "node:burstable-values"
 """Sources of wishes beside the pods, which go by their groups: no group has a colon in its name."""
 
 
@@ -50,81 +49,88 @@ class FileValues:
         self._facts = facts
         self._capabilities = capabilities
         self._composer = Composer()
-        self._placed: Mapping[str, PodView] = {}
-        self._situation: Situation | None = None
-        """The last cycle's, without snapshot and present values; it stands as long as nothing that it is made from changes."""
+        self._composer.put(POD_VALUES, pod_values.node_wishes(facts.allocatable_milli))
+        self._composer.put(BURSTABLE_VALUES, pod_values.burstable_wishes(0))
         self._groups: frozenset[str] = frozenset()
-        """As the last cycle saw and needed them."""
+        """As the last cycle saw and made them."""
+        self._sysctl: int | None = None
         self._policy = Policy(capabilities, None, None, None)
-        self._there: Mapping[str, PodView] = {}
-        """By group: the pods whose wishes stand, as they were when they wished."""
+        self._there: dict[str, PodView] = {}
+        """By group: the placed pods whose groups are there, as they were when they wished."""
         self._burstable_milli = 0
         """What the burstable ones among them request."""
-        self._of_shape: dict[PodShape, PodWishes] = {}
-        """What pods wish under the policy. Bound: REMEMBERED_SHAPES, then it begins anew."""
-        self._suppressed: tuple[Observation, Situation, Suppression | None] | None = None
+        self._tree = best_effort_tree((), ())
+        self._of_shape: dict[PodShape, tuple[tuple[Wish, ...], ...]] = {}
+        """What pods wish under the policy, group by group. Bound: REMEMBERED_SHAPES, then it begins anew."""
+        self._suppression: Suppression | None = None
+        self._suppressed: Observation | None = None
+        """What the suppression was made from; None: it is to be made anew, whatever is observed."""
 
     def of_cycle(
-        self, seen: Observation, placed: Mapping[str, PodView], needed: Sequence[str], slo: NodeSLORendered | None
+        self,
+        seen: Observation,
+        placed: Mapping[str, PodView],
+        turned: Set[str],
+        made: Set[str],
+        slo: NodeSLORendered | None,
     ) -> tuple[Composed, Suppression | None]:
-        """The values of a cycle. `placed`, by group, is the same object while no placement changed."""
-        groups = seen.groups.union(needed) if needed else seen.groups
-        situation = self._situation
-        if (
-            situation is None
-            or placed is not self._placed
-            or slo is not situation.slo
-            or seen.identity_sysctl != situation.identity_sysctl
-            or (groups is not self._groups and groups != self._groups)
-        ):
-            situation = self._situation = self._situated(placed, groups, slo, seen.identity_sysctl)
-        self._placed, self._groups = placed, groups
-        suppression = self._suppression(situation, seen)
-        return self._composer.composed(), suppression
+        """The values of a cycle. `placed`: pods by group; `turned`: groups of which that says something else than in the last
+        cycle; `made`: groups that were not seen and are made before anything is written."""
+        groups = seen.groups | made if made else seen.groups
+        if groups is not self._groups:
+            if seen.groups is self._groups:
+                turned = turned | made
+            elif groups != self._groups:
+                turned = turned | (groups ^ self._groups)
+            self._groups = groups
+        if turned or slo is not self._policy.slo or seen.identity_sysctl != self._sysctl:
+            self._sysctl = seen.identity_sysctl
+            self._wish(placed, turned, slo)
+        before = self._suppressed
+        if before is None or (slo is not None and slo.enable and not _same_figures(before, seen)):
+            self._suppress(seen)
+        return self._composer.composed(), self._suppression
 
-    def _situated(
-        self, placed: Mapping[str, PodView], groups: frozenset[str], slo: NodeSLORendered | None, sysctl: int | None
-    ) -> Situation:
-        """The situation; the pods that changed wish anew, and the strategies that look at the node as a whole."""
-        before, tree = self._there, self._situation.tree if self._situation is not None else None
-        there = placed if placed.keys() <= groups else {group: pod for group, pod in placed.items() if group in groups}
-        came = [pod for group, pod in there.items() if before.get(group) is not pod]
-        went = [pod for group, pod in before.items() if there.get(group) is not pod]
-        if any(pod.bound_cpus for pod in (*came, *went)) or any(map(in_best_effort_tree, groups ^ self._groups)):
-            tree = None
-        situation = Situation(
-            node=self._facts,
-            capabilities=self._capabilities,
-            pods=there,
-            groups=groups,
-            tree=tree or best_effort_tree(holding_cpus(there.values()), groups),
-            slo=slo,
-            snapshot=None,
-            current={},
-            identity_sysctl=sysctl,
-        )
-        self._there = there
-        self._wish(situation, came, went)
-        return situation
-
-    def _wish(self, situation: Situation, came: Sequence[PodView], went: Sequence[PodView]) -> None:
-        put, policy, slo = self._composer.put, self._policy, situation.slo
-        for pod in went:
-            self._burstable_milli -= pod_values.burstable_milli(pod.shape)
-            if pod.group not in situation.pods:
-                put(pod.group, {})
-        for pod in came:
-            self._burstable_milli += pod_values.burstable_milli(pod.shape)
-        if policy.slo is not slo:
+    def _wish(self, placed: Mapping[str, PodView], turned: Set[str], slo: NodeSLORendered | None) -> None:
+        """Let the pods wish anew that came or changed, and the strategies that look at the node as a whole."""
+        put, there, policy, anew = self._composer.put, self._there, self._policy, self._policy.slo is not slo
+        came: list[PodView] = []
+        requested = self._burstable_milli
+        of_tree = any(map(in_best_effort_tree, turned))
+        for group in sorted(turned):
+            before, pod = there.get(group), placed.get(group) if group in self._groups else None
+            if pod is before:
+                continue
+            if before is not None:
+                requested -= pod_values.burstable_milli(before.shape)
+                of_tree = of_tree or bool(before.bound_cpus)
+            if pod is not None:
+                requested += pod_values.burstable_milli(pod.shape)
+                of_tree = of_tree or bool(pod.bound_cpus)
+                there[group] = pod
+                came.append(pod)
+            else:
+                del there[group]
+                put(group, {})
+        if of_tree:
+            self._tree = best_effort_tree(holding_cpus(there.values()), self._groups)
+            self._suppressed = None
+        if requested != self._burstable_milli:
+            self._burstable_milli = requested
+            put(BURSTABLE_VALUES, pod_values.burstable_wishes(requested))
+        if anew:
             rules = identity.bvt_rule(slo, self._capabilities), idle.idle_rule(slo, self._capabilities)
             policy = self._policy = Policy(self._capabilities, slo, *rules)
             self._of_shape.clear()
-            came = [*situation.pods.values()]
+            came = [*there.values()]
         for pod in came:
             put(pod.group, self._pod_wishes(pod, policy))
-        put(IDENTITY, identity.identity(situation, policy))
-        put(IDLE, idle.node_wishes(situation, policy))
-        put(POD_VALUES, pod_values.node_wishes(self._facts.allocatable_milli, self._burstable_milli))
+        if anew or policy.looks_at_all:
+            situation = self._situation(None, {})
+            put(IDENTITY, identity.identity(situation, policy))
+            put(IDLE, idle.node_wishes(situation, policy))
+        if anew or (slo is not None and slo.enable):
+            self._suppressed = None
 
     def _pod_wishes(self, pod: PodView, policy: Policy) -> Wishes:
         wishes = self._of_shape.get(pod.shape)
@@ -132,30 +138,39 @@ class FileValues:
             if len(self._of_shape) >= REMEMBERED_SHAPES:
                 self._of_shape.clear()
             wishes = self._of_shape[pod.shape] = _wishes_of(pod.shape, policy)
-        return dict(zip((pod.group, *pod.container_groups), (wishes.pod, *wishes.containers), strict=True))
+        return dict(zip(pod.groups, wishes, strict=True))
 
-    def _suppression(self, situation: Situation, seen: Observation) -> Suppression | None:
-        """This cycle's suppression; the last one as long as what it follows from is the same."""
-        if self._suppressed is not None:
-            before, situated, suppression = self._suppressed
-            if situated is situation and _same_usage(before.snapshot, seen.snapshot) and before.current == seen.current:
-                return suppression
-            measured = situation.slo is not None and situation.slo.enable
-            if not measured and situated.slo is situation.slo and situated.tree is situation.tree:
-                return suppression
-        suppression = suppress(replace(situation, snapshot=seen.snapshot, current=seen.current))
-        self._suppressed = (seen, situation, suppression)
+    def _situation(self, snapshot: Snapshot | None, current: Mapping[tuple[str, Knob], str]) -> Situation:
+        return Situation(
+            node=self._facts,
+            capabilities=self._capabilities,
+            pods=self._there,
+            groups=self._groups,
+            tree=self._tree,
+            slo=self._policy.slo,
+            snapshot=snapshot,
+            current=current,
+            identity_sysctl=self._sysctl,
+        )
+
+    def _suppress(self, seen: Observation) -> None:
+        suppression = self._suppression = suppress(self._situation(seen.snapshot, seen.current))
+        self._suppressed = seen
         self._composer.put(SUPPRESSION, suppression.wishes if suppression is not None else {})
-        return suppression
 
 
-def _wishes_of(pod: PodShape, policy: Policy) -> PodWishes:
-    """Wishes for the groups of a pod of some shape, of all strategies that look at it alone."""
+def _wishes_of(pod: PodShape, policy: Policy) -> tuple[tuple[Wish, ...], ...]:
+    """Wishes for the groups of a pod of some shape, its own first, of all strategies that look at it alone."""
     plain, batch = pod_values.pod_wishes(pod), batch_pods.pod_wishes(pod, policy)
     own = (*idle.pod_wishes(pod, policy), *plain.pod)
     if batch is None:
-        return PodWishes(own, plain.containers)
-    return PodWishes((*batch.pod, *own), tuple(map(operator.add, batch.containers, plain.containers)))
+        return (own, *plain.containers)
+    return ((*batch.pod, *own), *map(operator.add, batch.containers, plain.containers))
+
+
+def _same_figures(before: Observation, now: Observation) -> bool:
+    """Whether two observations give suppression the same figures; cheap, so not every such pair is found."""
+    return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
 
 
 def _same_usage(before: Snapshot | None, now: Snapshot | None) -> bool:

@@ -1,12 +1,12 @@
 """The pods that are placed on a node, found by name, by uid and by control group.
 
-In: placements as they are read. Out: the same by name, and what an adopting runtime and the strategies take of them: each the
-same object as long as no placement changes. A uid is one pod's.
+In: placements as they are read. Out: the same by name, and what an adopting runtime and the strategies take of them. A uid
+is one pod's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Mapping
+from collections.abc import Iterable, KeysView, Mapping, Set
 
 from cotenant_node_executor.placed import Key, Placed
 from cotenant_node_executor.runtime.interface import PodToRun
@@ -25,8 +25,10 @@ class PlacedPods:
         """Every placement."""
         self.refused: Mapping[Key, Placed] = self._refused
         """Those that cannot run here."""
-        self.views: Mapping[str, PodView] = {}
+        self._views: dict[str, PodView] = {}
+        self.views: Mapping[str, PodView] = self._views
         """As strategies see them, by group."""
+        self._turned: set[str] = set()
 
     def put(self, key: Key, placed: Placed) -> None:
         """Take a placement, in the place of the one that had its name."""
@@ -34,7 +36,8 @@ class PlacedPods:
         self._placed[key] = placed
         self._of_uid[placed.placement.uid] = key
         if placed.view is not None:
-            self.views = {**self.views, placed.view.group: placed.view}
+            self._views[placed.view.group] = placed.view
+            self._turned.add(placed.view.group)
         if placed.refusal:
             self._refused[key] = placed
 
@@ -48,7 +51,15 @@ class PlacedPods:
         if self._of_uid.get(placed.placement.uid) == key:
             del self._of_uid[placed.placement.uid]
         if placed.view is not None and self.views.get(placed.view.group) is placed.view:
-            self.views = {group: view for group, view in self.views.items() if view is not placed.view}
+            del self._views[placed.view.group]
+            self._turned.add(placed.view.group)
+
+    def turned(self) -> Set[str]:
+        """Groups of which `views` says something else than when this was asked last. Bound: those of all pods since."""
+        turned = self._turned
+        if turned:
+            self._turned = set()
+        return turned
 
     def name_of(self, uid: str) -> Key | None:
         """The name of the pod with this uid."""

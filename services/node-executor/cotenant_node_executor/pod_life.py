@@ -51,6 +51,8 @@ class PodStep(Struct, frozen=True):
 
     orders: tuple[Order, ...]
     report: RunStatus
+    steady: bool = False
+    """The same placement, report and states give the same step at any later time: all containers run."""
 
 
 def pod_step(
@@ -78,17 +80,6 @@ def lives(states: States) -> bool:
     return any(not state.exited for state in states.values())
 
 
-def is_steady(to_run: PodToRun, placement: Placement, step: PodStep) -> bool:
-    """Whether the same placement, report and states give the same step at any later time: all containers run."""
-    return (
-        not step.orders
-        and step.report.phase is RunPhase.RUNNING
-        and placement.phase is not PlacementPhase.TERMINATING
-        and to_run.pod.spec.active_deadline_seconds is None
-        and all(container.state == RUNNING for container in step.report.containers)
-    )
-
-
 def _ending(to_run: PodToRun, base: RunStatus, states: States, grace: int, phase: RunPhase, reason: str) -> PodStep:
     containers = tuple([_seen(last.name, states.get(last.name), last) for last in _last(to_run, base)])
     if lives(states):
@@ -108,7 +99,8 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
     started_at = base.started_at or min([c.started_at for c in containers if c.started_at is not None], default=None)
     phase = base.phase if started_at is None else RunPhase.RUNNING
     report = replace(base, containers=tuple(containers), started_at=started_at, phase=phase)
-    if containers and all(container.state == TERMINATED for container in containers):
+    seen = {container.state for container in containers}
+    if seen == {TERMINATED}:
         failed = next((container for container in containers if container.exit_code != 0), None)
         return PodStep(
             (Collect(base.uid),),
@@ -120,16 +112,15 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
                 message="" if failed is None else f"container {failed.name} ended with exit code {failed.exit_code}",
             ),
         )
-    return PodStep(tuple(orders), report)
+    lasting = phase is RunPhase.RUNNING and to_run.pod.spec.active_deadline_seconds is None
+    return PodStep(tuple(orders), report, steady=lasting and seen <= {RUNNING})
 
 
 def _container(
     to_run: PodToRun, name: str, state: ContainerState | None, last: ContainerRun, now: datetime
 ) -> tuple[Order | None, ContainerRun]:
-    policy = to_run.pod.spec.restart_policy
     if state is None:
-        never_started = last.state == WAITING and not last.restarts and last.started_at is None
-        if never_started:
+        if last.state == WAITING and not last.restarts and last.started_at is None:
             return Start(to_run, name, 0), replace(last, reason=REASON_CREATING)
         # Its files and processes are gone, for example after a reboot: it ended, and nobody saw how.
         state = ContainerState(
@@ -138,7 +129,7 @@ def _container(
             reason=last.reason if last.exit_code is not None else REASON_UNKNOWN,
         )
     seen = _seen(name, state, last)
-    if not state.exited or not restarts(policy, state.exit_code or 0):
+    if state.exit_code is None or not restarts(to_run.pod.spec.restart_policy, state.exit_code):
         return None, seen
     ended = state.finished_at or now
     ran = (ended - state.started_at).total_seconds() if state.started_at is not None else 0.0
@@ -159,7 +150,7 @@ def _seen(name: str, state: ContainerState | None, last: ContainerRun) -> Contai
     """The report of what is seen, without what follows from it."""
     if state is None:
         return last
-    if state.exited:
+    if state.exit_code is not None:
         return ContainerRun(
             name=name,
             state=TERMINATED,
@@ -184,7 +175,7 @@ def _seen(name: str, state: ContainerState | None, last: ContainerRun) -> Contai
 
 def _last(to_run: PodToRun, base: RunStatus) -> list[ContainerRun]:
     """Each container as it was reported last, in the manifest's order."""
-    reported = {entry.name: entry for entry in base.containers}
+    reported = {entry.name: entry for entry in base.containers} if base.containers else {}
     return [reported.get(container.name) or ContainerRun(name=container.name) for container in to_run.pod.spec.containers]
 
 

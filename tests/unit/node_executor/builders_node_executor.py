@@ -141,7 +141,7 @@ def situation(
     views = [pod_view(entry) for entry in pods]
     groups = {BURSTABLE, BESTEFFORT}
     for view in views:
-        groups.update((view.group, *view.container_groups))
+        groups.update(view.groups)
     return Situation(
         node=facts(cpus),
         capabilities=kernel or capabilities(),

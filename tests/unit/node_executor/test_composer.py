@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -28,7 +30,7 @@ def composed(seen: Situation) -> dict[tuple[str, str], str]:
     looked = Observation(
         snapshot=seen.snapshot, states={}, groups=seen.groups, current=seen.current, identity_sysctl=seen.identity_sysctl
     )
-    files, suppression = FileValues(seen.node, seen.capabilities).of_cycle(looked, seen.pods, (), seen.slo)
+    files, suppression = FileValues(seen.node, seen.capabilities).of_cycle(looked, seen.pods, seen.pods.keys(), set(), seen.slo)
     assert suppression == suppress(seen)
     return {(group, knob.value): text for group, texts in files.texts.items() for knob, text in texts.items()}
 
@@ -155,12 +157,14 @@ def test_a_pods_values_go_with_its_group_and_change_with_the_policy() -> None:
     both = situation([service("web"), batch("job")], node_slo=slo())
     values = FileValues(both.node, both.capabilities)
 
-    def texts(groups: frozenset[str], node_slo: NodeSLORendered | None) -> dict[tuple[str, str], str]:
+    def texts(
+        groups: frozenset[str], node_slo: NodeSLORendered | None, turned: Set[str] = frozenset()
+    ) -> dict[tuple[str, str], str]:
         looked = Observation(snapshot=None, states={}, groups=groups, current={})
-        files, _ = values.of_cycle(looked, both.pods, (), node_slo)
+        files, _ = values.of_cycle(looked, both.pods, turned, set(), node_slo)
         return {(group, knob.value): text for group, said in files.texts.items() for knob, text in said.items()}
 
-    assert texts(both.groups, both.slo) == composed(both)
+    assert texts(both.groups, both.slo, both.pods.keys()) == composed(both)
     assert texts(both.groups, slo(**IDENTITY)) == composed(msgspec.structs.replace(both, slo=slo(**IDENTITY)))
     assert texts(both.groups, both.slo) == composed(both)
     without = frozenset(group for group in both.groups if "uid-job" not in group)

@@ -46,13 +46,14 @@ def burstable_milli(pod: PodShape) -> int:
     return pod.requested_milli if pod.kube_qos is _BURSTABLE else 0
 
 
-def node_wishes(allocatable_milli: int, requested_milli: int) -> Wishes:
-    """Wishes for the root and the QoS groups; `requested_milli` is the sum over burstable pods."""
-    return {
-        ROOT_GROUP: _shares(allocatable_milli, "allocatable"),
-        BESTEFFORT: _shares(0, "requests"),
-        BURSTABLE: _shares(requested_milli, "requests"),
-    }
+def node_wishes(allocatable_milli: int) -> Wishes:
+    """Wishes for the root and the best-effort group."""
+    return {ROOT_GROUP: _shares(allocatable_milli, "allocatable"), BESTEFFORT: _shares(0, "requests")}
+
+
+def burstable_wishes(requested_milli: int) -> Wishes:
+    """The wish for the burstable group; `requested_milli` is the sum over burstable pods."""
+    return {BURSTABLE: _shares(requested_milli, "requests")}
 
 
 @lru_cache(maxsize=REMEMBERED_SHARES)

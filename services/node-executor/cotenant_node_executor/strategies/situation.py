@@ -79,7 +79,8 @@ class PodView(Struct, frozen=True):
     namespace: str
     name: str
     group: str
-    container_groups: tuple[str, ...]
+    groups: tuple[str, ...]
+    """Its own, then its containers'."""
     shape: PodShape
     bound_cpus: frozenset[int]
     problem: str = ""
@@ -129,6 +130,11 @@ class Policy(Struct, frozen=True):
     """The identity rule where the kernel has group identity."""
     idle: IdentityRule | None
     """The identity rule where it is enforced by cpu.idle."""
+
+    @property
+    def looks_at_all(self) -> bool:
+        """Whether a rule gives wishes that follow from all pods and groups."""
+        return self.identity is not None or (self.idle is not None and self.idle.enable)
 
 
 class Wish(Struct, frozen=True, cache_hash=True):
@@ -182,7 +188,7 @@ def pod_view(pod: Pod) -> PodView:
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         group=group,
-        container_groups=tuple([f"{group}/{entry.name}" for entry in pod.spec.containers]),
+        groups=(group, *[f"{group}/{entry.name}" for entry in pod.spec.containers]),
         shape=_shape(qos_raw(pod), kubernetes, containers, bool(bound), annotations.get(ANNOTATION_CPU_QOS)),
         bound_cpus=bound,
         problem="; ".join(problems),
