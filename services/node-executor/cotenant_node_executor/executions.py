@@ -15,7 +15,6 @@ Bound: MAX_CHANGES changes in one event; more are counted in its summary.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -25,7 +24,6 @@ from cotenant.log import EXECUTION, USAGE
 from cotenant.subjects import execution_subject
 from cotenant_node_executor.core import ExecutorCore, Plan
 from cotenant_node_executor.kernel.interface import Knob, WriteReport, Written
-from cotenant_node_executor.placed import Placed
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
 from cotenant_node_executor.strategies.situation import Wish
@@ -45,7 +43,7 @@ TOPICS: dict[str, str] = {
 }
 """Topic by the strategy whose wish won."""
 
-_OF_A_TREE = (Knob.CPU_QUOTA, Knob.CPUSET_CPUS)
+_OF_A_TREE = frozenset((Knob.CPU_QUOTA, Knob.CPUSET_CPUS))
 
 
 class Executions:
@@ -53,6 +51,8 @@ class Executions:
 
     def __init__(self, node: str) -> None:
         self._node = node
+        self._subjects: dict[str, str] = {}
+        """By topic."""
         self._stopping: set[str] = set()
         self._refused_pods: set[str] = set()
 
@@ -70,17 +70,20 @@ class Executions:
         return events
 
     def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
-        by_topic: dict[str, list[tuple[Written, Wish]]] = defaultdict(list)
+        by_topic: dict[str, list[tuple[Written, Wish]]] = {}
         for written in report.written:
             wish = plan.files.wish(written.group, written.knob)
             if wish is not None:
-                by_topic[TOPICS[wish.strategy]].append((written, wish))
+                by_topic.setdefault(TOPICS[wish.strategy], []).append((written, wish))
         events: list[Event] = []
-        for topic, told in sorted(by_topic.items()):
+        for topic in sorted(by_topic):
+            told = by_topic[topic]
             # A best-effort tree is one decision: its root's file speaks for all of it.
-            first, wish = next((each for each in told if each[0].knob in _OF_A_TREE), told[0])
-            causes = tuple(ref for ref in (NEWEST_USAGE if topic == "suppress" else "", core.slo_ref) if ref)
-            if topic == "batch-values":
+            first, wish = next(iter([each for each in told if each[0].knob in _OF_A_TREE]), told[0])
+            causes = (core.slo_ref,) if core.slo_ref else ()
+            if topic == "suppress":
+                causes = (NEWEST_USAGE, *causes)
+            elif topic == "batch-values":
                 causes = self._placements(core, {written.group for written, _ in told}) or causes
             more = f" and {len(told) - 1} more" if len(told) > 1 else ""
             execution = Execution(
@@ -116,19 +119,14 @@ class Executions:
 
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)
-        name = f"{placed.placement.namespace}/{placed.placement.name}" if placed is not None else f"uid {uid}, unplaced"
-        return self._event(
-            "runtime",
-            Execution(
-                node=self._node,
-                topic="runtime",
-                summary=f"{name}: {text}",
-                namespace=placed.placement.namespace if placed is not None else "",
-                pod=placed.placement.name if placed is not None else "",
-            ),
-            _ref(placed),
-            now,
+        if placed is None:
+            execution = Execution(node=self._node, topic="runtime", summary=f"uid {uid}, unplaced: {text}")
+            return self._event("runtime", execution, (), now)
+        namespace, name = placed.placement.namespace, placed.placement.name
+        execution = Execution(
+            node=self._node, topic="runtime", summary=f"{namespace}/{name}: {text}", namespace=namespace, pod=name
         )
+        return self._event("runtime", execution, (placed.ref,), now)
 
     def _refused_by_kernel(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
         first = report.refused[0]
@@ -173,7 +171,7 @@ class Executions:
                             namespace=placed.placement.namespace,
                             pod=placed.placement.name,
                         ),
-                        _ref(placed),
+                        (placed.ref,),
                         now,
                     )
                 )
@@ -181,9 +179,10 @@ class Executions:
         return events
 
     def _event(self, topic: str, data: Execution, causes: tuple[str, ...], now: datetime) -> Event:
-        return Event(
-            subject=execution_subject(self._node, topic), data=data, causes=causes, time=now, stream=EXECUTION
-        )
+        subject = self._subjects.get(topic)
+        if subject is None:
+            subject = self._subjects[topic] = execution_subject(self._node, topic)
+        return Event(subject=subject, data=data, causes=causes, time=now, stream=EXECUTION)
 
 
 def _figures(suppression: Suppression | None) -> dict[str, int]:
@@ -204,6 +203,3 @@ def _figures(suppression: Suppression | None) -> dict[str, int]:
 def _target(group: str, file: str) -> str:
     return f"{group}/{file}" if group else file
 
-
-def _ref(placed: Placed | None) -> tuple[str, ...]:
-    return (placed.ref,) if placed is not None else ()

@@ -75,6 +75,8 @@ class ExecutorNode:
         self._usage_ref = ""
         self._said: datetime | None = None
         self._named = 0
+        self._source = ""
+        """Of the last event that was given an id."""
         self._adopted = False
         self._moved = True
         """The last cycle changed something on the machine, or was refused: the next one sees another machine."""
@@ -146,11 +148,10 @@ class ExecutorNode:
             self.machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)
         done = self._executions.of_cycle(self.core, plan, report, plan.orders, now)
-        return [*self._usage(now, done), *self.core.decide(now), *done]
+        usage = self._usage(now) if self._window.due(now) or (done and self._early(now, done)) else []
+        return [*usage, *self.core.decide(now), *done]
 
-    def _usage(self, now: datetime, done: Sequence[Event]) -> list[Event]:
-        if not self._window.due(now) and not (done and self._early(now, done)):
-            return []
+    def _usage(self, now: datetime) -> list[Event]:
         self._said = now
         message = self._window.message(self.core.pods.to_run(), now)
         return [Event(subject=usage_subject(self.name), data=message, time=now, stream=USAGE)]

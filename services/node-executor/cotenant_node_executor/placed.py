@@ -51,8 +51,7 @@ def read_placement(event: Event, data: Placement, node: str, plain_processes: bo
         return Placed(data, event.ref, None, None, f"the manifest cannot be read: {error}")
     refusals = [str(error) for error in process_runtime_errors(pod)] if plain_processes else []
     refusals += _name_refusals(pod.spec)
-    to_run = PodToRun(pod=pod, group=view.group, node=node)
-    return Placed(data, event.ref, to_run, view, "; ".join(refusals))
+    return Placed(data, event.ref, PodToRun(pod, view.group, node), view, "; ".join(refusals))
 
 
 @by_identity
@@ -67,9 +66,10 @@ def _name_refusals(spec: PodSpec) -> list[str]:
 
 def _identified(pod: Pod, placement: Placement) -> Pod:
     """The manifest with the identity of its placement: uid, namespace and name name its groups and folders."""
-    metadata = msgspec.structs.replace(
-        pod.metadata, uid=placement.uid, namespace=placement.namespace, name=placement.name
-    )
+    own = pod.metadata
+    if (own.uid, own.namespace, own.name) == (placement.uid, placement.namespace, placement.name):
+        return pod
+    metadata = msgspec.structs.replace(own, uid=placement.uid, namespace=placement.namespace, name=placement.name)
     return msgspec.structs.replace(pod, metadata=metadata)
 
 

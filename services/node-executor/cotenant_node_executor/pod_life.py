@@ -91,16 +91,20 @@ def _ending(to_run: PodToRun, base: RunStatus, states: States, grace: int, phase
 def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -> PodStep:
     orders: list[Order] = []
     containers: list[ContainerRun] = []
+    started_at = base.started_at
+    running = terminated = 0
     for last in _last(to_run, base):
         order, container = _container(to_run, last.name, states.get(last.name), last, now)
         containers.append(container)
+        running += container.state == RUNNING
+        terminated += container.state == TERMINATED
         if order is not None:
             orders.append(order)
-    started_at = base.started_at or min([c.started_at for c in containers if c.started_at is not None], default=None)
+        if base.started_at is None and container.started_at is not None:
+            started_at = min(container.started_at, started_at or container.started_at)
     phase = base.phase if started_at is None else RunPhase.RUNNING
     report = replace(base, containers=tuple(containers), started_at=started_at, phase=phase)
-    seen = {container.state for container in containers}
-    if seen == {TERMINATED}:
+    if 0 < terminated == len(containers):
         failed = next((container for container in containers if container.exit_code != 0), None)
         return PodStep(
             (Collect(base.uid),),
@@ -113,7 +117,7 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
             ),
         )
     lasting = phase is RunPhase.RUNNING and to_run.pod.spec.active_deadline_seconds is None
-    return PodStep(tuple(orders), report, steady=lasting and seen <= {RUNNING})
+    return PodStep(tuple(orders), report, steady=lasting and running == len(containers))
 
 
 def _container(
@@ -175,8 +179,11 @@ def _seen(name: str, state: ContainerState | None, last: ContainerRun) -> Contai
 
 def _last(to_run: PodToRun, base: RunStatus) -> list[ContainerRun]:
     """Each container as it was reported last, in the manifest's order."""
-    reported = {entry.name: entry for entry in base.containers} if base.containers else {}
-    return [reported.get(container.name) or ContainerRun(name=container.name) for container in to_run.pod.spec.containers]
+    wanted = to_run.pod.spec.containers
+    if not base.containers:
+        return [ContainerRun(name=container.name) for container in wanted]
+    reported = {entry.name: entry for entry in base.containers}
+    return [reported.get(container.name) or ContainerRun(name=container.name) for container in wanted]
 
 
 def _latest(containers: Sequence[ContainerRun]) -> datetime | None:

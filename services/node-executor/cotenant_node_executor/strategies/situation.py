@@ -177,12 +177,14 @@ def pod_view(pod: Pod) -> PodView:
     annotations = pod.metadata.annotations
     kubernetes = kube_qos(pod)
     group = pod_group(pod.metadata.uid, kubernetes)
-    problems: list[str] = []
     containers = _stated(pod.spec)
-    extended = _extended(annotations, problems)
-    if extended:
-        containers = tuple([_with_batch(*each, extended) for each in zip(pod.spec.containers, containers, strict=True)])
-    bound = _bound(annotations, problems)
+    bound: frozenset[int] = frozenset()
+    problems: list[str] = []
+    if annotations:
+        extended = _extended(annotations, problems)
+        if extended:
+            containers = tuple([_with_batch(*each, extended) for each in zip(pod.spec.containers, containers, strict=True)])
+        bound = _bound(annotations, problems)
     return PodView(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
