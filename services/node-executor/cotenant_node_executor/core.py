@@ -173,7 +173,9 @@ class ExecutorCore:
         if states is before:
             return
         changed = [uid for uid, now in states.items() if before.get(uid) is not now and before.get(uid) != now]
-        for uid in (*changed, *(before.keys() - states.keys())):
+        if len(states) - len(changed) < len(before):
+            changed += before.keys() - states.keys()
+        for uid in changed:
             key = self.pods.name_of(uid)
             if key is not None:
                 self._open.add(key)

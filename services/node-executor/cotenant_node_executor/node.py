@@ -67,7 +67,7 @@ class ExecutorNode:
         self.machine = machine
         self._status = status
         self._periods = periods
-        name = core.facts.name
+        self.name = name = core.facts.name
         self._window = UsageWindow(
             name, core.boot, sample_seconds=periods.sample_seconds, report_seconds=periods.report_seconds
         )
@@ -75,15 +75,9 @@ class ExecutorNode:
         self._usage_ref = ""
         self._said: datetime | None = None
         self._named = 0
-        self._source = ""
-        """Of the last event that was given an id."""
         self._adopted = False
         self._moved = True
         """The last cycle changed something on the machine, or was refused: the next one sees another machine."""
-
-    @property
-    def name(self) -> str:
-        return self.core.facts.name
 
     def reborn(self) -> ExecutorNode:
         """The same node on the same machine with a core that has folded nothing."""
@@ -118,8 +112,8 @@ class ExecutorNode:
     def identified(self, event: Event, cell: str) -> Event:
         """Give an event its id: of this life, counted."""
         self._named += 1
-        source = f"{cell}/node-executor/{self.name}"
-        return msgspec.structs.replace(event, id=f"{source}/{self.core.boot}/{self._named}", source=f"/{source}")
+        source = f"/{cell}/node-executor/{self.name}"
+        return msgspec.structs.replace(event, id=f"{source[1:]}/{self.core.boot}/{self._named}", source=source)
 
     def refer(self, event: Event) -> Event:
         """Put the last stored usage message where an event's causes say "the newest usage"."""

@@ -79,11 +79,10 @@ class PlacedPods:
         """The pods that these groups belong to, by name."""
         found: set[Key] = set()
         for group in groups:
-            view = self.views.get(group)
-            while view is None and group:
+            while group and group not in self.views:
                 group = group.rpartition("/")[0]
-                view = self.views.get(group)
-            if view is not None:
+            if group:
+                view = self.views[group]
                 found.add((view.namespace, view.name))
         return [self._placed[key] for key in sorted(found)]
 

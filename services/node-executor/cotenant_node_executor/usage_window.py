@@ -46,13 +46,15 @@ class UsageWindow:
         self._sample_ms = round(sample_seconds * 1000)
         self._period = timedelta(seconds=report_seconds)
         self._early = timedelta(milliseconds=self._sample_ms // 2)
-        """Half a sample early is no reason to wait for another."""
+        """Half a sample, which is no reason to wait for another."""
         self._taken: deque[_Taken] = deque(maxlen=MAX_SAMPLES)
         self._counter = 0
         self._classes: dict[str, tuple[Pod, str, str]] = {}
         """uid to its manifest and what QoS and priority that gives."""
         self._said: _Said | None = None
         self._due: datetime | None = None
+        self._ripe: datetime | None = None
+        """When it may be said: half a sample before it is due."""
 
     def add(self, snapshot: Snapshot, now: datetime) -> None:
         """Take a snapshot; the first of a life has no rates and is no sample. The first sample is said at once."""
@@ -60,7 +62,7 @@ class UsageWindow:
             return
         self._taken.append(_Taken(now, snapshot))
         if self._due is None:
-            self._due = now
+            self._set_due(now)
 
     @property
     def filled(self) -> bool:
@@ -74,7 +76,10 @@ class UsageWindow:
 
     def due(self, now: datetime) -> bool:
         """Whether the period is over and there is something to say."""
-        return bool(self._taken) and self._due is not None and now + self._early >= self._due
+        return bool(self._taken) and self._ripe is not None and now >= self._ripe
+
+    def _set_due(self, due: datetime) -> None:
+        self._due, self._ripe = due, due - self._early
 
     def _class_of(self, pod: Pod, most: int) -> tuple[str, str]:
         uid = pod.metadata.uid
@@ -93,7 +98,7 @@ class UsageWindow:
         self._counter += 1
         # Periods stay on their grid; after a pause the grid starts anew.
         due = (self._due or now) + self._period
-        self._due = due if due > now + self._early else now + self._period
+        self._set_due(due if due > now + self._early else now + self._period)
         return UsageSample(
             node=self._node,
             boot=self._boot,
