@@ -7,7 +7,8 @@ values are handed out whole in every cycle, so whoever writes them can repair a 
 | source of wishes | made from | anew when |
 |---|---|---|
 | a pod | its shape, the policy | its placement or the policy changes, its group comes or goes |
-| identity, idle, pod values of the node | the situation | any pod or group comes or goes, the policy changes |
+| identity, idle | the situation, where a rule looks at all pods | any pod or group comes or goes, the policy changes |
+| the burstable group | the sum of what burstable pods request | the sum changes |
 | suppression | the best-effort tree, the policy; where it is enabled usage and present values too | one of these changes |
 """
 
