@@ -1,0 +1,58 @@
+"""Deciding services whose wishes of the gateway are told to one in the simulation.
+
+In: a service's process and whom to tell. Out: a participant. A wish is told again after REPEAT while the core has it, so one
+that is lost on its way is simply told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import cast
+
+import msgspec
+
+from cotenant.core import Request, Requesting
+from cotenant.events.envelope import Event
+from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
+from cotenant.simulation import ServiceParticipant, World
+
+REPEAT = timedelta(seconds=5)
+_WISH = msgspec.json.Decoder(EvictionRequest)
+
+Tell = Callable[[EvictionRequest, datetime, World], None]
+"""Tells a gateway of an eviction that is wanted at a moment."""
+
+
+class RequestingParticipant:
+    """A deciding service and its wishes, each told at most once in REPEAT while it is wanted; `service` is its process."""
+
+    def __init__(self, service: ServiceParticipant, tell: Tell) -> None:
+        self.name = service.name
+        self.filters = service.filters
+        self.usage_filters = service.usage_filters
+        self.service = service
+        self._tell = tell
+        self._requesting = isinstance(service.cycle.core, Requesting)
+        self._asked: dict[str, datetime] = {}
+
+    def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
+        """One turn of the service, then its wishes, where it has such."""
+        again = self.service.step(now, inbox, world)
+        cycle = self.service.cycle
+        if self._requesting and self.service.deciding and cycle.ready and not cycle.holding_back:
+            wanted = cast(Requesting, cycle.core).requests(now)
+            if wanted:
+                self._ask(wanted, now, world)
+            else:
+                self._asked.clear()
+        return again
+
+    def _ask(self, wanted: Sequence[Request], now: datetime, world: World) -> None:
+        keys = {request.key for request in wanted}
+        self._asked = {key: at for key, at in self._asked.items() if key in keys}
+        for request in wanted:
+            asked = self._asked.get(request.key)
+            if request.subject == EVICT_ENDPOINT and (asked is None or now - asked >= REPEAT):
+                self._asked[request.key] = now
+                self._tell(_WISH.decode(request.body), now, world)
