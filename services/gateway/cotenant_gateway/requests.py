@@ -76,8 +76,7 @@ def read_object(kind: Kind, namespace: str, body: bytes) -> tuple[Members, AnyOb
         head = _HEAD.decode(body)
     except msgspec.ValidationError as error:
         head = _head_without_nulls(kind, top, error)
-    if BY_KIND.get((head.api_version, head.kind)) is not kind:
-        raise _other_kind(kind, head)
+    _check_kind(kind, head)
     if head.metadata.namespace and kind.namespaced and head.metadata.namespace != namespace:
         raise bad_request(
             f"the namespace of the provided object does not match the namespace sent on the request "
@@ -102,10 +101,12 @@ def _wrong_types(kind: Kind, wrong: WrongTypes) -> ApiError:
     return bad_request(message, (wrong.error,))
 
 
-def _other_kind(kind: Kind, head: AnyObject) -> ApiError:
+def _check_kind(kind: Kind, head: AnyObject) -> None:
+    if BY_KIND.get((head.api_version, head.kind)) is kind:
+        return
     if not head.kind:
-        return bad_request("Object 'Kind' is missing: set `kind` in the document")
-    return bad_request(
+        raise bad_request("Object 'Kind' is missing: set `kind` in the document")
+    raise bad_request(
         f"{head.api_version or 'no apiVersion'}, Kind={head.kind} in the body does not match the request's "
         f"{kind.api_version}, Kind={kind.kind}"
     )
@@ -244,8 +245,7 @@ def plan_patch(
     _check_version(core, snapshot, given)
     if head.metadata.name != name or (kind.namespaced and head.metadata.namespace != namespace):
         raise bad_request("a patch cannot change the name or the namespace of an object")
-    if BY_KIND.get((head.api_version, head.kind)) is not kind:
-        raise _other_kind(kind, head)
+    _check_kind(kind, head)
     return _update(core, snapshot, raw(top), head.metadata.uid, status_only=status_only)
 
 

@@ -79,7 +79,7 @@ class Executions:
         for topic in sorted(by_topic):
             told = by_topic[topic]
             # A best-effort tree is one decision: its root's file speaks for all of it.
-            first, wish = next(iter([each for each in told if each[0].knob in _OF_A_TREE]), told[0])
+            first, wish = ([each for each in told if each[0].knob in _OF_A_TREE] or told)[0]
             causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()
             if topic == "suppress":
                 causes = (NEWEST_USAGE, *causes)

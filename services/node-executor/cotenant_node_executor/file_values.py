@@ -175,7 +175,6 @@ def _same_figures(before: Observation, now: Observation) -> bool:
 
 
 def _same_usage(before: Snapshot | None, now: Snapshot | None) -> bool:
-    """Whether two snapshots give suppression the same figures; cheap, so not every such pair is found."""
     if before is now or before is None or now is None:
         return before is now
     return before.pods is now.pods and before.node.cpu_milli == now.node.cpu_milli
