@@ -115,14 +115,15 @@ class Cycle:
 
     def fold(self, events: Iterable[Event], now: datetime) -> None:
         """Fold delivered messages. Repeats and own messages that were applied when stored change nothing."""
-        apply, source = self.core.apply, self._source
+        apply, source, folded = self.core.apply, self._source, self.folded
         for event in events:
             if event.source == source:
                 self._fold_own(event, now)
             else:
                 apply(event)
-                if event.sequence > self.folded and event.stream == LOG:
-                    self.folded = event.sequence
+                if event.sequence > folded and event.stream == LOG:
+                    folded = event.sequence
+        self.folded = folded
 
     def _fold_own(self, event: Event, now: datetime) -> None:
         """Fold an own message, unless it was applied when it was stored. Delivery is in order, so old ranges can go."""
@@ -167,7 +168,8 @@ class Cycle:
     @property
     def ready(self) -> bool:
         """The core holds a state that may be decided on, and nothing beside it."""
-        return self.loaded and not self._assumed and max(self._own_through, self.folded) >= self._prior_end
+        end = self._prior_end
+        return self.loaded and not self._assumed and (self.folded >= end or self._own_through >= end)
 
     @property
     def holding_back(self) -> bool:

@@ -88,7 +88,8 @@ class MemoryStream:
             if write.message_id:
                 ids.append(write.message_id)
         if ids:
-            self._forget_ids()
+            now = self._clock()
+            self._forget_ids(now)
             if len(writes) == 1:
                 stored = self._ids.get(ids[0])
                 if stored is not None:
@@ -109,14 +110,15 @@ class MemoryStream:
             if write.message_id:
                 self._ids[write.message_id] = sequence
         if ids:
-            self._ids_since.append((self._clock(), ids))
+            self._ids_since.append((now, ids))
         return Stored(first, self.last_sequence)
 
-    def _forget_ids(self) -> None:
+    def _forget_ids(self, now: datetime) -> None:
         """Forget ids whose window is over."""
-        over = self._clock() - self.window
-        while self._ids_since and self._ids_since[0][0] <= over:
-            for message_id in self._ids_since.popleft()[1]:
+        since = self._ids_since
+        over = now - self.window
+        while since and since[0][0] <= over:
+            for message_id in since.popleft()[1]:
                 del self._ids[message_id]
 
     def append_raw(self, subject: str, data: bytes) -> int:
@@ -126,17 +128,17 @@ class MemoryStream:
         return self.last_sequence
 
     def _put(self, message: Event | RawMessage) -> None:
-        self.last_sequence += 1
-        sequence = self.last_sequence
-        self._messages[sequence] = message
+        sequence = self.last_sequence = self.last_sequence + 1
+        messages = self._messages
+        messages[sequence] = message
         kept = self._by_subject.get(message.subject)
         if kept is None:
             self._by_subject[message.subject] = [sequence]
         else:
             kept.append(sequence)
             if self._keep and len(kept) > self._keep:
-                del self._messages[kept.pop(0)]
-        if len(self._messages) > MAX_MESSAGES:
+                del messages[kept.pop(0)]
+        if len(messages) > MAX_MESSAGES:
             self._remove(self._first())
 
     def _remove(self, sequence: int) -> None:

@@ -53,6 +53,9 @@ def test_a_file_that_is_no_schedule_is_refused_with_its_line(tmp_path: Path) -> 
     path.write_text('{"seed":1,"span_ms":1000,"nodes":1,"hop_ms":5}\n{"kind":"crash"}\n')
     with pytest.raises(ScheduleError, match="line 2"):
         read_schedule(path)
+    path.write_text('{"seed":1,"span_ms":1000,"nodes":1,"hop_ms":0}\n')
+    with pytest.raises(ScheduleError, match=r"line 1: Expected `int` >= 1 - at `\$.hop_ms`"):
+        read_schedule(path)
 
 
 def test_entries_are_carried_out_in_the_order_of_their_moments() -> None:

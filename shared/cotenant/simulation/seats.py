@@ -50,9 +50,12 @@ class Seat:
         self.link = Link()
         self.planned: datetime | None = None
         """When it is woken next."""
-        self.away = False
+        self.undisturbed = True
+        """What is stored is put into its inbox and seen with the next step: its link was never troubled, and it has a consumer
+        without a gap."""
+        self.inbox: list[Event] = []
+        self._away = False
         """It has no consumer: nothing is kept for it."""
-        self._inbox: list[Event] = []
         self._late: list[tuple[datetime, int, Event]] = []
         self._order = 0
         self._log_through = NEVER
@@ -63,7 +66,7 @@ class Seat:
 
     def __len__(self) -> int:
         """How many messages are under way."""
-        return len(self._inbox) + len(self._late)
+        return len(self.inbox) + len(self._late)
 
     @property
     def interrupted(self) -> bool:
@@ -72,14 +75,20 @@ class Seat:
 
     # -- its consumer ----------------------------------------------------------------------------------------------
 
+    def trouble(self) -> Link:
+        """Its link, which may have faults from now on."""
+        self.link.troubled = True
+        self._look()
+        return self.link
+
     def leave(self) -> None:
         """The consumer is gone, and all that was under way with it."""
-        self.away = True
+        self._away = True
         self._forget()
 
     def load(self, log: MemoryStream, usage: MemoryStream) -> None:
         """A new consumer: the last message of each of its subjects, then what follows."""
-        self.away = False
+        self._away = False
         self._forget()
         self._log_through = NEVER
         for stream, filters in ((log, self.participant.filters), (usage, self.participant.usage_filters)):
@@ -87,13 +96,18 @@ class Seat:
                 self._read(stream, stream.snapshot(filters))
 
     def _forget(self) -> None:
-        self._inbox.clear()
+        self.inbox.clear()
         self._late.clear()
         self._gap_until = None
+        self._look()
+
+    def _look(self) -> None:
+        """See whether anything disturbs it."""
+        self.undisturbed = not self.link.troubled and not self._away and self._gap_until is None
 
     def redeliver(self, log: MemoryStream, count: int) -> bool:
         """Deliver `count` messages of LOG once more: not the newest, so that they are overtaken. False where nobody reads."""
-        if self.away or self._gap_until is not None:
+        if self._away or self._gap_until is not None:
             return False
         found = log.after(max(log.last_sequence - MAX_REDELIVERED, 0), self.participant.filters, MAX_REDELIVERED)
         self._read(log, found[-2 * count : -count])
@@ -103,37 +117,40 @@ class Seat:
         """Lose what is delivered of LOG until a moment. Then the reader finds the gap, and resumes behind the last message
         that it was given: it reads what the stream still holds, so it can miss history, never the last state. False where
         nobody reads."""
-        if self.away or self._gap_until is not None:
+        if self._away or self._gap_until is not None:
             return False
-        under_way = [event.sequence for event in self._inbox if event.stream == LOG]
+        under_way = [event.sequence for event in self.inbox if event.stream == LOG]
         under_way += [event.sequence for _, _, event in self._late if event.stream == LOG]
         self._gap_after = min(under_way, default=log.last_sequence + 1) - 1
-        self._inbox = [event for event in self._inbox if event.stream != LOG]
+        self.inbox = [event for event in self.inbox if event.stream != LOG]
         self._late = [entry for entry in self._late if entry[2].stream != LOG]
         heapq.heapify(self._late)
         self._gap_until = until
+        self._look()
         return True
 
     def _resume(self, log: MemoryStream) -> None:
         log.expire()
         self._read(log, log.after(self._gap_after, self.participant.filters, MAX_INBOX))
         self._gap_until = None
+        self._look()
 
     def _read(self, stream: MemoryStream, sequences: Iterable[int]) -> None:
         found = (stream.event(sequence) for sequence in sequences)
-        self._inbox.extend(event for event in found if event is not None)
+        self.inbox.extend(event for event in found if event is not None)
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 
     def deliver(self, event: Event, now: datetime, soon: datetime) -> datetime | None:
-        """Take a message that was stored now and can be seen `soon`; returns when it is seen, None where it is lost."""
-        if self.away or (self._gap_until is not None and event.stream == LOG):
+        """Take a message that was stored now and could be seen `soon`, whatever disturbs; returns when it is seen, None where
+        it is lost."""
+        if self._away or (self._gap_until is not None and event.stream == LOG):
             return None
         if not self.link.troubled:
-            self._inbox.append(event)
+            self.inbox.append(event)
             return soon
         if len(self) > MAX_INBOX:
-            raise self._crowded()
+            raise self.crowded()
         when = soon + self.link.lateness(event, now)
         if event.stream == LOG:
             when = self._log_through = max(when, self._log_through)
@@ -141,15 +158,13 @@ class Seat:
         heapq.heappush(self._late, (when, self._order, event))
         return max(when, self.link.severed_until)
 
-    def _crowded(self) -> SimulationError:
+    def crowded(self) -> SimulationError:
         return SimulationError(f"{self.participant.name} has more than {MAX_INBOX} undelivered messages")
 
     def take(self, now: datetime, log: MemoryStream) -> tuple[Sequence[Event], datetime | None]:
         """What the participant sees now, and when there will be more of what is under way."""
-        if not self._late and self._gap_until is None and not self.link.troubled:
-            inbox, self._inbox = self._inbox, []
-            if len(inbox) > MAX_INBOX:
-                raise self._crowded()
+        if self.undisturbed:
+            inbox, self.inbox = self.inbox, []
             return inbox, None
         again = []
         if self._gap_until is not None:
@@ -160,7 +175,7 @@ class Seat:
         if self.link.troubled and self.link.severed(now):
             again.append(self.link.severed_until)
             return (), min(again)
-        inbox, self._inbox = self._inbox, []
+        inbox, self.inbox = self.inbox, []
         while self._late and self._late[0][0] <= now:
             inbox.append(heapq.heappop(self._late)[2])
         if self._late:

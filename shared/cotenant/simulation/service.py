@@ -36,6 +36,9 @@ class Death(StrEnum):
     """A batch was stored and not applied."""
 
 
+_BETWEEN, _BEFORE, _AFTER = Death
+
+
 class ServiceParticipant:
     """A deciding service; `lives` counts its loads. `listeners` hear of each turn's end while the core may decide."""
 
@@ -102,7 +105,7 @@ class ServiceParticipant:
             if now < self._paused_until:
                 return self._paused_until
             return self._go_on(now, world)
-        if self._death is Death.BETWEEN:
+        if self._death is _BETWEEN:
             return self._die(now, world)
         if not self._started:
             return self._start(now, inbox, world)
@@ -116,7 +119,7 @@ class ServiceParticipant:
         if batch is None:
             self._tell(world)
             return now + self._tick
-        if self._death is Death.BEFORE:
+        if self._death is _BEFORE:
             return self._die(now, world)
         if self._pause is not None:
             self._held, self._paused_until, self._pause = batch, now + self._pause, None
@@ -137,7 +140,7 @@ class ServiceParticipant:
 
     def _store(self, batch: Batch, now: datetime, world: World) -> datetime:
         outcome = world.store(batch.writes())
-        if self._death is Death.AFTER:
+        if self._death is _AFTER:
             return self._die(now, world)
         self.cycle.think_ahead(batch, now)
         self._storing = batch, outcome

@@ -23,7 +23,7 @@ from cotenant.log import EXECUTION, LOG, USAGE, NoAnswer, Refused, Stored, Write
 from cotenant.memory_log import MemoryStream
 from cotenant.simulation.links import NEVER, Link, LinkedLog
 from cotenant.simulation.routes import Routes
-from cotenant.simulation.seats import Participant, Seat, SimulationError
+from cotenant.simulation.seats import MAX_INBOX, Participant, Seat, SimulationError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOP = timedelta(milliseconds=1)
@@ -40,9 +40,11 @@ class Streams(msgspec.Struct, frozen=True):
 
 
 class World:
-    """The clock, the streams and everybody in it."""
+    """The clock, the streams and everybody in it. Raises ValueError for a `hop` that takes no time."""
 
     def __init__(self, *, seed: int = 0, start: datetime = START, hop: timedelta = HOP, keep_history: bool = False) -> None:
+        if hop <= timedelta(0):
+            raise ValueError(f"a message takes time to be delivered: hop is {hop}")
         self.now = start
         self.random = Random(seed)
         self.streams = Streams(
@@ -62,6 +64,8 @@ class World:
         self._hop = hop
         self._soon = start + hop
         """When what is stored now is seen."""
+        self._due_soon: list[Seat] = []
+        """Who is to be woken then; empty as long as nobody is."""
         self._log = LinkedLog(self.streams.log, self.append)
         self._seats: list[Seat] = []
         self._seated = 0
@@ -111,6 +115,11 @@ class World:
         seat = self._by_name.get(name)
         return seat.link if seat is not None else None
 
+    def trouble(self, name: str) -> Link | None:
+        """A participant's way to the log, to be given faults; None where nobody has that name."""
+        seat = self._by_name.get(name)
+        return seat.trouble() if seat is not None else None
+
     def waiting_for(self, name: str) -> int:
         """How many messages are on their way to a participant."""
         return len(self._by_name[name])
@@ -149,15 +158,27 @@ class World:
         return self._acting
 
     def _wake(self, seat: Seat, when: datetime) -> None:
-        if seat.planned is not None and seat.planned <= when:
+        if seat.planned is None or when < seat.planned:
+            self._plan(seat, when)
+
+    def _plan(self, seat: Seat, when: datetime) -> None:
+        """Wake a participant at a moment; `planned` is the very object that stands in `_moments`."""
+        if when is self._soon and self._due_soon:
+            seat.planned = when
+            self._due_soon.append(seat)
             return
-        seat.planned = when
-        place = bisect_left(self._moments, when)
-        if place < len(self._moments) and self._moments[place] == when:
-            self._due[place].append(seat)
+        moments = self._moments
+        place = bisect_left(moments, when)
+        if place < len(moments) and moments[place] == when:
+            due = self._due[place]
+            due.append(seat)
         else:
-            self._moments.insert(place, when)
-            self._due.insert(place, [seat])
+            due = [seat]
+            moments.insert(place, when)
+            self._due.insert(place, due)
+        seat.planned = moments[place]
+        if when is self._soon:
+            self._soon, self._due_soon = moments[place], due
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
@@ -234,41 +255,51 @@ class World:
             return
         now, soon = self.now, self._soon
         for seat in routes.readers(event.subject):
-            when = seat.deliver(event, now, soon)
-            if when is not None and seat is not told and (seat.planned is None or when < seat.planned):
-                self._wake(seat, when)
+            if seat.undisturbed:
+                seat.inbox.append(event)
+                when = soon
+            elif (late := seat.deliver(event, now, soon)) is not None:
+                when = late
+            else:
+                continue
+            if (seat.planned is None or when < seat.planned) and seat is not told:
+                self._plan(seat, when)
 
     def run_until(self, end: datetime) -> None:
         """Run everything that is planned up to and including `end`; the clock then stands at `end`."""
-        while self._moments and self._moments[0] <= end:
-            when = self._moments[0]
+        moments, due = self._moments, self._due
+        while moments and moments[0] <= end:
+            when = moments[0]
             self._move_to(when)
-            before = self.steps
-            for seat in self._due[0]:  # what is planned meanwhile for the same moment comes behind
-                if seat.planned == when:
+            most = self.steps + MAX_STEPS_AT_ONCE
+            for seat in due[0]:  # what is planned meanwhile for the same moment comes behind
+                if seat.planned is when:
                     self._step(seat)
-                    if self.steps - before > MAX_STEPS_AT_ONCE:
+                    if self.steps > most:
                         raise SimulationError(f"{MAX_STEPS_AT_ONCE} steps at {when}: time does not move on")
-            del self._moments[0], self._due[0]
+            del moments[0], due[0]
         self._move_to(end)
 
     def _move_to(self, when: datetime) -> None:
         if when > self.now:
             self.now = when
-            self._soon = when + self._hop
+            self._soon, self._due_soon = when + self._hop, []
 
     def _step(self, seat: Seat) -> None:
         """Give a participant what there is for it, and let it act."""
         seat.planned = None
         self.steps += 1
         inbox, more = seat.take(self.now, self.streams.log)
-        self.deliveries += len(inbox)
+        delivered = len(inbox)
+        if delivered > MAX_INBOX:
+            raise seat.crowded()
+        self.deliveries += delivered
         if more is not None:
             self._wake(seat, more)
-        self._acting = seat
+        now, self._acting = self.now, seat
         try:
-            again = seat.participant.step(self.now, inbox, self)
+            again = seat.participant.step(now, inbox, self)
         finally:
             self._acting = None
         if again is not None:
-            self._wake(seat, again if again > self.now else self.now)
+            self._wake(seat, again if again > now else now)

@@ -114,9 +114,9 @@ def test_without_periodic_samples_a_job_of_months_ends_on_time() -> None:
 def test_a_node_is_woken_by_the_echo_of_a_report_only_where_no_answer_told_it_that_it_is_stored(answers_lost: int) -> None:
     world, participant = world_with_node(periodic=False)
     world.run_until(world.now + timedelta(seconds=2))
-    link, before = world.link(participant.name), world.steps
+    link, before = world.trouble(participant.name), world.steps
     assert link is not None
-    link.troubled, link.answers_lost = True, answers_lost
+    link.answers_lost = answers_lost
     place(world, document("web", "LS", "cpu", "1"))
     world.run_until(world.now + timedelta(seconds=2))
     assert run_of(world, "web").phase is RunPhase.RUNNING
@@ -282,9 +282,9 @@ def test_an_executor_that_starts_while_it_is_cut_off_works_once_the_log_is_there
     world.remove(first)
     second = NodeParticipant(simulated_node(NODE, SIZE, boot="second"))
     world.add(second)
-    link = world.link(second.name)
+    link = world.trouble(second.name)
     assert link is not None
-    link.troubled, link.severed_until = True, world.now + timedelta(seconds=5)
+    link.severed_until = world.now + timedelta(seconds=5)
     place(world, document("web", "LS", "cpu", "1"))
     world.run_until(world.now + timedelta(seconds=10))
     assert run_of(world, "web").phase is RunPhase.RUNNING

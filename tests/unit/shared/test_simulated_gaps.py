@@ -111,9 +111,9 @@ def test_samples_that_are_sent_again_are_stored_again_once_the_log_has_forgotten
     listener = Listener()
     world = world_with(listener)
     world.add(Sampler())
-    link = world.link("sampler")
+    link = world.trouble("sampler")
     assert link is not None
-    link.troubled, link.repeats, link.repeated_after = True, 2, after * SECOND
+    link.repeats, link.repeated_after = 2, after * SECOND
     world.run_until(START + (after + 2.5) * SECOND)
     ids = [event.id for event in listener.heard if event.stream == USAGE]
     assert len(dict.fromkeys(ids)) == after + 3

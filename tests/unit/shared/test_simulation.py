@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import pytest
+
 from cotenant.events import Commit, Event, NodeResources, encode_event
 from cotenant.log import Write
 from cotenant.replay import verify
@@ -66,3 +68,8 @@ def test_a_late_service_loads_the_last_message_of_each_subject() -> None:
     fresh = {name: event.data for name, event in late.cycle.core.metrics.items()}
     assert len(fresh) == 5
     assert late.cycle.ready
+
+
+def test_a_message_takes_time_to_be_delivered() -> None:
+    with pytest.raises(ValueError, match="hop is 0:00:00"):
+        World(hop=timedelta(0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -56,15 +57,19 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return str(self.args[name])
 
 
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is made of beside its entries. Faults and workload come before `span_ms`; the rest is quiet."""
 
     seed: int
-    span_ms: int
-    nodes: int
-    hop_ms: int
-    replicas: int = 2
-    tombstone_s: int = TOMBSTONE_TTL_SECONDS
+    span_ms: NotNegative
+    nodes: NotNegative
+    hop_ms: Positive
+    replicas: Positive = 2
+    tombstone_s: Positive = TOMBSTONE_TTL_SECONDS
     """How long tombstones stay: shortened, they run out within a run, and their subjects hold nothing."""
 
 

@@ -6,23 +6,15 @@ from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING
 
-from cotenant.simulation import Link
 from cotenant_console.chaos.schedule import Entry, ms
 
 if TYPE_CHECKING:
     from cotenant_console.chaos.stage import Stage
 
 
-def _link(stage: Stage, name: str) -> Link | None:
-    link = stage.world.link(name)
-    if link is not None:
-        link.troubled = True
-    return link
-
-
 def delay(stage: Stage, entry: Entry, now: datetime) -> bool:
     """Deliveries come late."""
-    link = _link(stage, entry.target)
+    link = stage.world.trouble(entry.target)
     if link is None:
         return False
     link.delay, link.delayed_until = ms(entry.number("by_ms")), now + ms(entry.number("for_ms"))
@@ -31,7 +23,7 @@ def delay(stage: Stage, entry: Entry, now: datetime) -> bool:
 
 def redeliver(stage: Stage, entry: Entry, _now: datetime) -> bool:
     """The last messages come once more."""
-    if _link(stage, entry.target) is None:
+    if stage.world.trouble(entry.target) is None:
         return False
     stage.world.redeliver(entry.target, entry.number("count"))
     return True
@@ -39,7 +31,7 @@ def redeliver(stage: Stage, entry: Entry, _now: datetime) -> bool:
 
 def lose(stage: Stage, entry: Entry, _now: datetime) -> bool:
     """The next writes fail in one of three ways."""
-    link = _link(stage, entry.target)
+    link = stage.world.trouble(entry.target)
     if link is None:
         return False
     field = {"answer-lost": "answers_lost", "write-lost": "writes_lost", "refused": "refusals"}[entry.kind]
@@ -55,7 +47,7 @@ def stall(stage: Stage, entry: Entry, now: datetime) -> bool:
 
 def partition(stage: Stage, entry: Entry, now: datetime) -> bool:
     """Cut off from the log: nothing comes, no write arrives; afterwards the reader finds a gap."""
-    link = _link(stage, entry.target)
+    link = stage.world.trouble(entry.target)
     if link is None:
         return False
     link.severed_until = now + ms(entry.number("for_ms"))
@@ -70,7 +62,7 @@ def gap(stage: Stage, entry: Entry, now: datetime) -> bool:
 
 def repeat(stage: Stage, entry: Entry, _now: datetime) -> bool:
     """The answers to the next samples are lost: the executor sends them again, sometimes so late that they are stored twice."""
-    link = _link(stage, f"node-{entry.target}")
+    link = stage.world.trouble(f"node-{entry.target}")
     if link is None:
         return False
     link.repeats, link.repeated_after = entry.number("count"), ms(entry.number("after_ms"))
@@ -79,7 +71,7 @@ def repeat(stage: Stage, entry: Entry, _now: datetime) -> bool:
 
 def lose_samples(stage: Stage, entry: Entry, now: datetime) -> bool:
     """Samples of a node do not arrive."""
-    link = _link(stage, f"node-{entry.target}")
+    link = stage.world.trouble(f"node-{entry.target}")
     if link is None:
         return False
     link.random = Random(entry.number("seed"))
@@ -89,7 +81,7 @@ def lose_samples(stage: Stage, entry: Entry, now: datetime) -> bool:
 
 def shuffle(stage: Stage, entry: Entry, now: datetime) -> bool:
     """Samples overtake one another."""
-    link = _link(stage, entry.target)
+    link = stage.world.trouble(entry.target)
     if link is None:
         return False
     link.random = Random(entry.number("seed"))
