@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby, repeat
 
 from msgspec import Struct
 
@@ -17,8 +18,8 @@ from cotenant.events.usage import PodUsage, Pressure, Series, UsageSample
 from cotenant.objects.pod import Pod
 from cotenant.qos import priority_default, qos_default
 from cotenant_node_executor.runtime.interface import PodToRun
-from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet, Snapshot
 from cotenant_node_executor.sampling.snapshot import PodUsage as Reading
+from cotenant_node_executor.sampling.snapshot import PressureSet, Snapshot
 
 MAX_SAMPLES = 120
 
@@ -49,8 +50,8 @@ class UsageWindow:
         """Half a sample, which is no reason to wait for another."""
         self._taken: deque[_Taken] = deque(maxlen=MAX_SAMPLES)
         self._counter = 0
-        self._classes: dict[str, tuple[Pod, str, str]] = {}
-        """uid to its manifest and what QoS and priority that gives."""
+        self._classes: dict[str, tuple[Pod, tuple[str, str]]] = {}
+        """By uid: a manifest, and what QoS and priority it gives."""
         self._said: _Said | None = None
         self._due: datetime | None = None
         self._ripe: datetime | None = None
@@ -81,14 +82,13 @@ class UsageWindow:
     def _set_due(self, due: datetime) -> None:
         self._due, self._ripe = due, due - self._early
 
-    def _class_of(self, pod: Pod, most: int) -> tuple[str, str]:
-        uid = pod.metadata.uid
+    def _class_of(self, uid: str, pod: Pod, most: int) -> tuple[str, str]:
         known = self._classes.get(uid)
         if known is None or known[0] is not pod:
             if len(self._classes) > 4 * most:
                 self._classes.clear()
-            known = self._classes[uid] = (pod, qos_default(pod).value, priority_default(pod).value)
-        return known[1:]
+            known = self._classes[uid] = (pod, (qos_default(pod).value, priority_default(pod).value))
+        return known[1]
 
     def message(self, pods: Mapping[str, PodToRun], now: datetime) -> UsageSample:
         """The message of the period that ends now; the next period begins."""
@@ -125,61 +125,56 @@ class UsageWindow:
         said = self._said
         if alike and said is not None and said.readings is newest and said.pods is pods and said.samples == len(taken):
             return said.messages
-        messages = tuple([
-            _pod_usage(uid, pods[uid].pod, self._class_of(pods[uid].pod, len(pods)), samples)
-            for uid in sorted(newest)
-            if uid in pods and newest[uid].usage.cpu_milli is not None
-        ])
-        self._said = _Said(pods, newest, len(taken), messages) if alike else None
-        return messages
+        messages: list[PodUsage] = []
+        for uid in sorted(newest):
+            to_run, usage = pods.get(uid), newest[uid].usage
+            if to_run is None or usage.cpu_milli is None:
+                continue
+            qos, priority = self._class_of(uid, to_run.pod, len(pods))
+            metadata, ratio = to_run.pod.metadata, usage.throttled_ratio
+            said_of_it = PodUsage(
+                namespace=metadata.namespace,
+                name=metadata.name,
+                uid=uid,
+                qos=qos,
+                priority=priority,
+                series=_series(uid, samples),
+                throttled_permille=-1 if ratio is None else round(ratio * 1000),
+                pressure=_pressure(usage.pressure),
+            )
+            messages.append(said_of_it)
+        self._said = _Said(pods, newest, len(taken), tuple(messages)) if alike else None
+        return tuple(messages)
 
 
-def _pod_usage(uid: str, pod: Pod, of_class: tuple[str, str], samples: Sequence[Mapping[str, Reading]]) -> PodUsage:
-    """The unbroken series that ends with the newest sample; `samples`: newest first."""
-    newest = samples[0][uid].usage
-    cpu: list[int] = []
-    memory: list[int] = []
-    last: Reading | None = None
-    for readings in samples:
-        reading = readings.get(uid)
-        if reading is not last:
-            if reading is None or reading.usage.cpu_milli is None:
-                break
-            last, cpu_milli, memory_bytes = reading, reading.usage.cpu_milli, reading.usage.memory_bytes or 0
-        cpu.append(cpu_milli)
-        memory.append(memory_bytes)
-    cpu.reverse()
-    memory.reverse()
-    return PodUsage(
-        namespace=pod.metadata.namespace,
-        name=pod.metadata.name,
-        uid=uid,
-        qos=of_class[0],
-        priority=of_class[1],
-        series=Series(cpu_milli=tuple(cpu), memory_bytes=tuple(memory)),
-        throttled_permille=_throttled(newest),
-        pressure=_pressure(newest.pressure),
-    )
-
-
-def _throttled(usage: GroupUsage) -> int:
-    return -1 if usage.throttled_ratio is None else round(usage.throttled_ratio * 1000)
+def _series(uid: str, samples: Sequence[dict[str, Reading]]) -> Series:
+    """A pod's unbroken series that ends with the newest sample; `samples`: newest first."""
+    cpu: tuple[int, ...] = ()
+    memory: tuple[int, ...] = ()
+    for reading, alike in groupby(map(dict.get, samples, repeat(uid))):
+        if reading is None or (cpu_milli := reading.usage.cpu_milli) is None:
+            break
+        count = len(tuple(alike))
+        cpu = (cpu_milli,) * count + cpu
+        memory = (reading.usage.memory_bytes or 0,) * count + memory
+    return Series(cpu_milli=cpu, memory_bytes=memory)
 
 
 _UNKNOWN = Pressure(cpu_some=-1, memory_some=-1, memory_full=-1, io_some=-1, io_full=-1)
 
 
 def _pressure(found: PressureSet) -> Pressure:
-    def hundredths(percent: float) -> int:
-        return round(percent * 100)
-
     cpu, memory, io = found.cpu, found.memory, found.io
     if cpu is None and memory is None and io is None:
         return _UNKNOWN
     return Pressure(
-        cpu_some=hundredths(cpu.some.avg10) if cpu is not None else -1,
-        memory_some=hundredths(memory.some.avg10) if memory is not None else -1,
-        memory_full=hundredths(memory.full.avg10) if memory is not None and memory.full_supported else -1,
-        io_some=hundredths(io.some.avg10) if io is not None else -1,
-        io_full=hundredths(io.full.avg10) if io is not None and io.full_supported else -1,
+        cpu_some=_hundredths(cpu.some.avg10) if cpu is not None else -1,
+        memory_some=_hundredths(memory.some.avg10) if memory is not None else -1,
+        memory_full=_hundredths(memory.full.avg10) if memory is not None and memory.full_supported else -1,
+        io_some=_hundredths(io.some.avg10) if io is not None else -1,
+        io_full=_hundredths(io.full.avg10) if io is not None and io.full_supported else -1,
     )
+
+
+def _hundredths(percent: float) -> int:
+    return round(percent * 100)
