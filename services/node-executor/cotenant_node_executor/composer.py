@@ -30,8 +30,8 @@ PRECEDENCE: dict[Knob, tuple[str, ...]] = {
 
 
 class Composed(Struct, frozen=True):
-    """By group, the winning wish of each file and what each shall say: the composer's own tables, which show the newest values.
-    `changed` names the groups of which these may be others than the last time."""
+    """By group, the winning wish of each file and what each shall say, in the order of the files' names: the composer's own
+    tables, which show the newest values. `changed` names the groups of which these may be others than the last time."""
 
     wishes: Mapping[str, Mapping[Knob, Wish]]
     texts: Mapping[str, Mapping[Knob, str]]
@@ -68,11 +68,15 @@ def compose(wishes: Iterable[Wish]) -> dict[Knob, Wish]:
     return won
 
 
+def _file_name(knob: Knob) -> str:
+    return knob.value
+
+
 @lru_cache(maxsize=REMEMBERED)
 def _settled(wishes: tuple[Wish, ...]) -> tuple[Mapping[Knob, Wish], Mapping[Knob, str]]:
     """The winning wishes and their texts: shared by all groups for which the same is wished. Raises CompositionError."""
     won = compose(wishes)
-    return won, {knob: wish.value for knob, wish in won.items()}
+    return won, {knob: won[knob].value for knob in sorted(won, key=_file_name)}
 
 
 class Composer:

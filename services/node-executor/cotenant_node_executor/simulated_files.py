@@ -33,10 +33,9 @@ SIMULATED_KNOBS = (
     Knob.CPU_IDLE,
     Knob.MEMORY_LIMIT,
 )
-_BY_NAME = sorted(SIMULATED_KNOBS, key=lambda knob: knob.value)
 _UNCHANGED = WriteReport()
 _START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
-_FILE_OF = {knob: knob.value for knob in Knob}
+_FILE_OF = {knob: knob.value for knob in SIMULATED_KNOBS}
 
 
 class SimulatedFiles:
@@ -70,26 +69,29 @@ class SimulatedFiles:
         return {key: self.read(*key) for key in keys}
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
-        """Let the files of some groups say these texts, by group and name; `groups` are all there are."""
+        """Let the files of some groups say these texts, by group and as they are listed; `groups` are all there are."""
         changes = []
         for group in sorted(values):
-            texts, there = values[group], self.of(group)
-            for knob in _BY_NAME:
-                text = texts.get(knob)
-                if text is not None and there.get(knob) != text and (present := self.read(group, knob)) != text:
-                    changes.append(Written(group, knob, _FILE_OF[knob], present, text))
+            there = self._own(group)
+            for knob, text in values[group].items():
+                present = there.get(knob)
+                if present == text or knob not in _FILE_OF:
+                    continue
+                if present is None and (present := self.read(group, knob)) == text:
+                    continue
+                changes.append(Written(group, knob, _FILE_OF[knob], present, text))
+                if not self._inherits:
+                    there[knob] = text
         if not changes:
             return _UNCHANGED
-        if self._inherits:
-            return self._in_steps(changes, _Hierarchy(groups))
-        for change in changes:
-            self._say(change.group, change.knob, change.new)
-        return WriteReport(tuple(changes))
+        return self._in_steps(changes, _Hierarchy(groups)) if self._inherits else WriteReport(tuple(changes))
 
-    def _say(self, group: str, knob: Knob, text: str) -> None:
-        if group not in self._texts:
-            self._texts[group] = _START.copy()
-        self._texts[group][knob] = text
+    def _own(self, group: str) -> dict[Knob, str]:
+        """What a group's files say, to be changed."""
+        texts = self._texts.get(group)
+        if texts is None:
+            texts = self._texts[group] = _START.copy()
+        return texts
 
     def keep(self, groups: Container[str]) -> None:
         """Forget files of other groups."""
@@ -114,7 +116,7 @@ class SimulatedFiles:
             except Refusal as refusal:
                 refused[key] = Refused(*key, step.knob.value, step.value, refusal.errno, str(refusal))
             else:
-                self._say(step.group, step.knob, step.value)
+                self._own(step.group)[step.knob] = step.value
         written = (
             Written(change.group, change.knob, change.file, change.old, present)
             for change in changes

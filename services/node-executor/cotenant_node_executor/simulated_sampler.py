@@ -35,6 +35,7 @@ SYSTEM_MEMORY_PERMILLE = 20
 BOUND_QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)
 BOUND_CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
 _QUOTA, _SHARES, _LIMIT = Knob.CPU_QUOTA, Knob.CPU_SHARES, Knob.MEMORY_LIMIT
+_BATCH = QoSClass.BE
 _NO_PRESSURE = PressureSet()
 
 
@@ -80,7 +81,9 @@ class SimulatedSampler:
         self._moving: set[str] = set()
         """Pods whose use moves with the time."""
         self._stirred: set[str] = set()
-        """Pods that came, whose files changed, or that have no rates yet."""
+        """Pods that came, or whose files changed."""
+        self._unrated: set[str] = set()
+        """Pods that came at the newest sample: they have no rates yet."""
         self._plenty = True
         """Whether everybody had what it wants at the newest sample, so that nobody's figures follow from the others'."""
         self._settled = False
@@ -113,13 +116,12 @@ class SimulatedSampler:
         if not self._settled:
             self._read(since_ms)
         now_ns = since_ms * 1_000_000
-        first = self._last_ns is None
-        interval_ns = None if self._last_ns is None else max(now_ns - self._last_ns, 0)
-        self._last_ns = now_ns
+        last_ns, self._last_ns = self._last_ns, now_ns
+        first = last_ns is None
         node_bytes = self._system_bytes + self._memory_bytes
         return Snapshot(
             monotonic_ns=now_ns,
-            interval_ns=interval_ns,
+            interval_ns=None if last_ns is None else max(now_ns - last_ns, 0),
             node=NodeUsage(
                 cpu_milli=None if first else self._system_milli + self._rated_milli,
                 cpu_capacity_milli=self._facts.capacity_milli,
@@ -138,7 +140,7 @@ class SimulatedSampler:
     def _take(self, uid: str, to_run: PodToRun, since_ms: int) -> None:
         """A pod has begun to run."""
         tier = to_run.group.partition("/")[0]
-        batch = tier == BESTEFFORT or qos_raw(to_run.pod) is QoSClass.BE
+        batch = tier == BESTEFFORT or qos_raw(to_run.pod) is _BATCH
         tier = tier if tier in (BURSTABLE, BESTEFFORT) else "guaranteed"
         load = _Load(to_run.group, tier, batch, self._wanted(to_run.pod, since_ms), to_run.pod)
         self._allow(load)
@@ -156,6 +158,7 @@ class SimulatedSampler:
         self._count(load, 0, 0)
         self._moving.discard(uid)
         self._stirred.discard(uid)
+        self._unrated.discard(uid)
         self._settled = False
 
     def _wanted(self, pod: Pod, since_ms: int) -> Wanted:
@@ -175,18 +178,24 @@ class SimulatedSampler:
     def _read(self, since_ms: int) -> None:
         """What each pod is given now."""
         loads, before = self._loads, self._pods
-        moved = sorted(self._stirred | self._moving)
-        beyond = [uid for uid in moved if self._weigh(loads[uid], since_ms)]
+        beyond = False
+        for uid in self._stirred | self._moving:
+            if self._weigh(loads[uid], since_ms):
+                beyond = True
         if beyond or self._memory_bytes > self._free_bytes:
             self._run_out_of_memory()
-            moved = [uid for uid in moved if uid in loads]
-        given = self._given(moved)
-        pods = {**before, **{uid: self._usage(uid, milli, before.get(uid)) for uid, milli in given.items()}}
+        given = self._given(sorted(self._stirred | self._moving | self._unrated))
+        pods = before.copy()
+        for uid, milli in given.items():
+            pods[uid] = self._usage(uid, milli, before.get(uid))
         self._pods = pods if len(pods) == len(loads) else {uid: pods[uid] for uid in loads}
-        self._stirred = {uid for uid in moved if uid not in before}
+        self._unrated = self._stirred.difference(before)
+        self._stirred.clear()
         used = self._services_milli + self._batch_milli if self._plenty else sum(given.values())
-        self._rated_milli = used - sum([given[uid] for uid in self._stirred])
-        self._settled = not self._stirred and not self._moving
+        for uid in self._unrated:
+            used -= given[uid]
+        self._rated_milli = used
+        self._settled = not self._unrated and not self._moving
 
     def _weigh(self, load: _Load, since_ms: int) -> bool:
         """Work out what a pod uses within its quota so long after the epoch; True: it is beyond its memory limit."""
