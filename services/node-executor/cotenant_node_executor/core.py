@@ -53,6 +53,7 @@ class Plan(Struct, frozen=True):
     suppression: Suppression | None
 
 
+_GONE = PlacementPhase.GONE
 _NO_GROUPS: frozenset[str] = frozenset()
 _NO_STATES: States = {}
 _NOTHING = Plan(orders=(), groups=(), files=Composed({}, {}), suppression=None)
@@ -106,10 +107,10 @@ class ExecutorCore:
         if self._corrected:
             self._corrected.pop(subject, None)
         data = event.data
-        if isinstance(data, Placement):
-            self._apply_placement(data, event)
-        elif isinstance(data, RunStatus):
+        if isinstance(data, RunStatus):
             self._apply_run(data, event)
+        elif isinstance(data, Placement):
+            self._apply_placement(data, event)
         elif isinstance(data, NodeSLORendered):
             self._slo = None if event.tombstone else data
             self.slo_ref = event.ref
@@ -124,7 +125,7 @@ class ExecutorCore:
         self._touch(key)
         if self._orphans or key in self.pods.by_name:
             self._orphans = None
-        if event.tombstone or data.phase is PlacementPhase.GONE:
+        if event.tombstone or data.phase is _GONE:
             self.pods.drop(key)
         else:
             self.pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes))
@@ -164,17 +165,15 @@ class ExecutorCore:
         """
         self._corrected[subject] = sequence
 
-    def observe(self, observation: Observation) -> None:
-        """Take the newest observation of the machine."""
-        before: Mapping[str, States] = self._seen.states if self._seen is not None else {}
-        states = observation.states
-        self._seen = observation
+    def observe(self, observation: Observation, changed: Set[str] | None = None) -> None:
+        """Take the newest observation of the machine. `changed`: the pods of which it may show other states than the last one;
+        None: that is not known."""
+        before, self._seen = self._seen, observation
         self._steps.clear()
-        if states is before:
-            return
-        changed = [uid for uid, now in states.items() if before.get(uid) is not now and before.get(uid) != now]
-        if len(states) - len(changed) < len(before):
-            changed += before.keys() - states.keys()
+        if before is None:
+            changed = observation.states.keys()
+        elif changed is None:
+            changed = _differing(before.states, observation.states)
         for uid in changed:
             key = self.pods.name_of(uid)
             if key is not None:
@@ -205,19 +204,27 @@ class ExecutorCore:
         seen = self._seen
         if seen is None or not self.loaded:
             return _NOTHING
-        wanting = self._open or self._orphans != ()
-        orders = (*self._pod_orders(seen, now), *self._orphan_orders(seen)) if wanting else ()
-        missing = _missing_groups(orders, seen.groups) if orders else _NO_GROUPS
-        files, suppression = self._values.of_cycle(seen, self.pods.views, self.pods.turned(), missing, self._slo)
-        return Plan(orders, tuple(sorted(missing)) if missing else (), files, suppression)
-
-    def _pod_orders(self, seen: Observation, now: datetime) -> list[Order]:
         orders: list[Order] = []
+        missing: Set[str] = _NO_GROUPS
+        if self._open or self._orphans != ():
+            orders = self._orders(seen, now)
+            missing = _missing_groups(orders, seen.groups) if orders else _NO_GROUPS
+        files, suppression = self._values.of_cycle(seen, self.pods.views, self.pods.turned(), missing, self._slo)
+        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), files, suppression)
+
+    def _orders(self, seen: Observation, now: datetime) -> list[Order]:
+        """What shall become of the open pods; then the end of what nobody wants any more."""
+        orders: list[Order] = []
+        self._stepped_at = now
         for key in sorted(self._open):
-            step = self._step(key, seen, now)
-            for order in step.orders if step is not None else ():
-                if not isinstance(order, Collect) or self._has_groups(key, seen):
-                    orders.append(order)
+            placed = self.pods.by_name.get(key)
+            step = self._step(key, placed, seen, now) if placed is not None else None
+            if step is not None:
+                for order in step.orders:
+                    if not isinstance(order, Collect) or self._has_groups(key, seen):
+                        orders.append(order)
+        if self._orphans != ():
+            orders += self._orphan_orders(seen)
         return orders
 
     def _has_groups(self, key: Key, seen: Observation) -> bool:
@@ -233,21 +240,14 @@ class ExecutorCore:
             orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if lives(seen.states[uid]) else Forget(uid))
         return orders
 
-    def _step(self, key: Key, seen: Observation, now: datetime) -> PodStep | None:
-        """One pod's orders and report, worked out once a cycle; None where nothing is placed or it cannot run here."""
-        if self._stepped_at != now:
-            self._steps.clear()
-            self._stepped_at = now
-        step = self._steps.get(key)
-        if step is None:
-            placed = self.pods.by_name.get(key)
-            if placed is None or placed.to_run is None or placed.refusal:
-                return None
-            report = self._runs.get(key)
-            uid = placed.placement.uid
-            last = report.status if report is not None and report.status.uid == uid else None
-            step = pod_step(placed.to_run, placed.placement, last, seen.states.get(uid, _NO_STATES), now)
-            self._steps[key] = step
+    def _step(self, key: Key, placed: Placed, seen: Observation, now: datetime) -> PodStep | None:
+        """Work out a placed pod's orders and report; None where it cannot run here."""
+        if placed.to_run is None or placed.refusal:
+            return None
+        report, placement = self._runs.get(key), placed.placement
+        uid = placement.uid
+        last = report.status if report is not None and report.status.uid == uid else None
+        step = self._steps[key] = pod_step(placed.to_run, placement, last, seen.states.get(uid, _NO_STATES), now)
         return step
 
     def decide(self, now: datetime) -> Sequence[Event]:
@@ -258,6 +258,9 @@ class ExecutorCore:
         self._changed = False
         if not self._open:
             return ()
+        if self._stepped_at is not now:
+            self._steps.clear()
+            self._stepped_at = now
         events: list[Event] = []
         ends: list[Event] = []
         for key in sorted(self._open):
@@ -268,13 +271,14 @@ class ExecutorCore:
                 else:
                     ends.append(self._end(key, known, now))
                 continue
-            step = self._step(key, seen, now)
+            step = self._steps.get(key) or self._step(key, placed, seen, now)
             report = step.report if step is not None else refused_report(placed)
             if known is None or known.status != report:
                 events.append(Event(subject=self._run_subject(key), data=report, causes=(placed.ref,), time=now))
             elif step is None or step.steady:
                 self._open.discard(key)
-        return (events + ends)[:MAX_EVENTS_PER_DECISION]
+        events += ends
+        return events[:MAX_EVENTS_PER_DECISION]
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
         return ending(self._run_subject(key), known.status, (f"LOG:{known.sequence}",), time=now)
@@ -287,6 +291,11 @@ class ExecutorCore:
 
     def _run_subject(self, key: Key) -> str:
         return run_subject(self.facts.name, *key)
+
+
+def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:
+    """The pods of which two observations show something else."""
+    return {uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)}
 
 
 def _missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:

@@ -7,7 +7,7 @@ and their values written before a process is started in them, and a report speak
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -37,6 +37,10 @@ class Machine(Protocol):
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
         """Look at the machine; without `sample` the last snapshot is shown again."""
+        ...
+
+    def changed(self) -> Set[str] | None:
+        """Pods whose containers' states may be others than when this was asked last; None: that is not known."""
         ...
 
     def create(self, groups: Sequence[str]) -> None:
@@ -112,8 +116,8 @@ class ExecutorNode:
     def identified(self, event: Event, cell: str) -> Event:
         """Give an event its id: of this life, counted."""
         self._named += 1
-        source = f"/{cell}/node-executor/{self.name}"
-        return msgspec.structs.replace(event, id=f"{source[1:]}/{self.core.boot}/{self._named}", source=source)
+        life = f"{cell}/node-executor/{self.name}"
+        return msgspec.structs.replace(event, id=f"{life}/{self.core.boot}/{self._named}", source=f"/{life}")
 
     def refer(self, event: Event) -> Event:
         """Put the last stored usage message where an event's causes say "the newest usage"."""
@@ -125,25 +129,26 @@ class ExecutorNode:
 
     def step(self, now: datetime, *, sample: bool = True) -> list[Event]:
         """One cycle; nothing before the load is complete. Returns usage first, so that its reference can be a cause."""
-        if not self.core.loaded:
+        core, machine = self.core, self.machine
+        if not core.loaded:
             return []
         if not self._adopted:
-            self.machine.runtime.adopt(self.core.pods.to_run(), self.core.runs(), now)
+            machine.runtime.adopt(core.pods.to_run(), core.runs(), now)
             self._adopted = True
-        seen = self.machine.observe(now, sample=sample)
-        self.core.observe(seen)
+        seen = machine.observe(now, sample=sample)
+        core.observe(seen, machine.changed())
         if sample and seen.snapshot is not None:
             self._window.add(seen.snapshot, now)
-        plan = self.core.plan(now)
+        plan = core.plan(now)
         if plan.groups:
-            self.machine.create(plan.groups)
-        report = self.machine.write(plan.files.texts, plan.files.changed)
+            machine.create(plan.groups)
+        report = machine.write(plan.files.texts, plan.files.changed)
         if plan.orders:
-            self.machine.carry_out(plan.orders, now)
+            machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)
-        done = self._executions.of_cycle(self.core, plan, report, plan.orders, now)
+        done = self._executions.of_cycle(core, plan, report, plan.orders, now)
         usage = self._usage(now) if self._window.due(now) or (done and self._early(now, done)) else []
-        return [*usage, *self.core.decide(now), *done]
+        return [*usage, *core.decide(now), *done]
 
     def _usage(self, now: datetime) -> list[Event]:
         self._said = now

@@ -63,7 +63,7 @@ class NodeParticipant:
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, run one cycle, store what it reports."""
         local = now + self.offset if self.offset else now
-        changed = self._next_sample == NEVER
+        changed = self._next_sample is NEVER
         if changed:
             self._next_sample = self._sampled = now
         core = self.node.core
@@ -101,12 +101,12 @@ class NodeParticipant:
 
     def _plan_sample(self, now: datetime) -> None:
         """The next sample: always a whole number of periods after the last, so that pauses do not shift any report."""
-        until = now
+        until, following = now, self._sampled + self._period
         if now >= self._busy_until and (due := self.node.report_due) is not None:
             until = max(min(due - self.offset - self._period / 2, self._sampled + self._calm) - EARLY, now)
-        elif now < self._next_sample <= now + self._period:
-            return
-        self._next_sample = self._sampled + ((until - self._sampled) // self._period + 1) * self._period
+        if following <= until:
+            following += ((until - following) // self._period + 1) * self._period
+        self._next_sample = following
 
     def _store(self, event: Event, world: World) -> bool:
         write = Write(event=self.node.identified(event, self._cell), expected=self.node.core.last_sequence(event.subject))
@@ -127,9 +127,10 @@ class NodeParticipant:
         first = self._next_sample if self._periodic else None
         if not self.node.core.loaded:
             first = _earlier(first, self._mark_at)
-        for own in (self._next_exit(), self.node.next_start(local)):
-            if own is not None:
-                first = _earlier(first, own - self.offset)
+        if (ends := self._next_exit()) is not None:
+            first = _earlier(first, ends - self.offset)
+        if (starts := self.node.next_start(local)) is not None:
+            first = _earlier(first, starts - self.offset)
         return first if first is None or first > now + AGAIN else now + AGAIN
 
     def _next_exit(self) -> datetime | None:

@@ -79,10 +79,11 @@ class PlacedPods:
         """The pods that these groups belong to, by name."""
         found: set[Key] = set()
         for group in groups:
-            while group and group not in self.views:
+            view = self._views.get(group)
+            while view is None and "/" in group:
                 group = group.rpartition("/")[0]
-            if group:
-                view = self.views[group]
+                view = self._views.get(group)
+            if view is not None:
                 found.add((view.namespace, view.name))
         return [self._placed[key] for key in sorted(found)]
 

@@ -45,6 +45,9 @@ REASON_DEADLINE = "DeadlineExceeded"
 
 States = Mapping[str, ContainerState]
 
+_RUN_PENDING, _RUN_RUNNING = RunPhase.PENDING, RunPhase.RUNNING
+_TERMINATING = PlacementPhase.TERMINATING
+
 
 class PodStep(Struct, frozen=True):
     """What follows for one pod in one cycle."""
@@ -60,12 +63,12 @@ def pod_step(
 ) -> PodStep:
     """One cycle of a pod whose manifest is known; `last` is this pod's own last report, of the same uid."""
     base = last or RunStatus(
-        node=placement.node, namespace=placement.namespace, name=placement.name, uid=placement.uid, phase=RunPhase.PENDING
+        node=placement.node, namespace=placement.namespace, name=placement.name, uid=placement.uid, phase=_RUN_PENDING
     )
     if base.phase.terminal:
         ending: Order = Stop(placement.uid, 0) if lives(states) else Collect(placement.uid)
         return PodStep((ending,), base)
-    if placement.phase is PlacementPhase.TERMINATING:
+    if placement.phase is _TERMINATING:
         return _ending(to_run, base, states, placement.grace_period_seconds, RunPhase.STOPPED, placement.reason)
     deadline = to_run.pod.spec.active_deadline_seconds
     if deadline is not None and base.started_at is not None and now - base.started_at >= timedelta(seconds=deadline):
@@ -96,13 +99,16 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
     for last in _last(to_run, base):
         order, container = _container(to_run, last.name, states.get(last.name), last, now)
         containers.append(container)
-        running += container.state == RUNNING
-        terminated += container.state == TERMINATED
         if order is not None:
             orders.append(order)
-        if base.started_at is None and container.started_at is not None:
-            started_at = min(container.started_at, started_at or container.started_at)
-    phase = base.phase if started_at is None else RunPhase.RUNNING
+        if container.state == RUNNING:
+            running += 1
+        elif container.state == TERMINATED:
+            terminated += 1
+        begun = container.started_at
+        if begun is not None and base.started_at is None and (started_at is None or begun < started_at):
+            started_at = begun
+    phase = base.phase if started_at is None else _RUN_RUNNING
     report = replace(base, containers=tuple(containers), started_at=started_at, phase=phase)
     if 0 < terminated == len(containers):
         failed = next((container for container in containers if container.exit_code != 0), None)
@@ -116,7 +122,7 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
                 message="" if failed is None else f"container {failed.name} ended with exit code {failed.exit_code}",
             ),
         )
-    lasting = phase is RunPhase.RUNNING and to_run.pod.spec.active_deadline_seconds is None
+    lasting = phase is _RUN_RUNNING and to_run.pod.spec.active_deadline_seconds is None
     return PodStep(tuple(orders), report, steady=lasting and running == len(containers))
 
 

@@ -77,8 +77,10 @@ class SimulatedFiles:
                 present = there.get(knob)
                 if present == text or knob not in _FILE_OF:
                     continue
-                if present is None and (present := self.read(group, knob)) == text:
-                    continue
+                if present is None:
+                    present = self.read(group, knob)
+                    if present == text:
+                        continue
                 changes.append(Written(group, knob, _FILE_OF[knob], present, text))
                 if not self._inherits:
                     there[knob] = text

@@ -77,7 +77,7 @@ class UsageWindow:
 
     def due(self, now: datetime) -> bool:
         """Whether the period is over and there is something to say."""
-        return bool(self._taken) and self._ripe is not None and now >= self._ripe
+        return self._ripe is not None and now >= self._ripe and bool(self._taken)
 
     def _set_due(self, due: datetime) -> None:
         self._due, self._ripe = due, due - self._early

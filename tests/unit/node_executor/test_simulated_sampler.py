@@ -80,3 +80,20 @@ def test_whoever_asks_who_turned_is_told_what_differs_from_the_last_answer() -> 
     runtime.carry_out(Stop(uid, 0), START)
     runtime.carry_out(Forget(uid), START)
     assert runtime.turned() == {uid: None}
+
+
+def test_whoever_asks_which_pods_changed_is_told_those_whose_states_differ_from_the_last_answer() -> None:
+    runtime = SimulatedRuntime(SimulatedGroups(()))
+    (first, pod), (second, other) = list(PODS.items())[:2]
+    runtime.carry_out(Start(pod, "main", 0), START)
+    runtime.carry_out(Start(other, "main", 0), START)
+    assert runtime.changed() == {first, second}
+    runtime.carry_out(Start(pod, "main", 0), START)
+    runtime.poll(START)
+    assert runtime.changed() == set()
+    runtime.carry_out(Stop(first, 0), START)
+    runtime.run_out_of_memory(second, START)
+    assert runtime.changed() == {first, second}
+    runtime.carry_out(Forget(first), START)
+    assert runtime.changed() == {first}
+    assert runtime.poll(START).keys() == {second}

@@ -8,7 +8,7 @@ Everything follows from the last reports and the time, so a restarted executor g
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -79,6 +79,8 @@ class SimulatedRuntime:
         """By uid; what is in it is replaced, never changed."""
         self._shown: Mapping[str, Mapping[str, ContainerState]] | None = {}
         """The same, for whoever asks; the same object as long as nothing changes."""
+        self._changed: set[str] = set()
+        """Pods whose states are others than when somebody asked for these last. Bound: those that are or were there."""
         self._running: set[str] = set()
         """Pods with a container that has not ended."""
         self._turned: dict[str, PodToRun | None] = {}
@@ -122,11 +124,12 @@ class SimulatedRuntime:
     def _put(self, uid: str, states: Mapping[str, ContainerState]) -> None:
         """The containers of a pod are in these states from now on; none: it is forgotten."""
         self._shown = None
+        self._changed.add(uid)
         if states:
             self._states[uid] = states
         else:
             del self._states[uid]
-        live = [state for state in states.values() if not state.exited]
+        live = [state for state in states.values() if state.exit_code is None]
         if bool(live) is not (uid in self._running):
             self._running ^= {uid}
             if uid in self._turned:
@@ -146,9 +149,18 @@ class SimulatedRuntime:
         """When the next container ends by itself; None: never."""
         return self._next_exit
 
+    def changed(self) -> Set[str]:
+        """Pods whose states are others than when this was asked last."""
+        changed = self._changed
+        if changed:
+            self._changed = set()
+        return changed
+
     def turned(self) -> Mapping[str, PodToRun | None]:
         """Pods with a container that runs and had none when this was asked last; None: it is the other way round."""
-        turned, self._turned = self._turned, {}
+        turned = self._turned
+        if turned:
+            self._turned = {}
         return turned
 
     def carry_out(self, order: Order, now: datetime) -> None:
