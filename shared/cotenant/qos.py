@@ -73,7 +73,9 @@ PRIORITY_DEFAULTS: dict[PriorityClass, int] = {
 }
 
 _PRIORITY_BY_LABEL: dict[str, PriorityClass] = {tier.value: tier for tier in PriorityClass}
+_NO_PRIORITY, _PROD, _BATCH = PriorityClass.NONE, PriorityClass.PROD, PriorityClass.BATCH
 _QOS_BY_LABEL: dict[str, QoSClass] = {qos.value: qos for qos in QoSClass}
+_NO_QOS, _BEST_EFFORT = QoSClass.NONE, QoSClass.BE
 _QOS_BY_KUBE = {
     KubeQoS.GUARANTEED: QoSClass.LSR,
     KubeQoS.BURSTABLE: QoSClass.LS,
@@ -84,22 +86,22 @@ _QOS_BY_KUBE = {
 def priority_of_value(value: int | None) -> PriorityClass:
     """Return the tier of a `spec.priority` value; NONE in the gaps, and where there is none."""
     if value is None:
-        return PriorityClass.NONE
+        return _NO_PRIORITY
     for tier, low, high in PRIORITY_RANGES:
         if low <= value <= high:
             return tier
-    return PriorityClass.NONE
+    return _NO_PRIORITY
 
 
 def priority_raw(pod: Pod) -> PriorityClass:
     """Return the label's class if the label is there (NONE if it is not one of the four names), else that of the value."""
     label = pod.metadata.labels.get(LABEL_PRIORITY_CLASS)
-    return priority_of_value(pod.spec.priority) if label is None else _PRIORITY_BY_LABEL.get(label, PriorityClass.NONE)
+    return priority_of_value(pod.spec.priority) if label is None else _PRIORITY_BY_LABEL.get(label, _NO_PRIORITY)
 
 
 def qos_raw(pod: Pod) -> QoSClass:
     """Return the label's QoS class; NONE if absent or unknown."""
-    return _QOS_BY_LABEL.get(pod.metadata.labels.get(LABEL_QOS_CLASS, ""), QoSClass.NONE)
+    return _QOS_BY_LABEL.get(pod.metadata.labels.get(LABEL_QOS_CLASS, ""), _NO_QOS)
 
 
 def kube_qos(pod: Pod) -> KubeQoS:
@@ -145,7 +147,7 @@ def qos_default(pod: Pod) -> QoSClass:
 
 def priority_default(pod: Pod) -> PriorityClass:
     """Return the raw priority class, else batch for BE and prod for every other QoS."""
-    return priority_raw(pod) or (PriorityClass.BATCH if qos_default(pod) is QoSClass.BE else PriorityClass.PROD)
+    return priority_raw(pod) or (_BATCH if qos_default(pod) is _BEST_EFFORT else _PROD)
 
 
 def priority_value_default(pod: Pod | None) -> int:

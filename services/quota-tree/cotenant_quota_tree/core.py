@@ -51,6 +51,7 @@ FILTERS = (
 """What the service reads from LOG."""
 
 SETTLE = timedelta(seconds=1)
+_GONE = PlacementPhase.GONE
 _AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -143,7 +144,8 @@ class QuotaTreeCore:
             self._declared.pop(name, None)
 
     def _pod_object(self, event: Event, pod: PodKey) -> None:
-        self._newest_pod = max(self._newest_pod, event.sequence)
+        if event.sequence > self._newest_pod:
+            self._newest_pod = event.sequence
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self._pods.drop_pod(pod)
         else:
@@ -165,14 +167,14 @@ class QuotaTreeCore:
 
     def _on_node(self, event: Event, pod: PodKey) -> None:
         data, sequence = event.data, event.sequence
-        self._newest_pod = max(self._newest_pod, sequence)
+        if sequence > self._newest_pod:
+            self._newest_pod = sequence
         if event.tombstone:
             self._pods.drop_on_node(event.subject, pod)
         elif isinstance(data, RunStatus):
             self._pods.store_on_node(event.subject, pod, OnNode(data.uid, False, data.phase.terminal, sequence))
         elif isinstance(data, Placement):
-            here = data.phase is not PlacementPhase.GONE
-            self._pods.store_on_node(event.subject, pod, OnNode(data.uid, here, False, sequence))
+            self._pods.store_on_node(event.subject, pod, OnNode(data.uid, data.phase is not _GONE, False, sequence))
 
     def _end(self, parts: tuple[str, ...]) -> None:
         match parts[2]:
@@ -247,8 +249,11 @@ class QuotaTreeCore:
         quotas = {name: min(namesakes.items())[1][0] for name, namesakes in sorted(self._declared.items())}
         built_in = {name: quotas.get(name) or built_in_quota(name) for name in (SYSTEM, DEFAULT)}
         known = {**quotas, **built_in}
-        index = QuotaIndex(QuotaIdentity(q.name, q.namespace, q.tree, q.namespaces) for q in known.values())
-        self._pods.resolve(index, {name: view.max for name, view in known.items()})
+        if quotas:
+            index = QuotaIndex(QuotaIdentity(q.name, q.namespace, q.tree, q.namespaces) for q in known.values())
+            self._pods.resolve(index, {name: view.max for name, view in known.items()})
+        else:
+            self._pods.resolve(None, {})
         duplicated = {name for name, namesakes in self._declared.items() if len(namesakes) > 1}
         self._forest = Forest(quotas, built_in, duplicated, self.rules)
         self._quotas_changed, self._solved_for = False, None

@@ -7,7 +7,7 @@ same name counts for nothing. A pod's request is reduced to the dimensions of it
 about a resource that it does not list.
 
 The sums are integers kept by adding and taking away whole pods, so they always equal the sums from scratch. When the
-quotas change, every pod's membership is looked up anew.
+quotas change, every pod's membership is looked up anew. While there is no quota, nothing is counted.
 """
 
 from collections import defaultdict
@@ -77,7 +77,7 @@ class PodDemands:
 
     def __init__(self) -> None:
         self._pods: dict[PodKey, _Pod] = {}
-        self._index: QuotaIndex = QuotaIndex(())
+        self._index: QuotaIndex | None = None
         self._max: Mapping[str, Amounts] = {}
         self._sums: defaultdict[str, PodSums] = defaultdict(PodSums)
         self._members: defaultdict[str, set[PodKey]] = defaultdict(set)
@@ -135,8 +135,9 @@ class PodDemands:
 
     # -- sums ----------------------------------------------------------------------------------------------------
 
-    def resolve(self, index: QuotaIndex, maxima: Mapping[str, Amounts]) -> None:
-        """The quotas changed: look up every pod's quota again. `maxima`: max by quota name."""
+    def resolve(self, index: QuotaIndex | None, maxima: Mapping[str, Amounts]) -> None:
+        """The quotas changed: look up every pod's quota again. `index`: None where there are none; `maxima`: max by quota
+        name."""
         self._index, self._max = index, maxima
         for key, known in self._pods.items():
             if known.facts is not None:
@@ -158,6 +159,8 @@ class PodDemands:
         return max(pod.sequence, *(fact.sequence for fact in known.on_nodes.values() if fact.uid == pod.uid), 0)
 
     def _claim(self, key: PodKey, pod: _PodFacts) -> _Claim | None:
+        if self._index is None:
+            return None
         membership = self._index.associate(key[0], {LABEL_QUOTA: pod.quota_label} if pod.quota_label else {})
         if membership is None:
             return None
@@ -166,7 +169,9 @@ class PodDemands:
 
     def _recount(self, key: PodKey, known: _Pod) -> None:
         """Count the pod as what it asks for until it has ended, and what it holds once it is assigned."""
-        pod, claim = known.facts, known.claim
+        pod, claim, asked = known.facts, known.claim, known.asked
+        if claim is None and asked is None:
+            return  # it holds nothing either
         assigned = False
         if pod is not None and claim is not None:
             assigned, ended = pod.names_node, pod.ended
@@ -176,7 +181,7 @@ class PodDemands:
             if ended:
                 claim = None
         holds = claim if assigned else None
-        asked, held = known.asked, known.held
+        held = known.held
         if asked != claim:
             self.version += 1
             known.asked = claim

@@ -26,11 +26,6 @@ CHANGES_KEPT = 65_536
 """Changed rows that are remembered; a reader further behind recomputes everything."""
 
 
-def cells_of(block: IntArray) -> tuple[Cells, ...]:
-    """Return the lanes of a block, number by number."""
-    return tuple(lane.data for lane in block)
-
-
 def of_rows(columns: IntArray, rows: Rows) -> IntArray:
     """Return the given rows of columns that stand in the first axis."""
     return columns[:, rows] if isinstance(rows, slice) else columns.take(rows, axis=1)
@@ -70,9 +65,11 @@ class Changes:
 
     def add(self, row: int) -> None:
         """Remember that a row changed."""
-        if self.position - self._start >= CHANGES_KEPT:
+        index = self.position - self._start
+        if index >= CHANGES_KEPT:
             self.forget()
-        self._cells[self.position - self._start] = row
+            index = 0
+        self._cells[index] = row
         self.position += 1
 
     def extend(self, rows: IntArray) -> None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cotenant_scheduler.columns import FIRST_CAPACITY, BoolArray, Cells, IntArray, cells_of, grown
+from cotenant_scheduler.columns import FIRST_CAPACITY, BoolArray, Cells, IntArray, grown
 from cotenant_scheduler.load_aware_args import LoadAwareArgs, Thresholds, parse_duration_seconds
 from cotenant_scheduler.load_estimate import (
     MICROSECONDS,
@@ -95,7 +95,6 @@ class LoadColumns:
         self.resources = args.tracked_resources()
         self._lay(np.zeros((len(_BY_RESOURCE) * len(self.resources) + len(_SINGLE), FIRST_CAPACITY), dtype=np.int64))
         self._fill_from(0)
-        self._figures = [self._lane(name, r) for r in range(len(self.resources)) for name in ("score_view", "capacity")]
         self.percentiles = False
         self.prod_thresholds = False
         """Whether any node ever had thresholds about a percentile, or prod thresholds: else those columns are not read."""
@@ -116,19 +115,14 @@ class LoadColumns:
             setattr(self, name, block[i * size : (i + 1) * size])
         for i, name in enumerate(_SINGLE, len(_BY_RESOURCE) * size):
             setattr(self, name, block[i])
-        self._cells: tuple[Cells, ...] = cells_of(block)
-        """The lanes of the block, number by number."""
-
-    def _lane(self, name: str, resource: int) -> int:
-        """Return which lane of the block is a column."""
-        return _BY_RESOURCE.index(name) * len(self.resources) + resource
+        self._figures: list[Cells] = [column[r].data for r in range(size) for column in (self.score_view, self.capacity)]
 
     def __deepcopy__(self, memo: dict[int, object]) -> LoadColumns:
         """A copy's columns are views of the copy's block."""
         copied = copy(self)
         memo[id(self)] = copied
         for name, value in vars(self).items():
-            if name not in _BY_RESOURCE and name not in _SINGLE and name != "_cells":
+            if name not in _BY_RESOURCE and name not in _SINGLE and name != "_figures":
                 setattr(copied, name, deepcopy(value, memo))
         copied._lay(copied.block)
         return copied
@@ -213,21 +207,14 @@ class LoadColumns:
         report = self._reports.get(row)
         return report is not None and key in report.pods
 
-    def adds_of(self, estimate: Vector, prod: bool) -> tuple[tuple[int, int], ...]:
-        """Return what a pod that the node's report does not know adds to its row: lane, amount."""
-        views = ("node_view", "score_view", "prod_view") if prod else ("node_view", "score_view")
-        return tuple((self._lane(view, r), amount) for view in views for r, amount in enumerate(estimate) if amount)
-
-    def add(self, row: int, adds: tuple[tuple[int, int], ...], sign: int) -> None:
-        """Add a pod to a row (1), or take it off (-1)."""
-        cells = self._cells
-        for lane, amount in adds:
-            cells[lane][row] += sign * amount
+    def adds_of(self, estimate: Vector, prod: bool) -> tuple[tuple[Cells, int], ...]:
+        """Return what a pod that the node's report does not know adds to its row."""
+        views = (self.node_view, self.score_view, self.prod_view) if prod else (self.node_view, self.score_view)
+        return tuple((view[r].data, amount) for view in views for r, amount in enumerate(estimate) if amount)
 
     def figures(self, row: int) -> list[int]:
         """Return what a node is taken to use, and its capacity, in turn by resource."""
-        cells = self._cells
-        return [cells[lane][row] for lane in self._figures]
+        return [cells[row] for cells in self._figures]
 
     def add_rows(self, rows: IntArray, estimate: Vector, prod: bool, times: IntArray) -> None:
         """Add pods that the nodes' reports do not know: so many on each row."""

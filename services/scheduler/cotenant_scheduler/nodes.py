@@ -16,13 +16,13 @@ import numpy as np
 
 from cotenant.names import CPU, MEMORY, PODS
 from cotenant.objects.node import Taint
-from cotenant_scheduler.columns import FIRST_CAPACITY, Cells, Changes, IntArray, Rows, cells_of, doubled, grown
+from cotenant_scheduler.columns import FIRST_CAPACITY, Changes, IntArray, Rows, doubled, grown
 from cotenant_scheduler.load_aware_args import LoadAwareArgs, Thresholds
 from cotenant_scheduler.load_columns import LoadColumns
 from cotenant_scheduler.load_estimate import AssignedPod, NodeReport
 from cotenant_scheduler.pod_needs import HostPort
 from cotenant_scheduler.relation_counts import RelationCounts
-from cotenant_scheduler.shapes import Asked, Shape
+from cotenant_scheduler.shapes import Adds, Asked, Shape
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -64,7 +64,7 @@ NOT_ASKED = -(1 << 62)
 _FIRST_DIMENSION = 4
 """The lanes before are those of `nonzero` and `divisor`."""
 
-_LAID = frozenset({"allocatable", "requested", "nonzero", "divisor", "_cells"})
+_LAID = frozenset({"allocatable", "requested", "nonzero", "divisor"})
 """What is a view of the block."""
 
 
@@ -92,7 +92,7 @@ class NodeTable:
         self.with_ports: set[int] = set()
         self.dims: dict[str, int] = {}
         self.dims_version = object()
-        """Another one whenever a dimension is new; no two tables have the same."""
+        """Another one whenever a dimension is new or the columns move; no two tables that are counted on have the same."""
         self.count = 0
         """Declared nodes."""
         self.declared = np.zeros(FIRST_CAPACITY, dtype=np.int64)
@@ -313,8 +313,6 @@ class NodeTable:
         self.block = block
         self.nonzero, self.divisor = block[:2], block[2:_FIRST_DIMENSION]
         self.allocatable, self.requested = np.split(block[_FIRST_DIMENSION:], 2)
-        self._cells: tuple[Cells, ...] = cells_of(block)
-        """The lanes of the block, number by number."""
 
     def assume_series(self, rows: list[int], keys: list[PodKey], shape: Shape, assigned: AssignedPod) -> None:
         """`assume` equal pods, one on each of the rows; their nodes' reports do not know them."""
@@ -366,13 +364,21 @@ class NodeTable:
             return known
         dims = tuple(self.dims.get(name, -1) for name, _ in shape.needs)
         column = np.full((max(dims) + 1, 1), NOT_ASKED, dtype=np.int64)
-        adds = [(0, shape.nonzero_cpu), (1, shape.nonzero_memory)]
         for dim, (_, amount) in zip(dims, shape.needs, strict=True):
             if dim >= 0:
                 column[dim] = amount
-                adds.append((dim - self.requested.shape[0], amount))
-        known = Asked(self.dims_version, dims, column, tuple(adds), self.load.adds_of(shape.estimate, shape.prod))
-        shape.asked = known
+        known = shape.asked = Asked(self.dims_version, dims, column)
+        return known
+
+    def _adds_of(self, shape: Shape) -> Adds:
+        dims = zip(self.dims_of(shape), shape.needs, strict=True)
+        reported = (
+            (self.nonzero[0].data, shape.nonzero_cpu),
+            (self.nonzero[1].data, shape.nonzero_memory),
+            *((self.requested[dim].data, amount) for dim, (_, amount) in dims if dim >= 0),
+        )
+        unreported = (*reported, *self.load.adds_of(shape.estimate, shape.prod))
+        known = shape.adds = Adds(self.dims_version, reported, unreported)
         return known
 
     def domains(self, topology: str) -> tuple[IntArray, int]:
@@ -398,13 +404,14 @@ class NodeTable:
 
     def _count(self, row: int, key: PodKey, shape: Shape, sign: int) -> None:
         self._count_priority(shape.priority, sign)
-        asked, cells = self._asked(shape), self._cells
-        for lane, amount in asked.adds:
-            cells[lane][row] += sign * amount
-        if self.load.reports(row, key):
+        adds = shape.adds
+        if adds is None or adds.version is not self.dims_version:
+            adds = self._adds_of(shape)
+        reported = self.load.reports(row, key)
+        for cells, amount in adds.reported if reported else adds.unreported:
+            cells[row] += sign * amount
+        if reported:
             self._recompute_load(row)
-        else:
-            self.load.add(row, asked.load_adds, sign)
         self.changes.add(row)
         if shape.relational:
             relations = self.held_relations if is_held(key) else self.relations
@@ -471,6 +478,7 @@ class NodeTable:
         self._lay(grown(self.block, capacity))
         self.divisor[:, before:] = 1
         self.load.grow(capacity)
+        self.dims_version = object()
 
     def _dimension(self, name: str) -> None:
         self._count_all()

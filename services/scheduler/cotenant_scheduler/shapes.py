@@ -15,7 +15,7 @@ import numpy as np
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.objects.pod import NodeAffinity, Toleration
 from cotenant.qos import PriorityClass
-from cotenant_scheduler.columns import IntArray
+from cotenant_scheduler.columns import Cells, IntArray
 from cotenant_scheduler.load_estimate import Vector
 from cotenant_scheduler.pod_needs import HostPort
 from cotenant_scheduler.relations import NO_RELATIONS, Relations
@@ -46,6 +46,7 @@ class Shape:
 
     __slots__ = (
         "__weakref__",
+        "adds",
         "affinity",
         "asked",
         "batch",
@@ -105,6 +106,8 @@ class Shape:
         """Whether where other pods are matters to it, or it to them."""
         self.asked: Asked | None = None
         """What it asks of the node table that was asked last."""
+        self.adds: Adds | None = None
+        """What a pod adds to the node table that was counted on last."""
         self.request_column = _column((self.requests.get(CPU, 0), self.requests.get(MEMORY, 0)))
         self.nonzero_column = _column((self.nonzero_cpu, self.nonzero_memory))
         self.estimate_column = _column(self.estimate)
@@ -122,10 +125,17 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
     """The dimension of each need, -1 where no node offers the resource."""
     column: IntArray
     """The needs by dimension, up to the last one that is needed."""
-    adds: tuple[tuple[int, int], ...]
-    """What a pod adds to a row of the table's block: lane, amount."""
-    load_adds: tuple[tuple[int, int], ...]
-    """The same for the load columns."""
+
+
+class Adds(msgspec.Struct, frozen=True, eq=False):
+    """What a pod of a shape adds to its row: columns of a node table, and how much to each."""
+
+    version: object
+    """The version of the table's dimensions that this is about."""
+    reported: tuple[tuple[Cells, int], ...]
+    """Where the node's report knows the pod."""
+    unreported: tuple[tuple[Cells, int], ...]
+    """Where it does not: also what the pod is taken to use."""
 
 
 def _column(amounts: Iterable[int]) -> IntArray:
