@@ -56,7 +56,7 @@ class Evaluation:
         """Those that placements change: index, weight."""
         self._filter_rows: list[tuple[int, RowFunction]] = []
         self._score_rows: list[tuple[int, int, RowFunction]] = []
-        self._known_scores: dict[int, list[int]] = {}
+        self._known_scores: dict[int, dict[int, int]] = {}
         """By row, the weighted scores that placements change, as `_update_row` found them."""
         self.cost_bytes = 0
         """Memory that the arrays take."""
@@ -74,6 +74,7 @@ class Evaluation:
         self._highest: tuple[int, ...] = ()
         """The highest raw score among the feasible rows of each score that is normalised."""
         self._base: IntArray = self._keys
+        self._cells: Cells = self._keys.data
         self._own_cells: Cells = self._keys.data
         self._base_cells: Cells = self._keys.data
         self._codes: Cells = self._keys.data
@@ -136,7 +137,7 @@ class Evaluation:
         if not self.nodes.size:
             return -1
         row = int(self._in_use.argmax())
-        return row if self._in_use.item(row) >= 0 else -1
+        return row if self._cells[row] >= 0 else -1
 
     def candidates(self, wanted: int) -> tuple[IntArray, int]:
         """Return the `wanted` best rows in no order (fewer if fewer can take the shape), and the best key among the
@@ -197,13 +198,13 @@ class Evaluation:
 
     def total(self, row: int) -> int:
         """The total score of a feasible row."""
-        return self._keys.item(row) >> TIE_BITS
+        return self._cells[row] >> TIE_BITS
 
     def scores(self, row: int) -> list[int]:
         """Return the weighted scores of a feasible row by plugin, those that are about other pods last."""
         scores = self._static.scores(row, self._highest)
         found = self._known_scores.get(row) or self._scores_of(row)
-        for (i, _, _), score in zip(self._score_rows, found, strict=True):
+        for i, score in found.items():
             scores[i] = score
         for values in self._relational_scores:
             scores.append(values.item(row))
@@ -219,6 +220,7 @@ class Evaluation:
         self._known_scores.clear()
         self._filter_rows = [(base, plugin.row_filter(nodes, shape)) for base, plugin in self._filters]
         self._score_rows = [(i, weight, plugin.row_score(nodes, shape)) for i, weight, plugin in self._scores]
+        self._cells = self._keys.data
         self._own_cells, self._codes = self._own.data, self._static.codes.data
         self._highest, self._base = self._static.likely_base()
         self._base_cells = self._base.data
@@ -243,28 +245,30 @@ class Evaluation:
 
     def _update_row(self, row: int) -> None:
         code = self._codes[row]
-        if code == 0:
+        if not code:
             for base, refuses in self._filter_rows:
                 found = refuses(row)
                 if found:
                     code = base + found
                     break
-        key = _OF_CODE - code
-        if code == 0:
-            if len(self._known_scores) >= SCORES_KEPT:
-                self._known_scores.clear()
-            scores = self._known_scores[row] = self._scores_of(row)
-            key = (sum(scores) << TIE_BITS) + self._base_cells[row]
+        if code:
+            key = _OF_CODE - code
+        else:
+            known = self._known_scores
+            if len(known) >= SCORES_KEPT:
+                known.clear()
+            scores = known[row] = self._scores_of(row)
+            key = (sum(scores.values()) << TIE_BITS) + self._base_cells[row]
         own = self._own_cells
         turned = self._static.scales and (own[row] < 0) != (key < 0)
         own[row] = key
         if turned and self._rescales(np.array([row])):
             self._normalise()
 
-    def _scores_of(self, row: int) -> list[int]:
-        scores = []
-        for _, weight, score_of in self._score_rows:
-            scores.append(weight * score_of(row))
+    def _scores_of(self, row: int) -> dict[int, int]:
+        scores = {}
+        for i, weight, score_of in self._score_rows:
+            scores[i] = weight * score_of(row)
         return scores
 
     def _compute(self, table: NodeTable, rows: Rows, numbers: Rows) -> IntArray:

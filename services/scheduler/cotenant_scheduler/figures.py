@@ -37,24 +37,24 @@ class Figures:
     """Figures of a policy by name and value."""
 
     def __init__(self, policy: Policy, resources: tuple[str, ...]) -> None:
-        self._total = _Shared("score")
-        self._scores = [_Shared(f"score.{score.name}") for score in policy.scores]
-        self._relational = [_Shared(f"score.{score.name}") for score, _ in policy.relational]
-        self._load = [_Shared(f"node.{name}.{figure}") for name in resources for figure in ("used", "capacity")]
+        scores = [_Shared("score"), *(_Shared(f"score.{score.name}") for score in policy.scores)]
+        relational = [_Shared(f"score.{score.name}") for score, _ in policy.relational]
+        load = [_Shared(f"node.{name}.{figure}") for name in resources for figure in ("used", "capacity")]
+        self._plain = (*scores, *load)
+        self._relational = (*scores, *relational, *load)
+        self._of_relations = {f"score.{score.name}" for score, _ in policy.relational}
 
     def of_row(self, evaluation: Evaluation, row: int) -> tuple[Figure, ...]:
         """Return the figures of a row that can take a pod of the shape."""
-        scores = evaluation.scores(row)
-        figures = [self._total[evaluation.total(row)], *map(getitem, self._scores, scores)]
-        if len(scores) > len(self._scores):
-            # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
-            further = zip(self._relational, scores[len(self._scores) :], strict=True)
-            figures.extend([known[score] for known, score in further if score])
-        return (*figures, *map(getitem, self._load, evaluation.nodes.load.figures(row)))
+        values = (evaluation.total(row), *evaluation.scores(row), *evaluation.nodes.load.figures(row))
+        if len(values) == len(self._plain):
+            return tuple(map(getitem, self._plain, values))
+        figures = map(getitem, self._relational, values)
+        # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
+        return tuple([figure for figure in figures if figure.value or figure.name not in self._of_relations])
 
     def of_columns(self, totals: IntArray, scores: IntArray, load: IntArray) -> Iterator[tuple[Figure, ...]]:
         """Walk the figures of many rows for a shape without relations. `scores`: by plugin; `load`: used and capacity in turn
         by resource."""
-        names = [self._total, *self._scores, *self._load]
         values = [totals.tolist(), *scores.tolist(), *load.tolist()]
-        return zip(*(map(known.__getitem__, column) for known, column in zip(names, values, strict=True)), strict=True)
+        return zip(*(map(known.__getitem__, column) for known, column in zip(self._plain, values, strict=True)), strict=True)

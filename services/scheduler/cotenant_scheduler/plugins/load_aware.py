@@ -87,9 +87,10 @@ class LoadAwareScheduling:
         return codes
 
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
-        load, args = nodes.load, nodes.load.args
+        load, args, prod_pod = nodes.load, nodes.load.args, shape.prod
         if shape.daemon:
             return lambda _: 0
+        limits = [(load.node_view[r].data, load.limit[r].data, shape.estimate[r]) for r in range(len(load.resources))]
         states, expired, aggregated = load.state.data, load.expired.data, load.aggregated.data
         with_prod_threshold = load.has_prod_threshold.data
         by_node, by_prod = (
@@ -104,10 +105,19 @@ class LoadAwareScheduling:
         )
 
         def refuses(row: int) -> int:
+            if prod_pod and load.prod_thresholds:
+                return judged(row)
+            # As in `filter`: most nodes have a fresh report and are not full.
+            for view, limit, estimate in limits:
+                if view[row] + estimate >= limit[row]:
+                    return judged(row)
+            return 0
+
+        def judged(row: int) -> int:
             state = states[row]
             if state == NEVER_REPORTED:
                 return 0
-            prod = shape.prod and with_prod_threshold[row]
+            prod = prod_pod and with_prod_threshold[row]
             checked = by_prod if prod else by_node
             if args.filter_expired_node_metrics and expired[row]:
                 if args.enable_schedule_when_node_metrics_expired or not any(entry[0][row] for entry in checked):
@@ -154,20 +164,21 @@ class LoadAwareScheduling:
         view = load.prod_view if args.score_according_prod_usage and shape.prod else load.score_view
         dominant = args.dominant_resource_weight
         scored = [
-            (load.capacity[r].data, view[r].data, shape.estimate[r], args.resource_weights.get(resource, 0))
+            (load.capacity[r].data, load.divisor[r].data, view[r].data, shape.estimate[r], args.resource_weights.get(resource, 0))
             for r, resource in enumerate(load.resources)
         ]
-        weights = dominant + sum(entry[3] for entry in scored)
-        states, expired = load.state.data, load.expired.data
+        weights = dominant + sum(entry[4] for entry in scored)
+        if not weights:
+            return lambda _: 0
+        usable = load.usable.data
 
         def idle(row: int) -> int:
-            if not weights or states[row] != REPORTED or expired[row]:
+            if not usable[row]:
                 return 0
             total, lowest = 0, MAX_SCORE
-            for capacities, used, estimate, weight in scored:
-                capacity = capacities[row]
-                left = capacity - used[row] - estimate
-                score = left * MAX_SCORE // capacity if left > 0 and capacity > 0 else 0
+            for capacity, divisor, used, estimate, weight in scored:
+                left = capacity[row] - used[row] - estimate
+                score = left * MAX_SCORE // divisor[row] if left > 0 else 0
                 total += score * weight
                 if score < lowest:
                     lowest = score

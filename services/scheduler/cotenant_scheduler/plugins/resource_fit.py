@@ -110,13 +110,12 @@ class NodeResourcesFit:
             total = counted = 0
             for offered, used, amount in scored:
                 allocatable = offered[row]
-                if allocatable <= 0:
-                    continue
-                counted += 1
-                left = allocatable - used[row] - amount
-                if left < 0:
-                    left = 0
-                total += (allocatable - left if most_allocated else left) * MAX_SCORE // allocatable
+                if allocatable > 0:
+                    counted += 1
+                    left = allocatable - used[row] - amount
+                    if left < 0:
+                        left = 0
+                    total += (allocatable - left if most_allocated else left) * MAX_SCORE // allocatable
             return total // counted if counted else 0
 
         return worth
