@@ -226,7 +226,7 @@ class SchedulerCore:
         if facts is not None and facts.shape is not None and self._endings.wants_node(record):
             membership = self.ledger.associate(facts.namespace, facts.labels)
             self.queue.put(record, facts, membership, is_preemptible(facts.labels)).said = None
-        else:
+        elif record.group is not None:
             self.queue.take(record)
         self._nominations.pod_changed(record)
         self._preemption.pod_changed(record)
@@ -294,9 +294,9 @@ class SchedulerCore:
             if left < (1 if record.waiting is None else 2):
                 break
             counted = group.counted
-            shape, membership, preemptible = counted.shape, counted.membership, counted.preemptible
+            shape, membership = counted.shape, counted.membership
             if membership is not None:
-                refusal = self._quota.check(shape, membership, preemptible)
+                refusal = self._quota.check(shape, membership, counted.preemptible)
                 if refusal is not None:
                     group.verdict = self._waiting.quota_verdict(group, refusal, self._quota_causes(membership))
                     self._nominations.end(record.key)
@@ -325,7 +325,7 @@ class SchedulerCore:
             if len(group.live) >= WORTHWHILE and not (shape.host_ports or shape.relational):
                 run = self._fitting(walk.run(left), left)
                 if membership is not None and len(run) >= WORTHWHILE:
-                    run = run[: self._quota.room(shape, membership, preemptible, len(run))]
+                    run = run[: self._quota.room(shape, membership, counted.preemptible, len(run))]
                 if len(run) >= WORTHWHILE:
                     placed = self._place_series(run, counted, evaluation, now, now_us, bound)
             if not placed:
@@ -421,7 +421,8 @@ class SchedulerCore:
             figures=figures,
             object_sequence=record.object_sequence,
         )
-        bound.append(Event(subject=placement_subject(node, *record.key), data=data, causes=causes))
+        namespace, name = record.key
+        bound.append(Event(subject=placement_subject(node, namespace, name), data=data, causes=causes))
         if record.waiting is not None:
             bound.append(self._endings.waiting_over(record))
         return data

@@ -36,6 +36,7 @@ from cotenant_scheduler.shapes import PodFacts
 LAST_WORD = timedelta(seconds=60)
 """How long a silent node may take to say what became of a pod that it was told to end."""
 
+_BOUND = PlacementPhase.BOUND
 NAMED_BY_POD = "the pod names its node"
 
 
@@ -66,7 +67,7 @@ class Endings:
         data = placed.data
         return (
             data.uid == facts.uid
-            and data.phase is PlacementPhase.BOUND
+            and data.phase is _BOUND
             and data.object_sequence == record.object_sequence
             and self._declared(node)
         )

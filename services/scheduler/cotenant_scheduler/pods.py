@@ -131,7 +131,7 @@ class PodBook:
 
     def store_object(self, key: PodKey, document: msgspec.Raw, sequence: int) -> None:
         """Take over a pod's object."""
-        record = self._record(key)
+        record = self.records.get(key) or self._new_record(key)
         record.object_sequence = sequence
         # The message around the manifest can go.
         record.document = document.copy()
@@ -145,7 +145,8 @@ class PodBook:
             record.facts = self._instead(record.facts, None)
             record.unreadable = f"the pod's object at LOG:{sequence} cannot be read: {error}"
         self._changed(record)
-        self._hold_against_new_selectors()
+        if self._reader.selectors.new:
+            self._hold_against_new_selectors()
 
     def drop_object(self, key: PodKey) -> None:
         """The object has ended."""
@@ -160,7 +161,7 @@ class PodBook:
     ) -> Placed:
         """Take over a placement, and return what became of it. `counted`: what it is charged with already, as it was
         assumed; only for the first placement of a pod without runs."""
-        record = self._record(key)
+        record = self.records.get(key) or self._new_record(key)
         before = record.placements.get(data.node)
         # One copy of the manifest is enough: the message that carried the other can go.
         document = record.document if record.document == data.pod else None
@@ -184,7 +185,8 @@ class PodBook:
             # Charged for the first time, or what selects the pod has changed since it was assumed.
             self._account(record, node, placed)
         self._changed(record)
-        self._hold_against_new_selectors()
+        if self._reader.selectors.new:
+            self._hold_against_new_selectors()
         return placed
 
     def drop_placement(self, node: str, key: PodKey) -> None:
@@ -204,14 +206,15 @@ class PodBook:
 
     def store_run(self, data: RunStatus, sequence: int) -> None:
         """Take over what became of a pod on a node."""
-        record = self._record((data.namespace, data.name))
-        before = record.runs.get(data.node)
-        record.runs[data.node] = (data, sequence)
+        key, node = (data.namespace, data.name), data.node
+        record = self.records.get(key) or self._new_record(key)
+        before = record.runs.get(node)
+        record.runs[node] = (data, sequence)
         if not data.phase.terminal and (before is None or not before[0].phase.terminal):
             return  # Whether it is pending or runs makes no difference.
-        placed = record.placements.get(data.node)
+        placed = record.placements.get(node)
         if placed is not None:
-            self._account(record, data.node, placed)
+            self._account(record, node, placed)
         self._changed(record)
 
     def drop_run(self, node: str, key: PodKey) -> None:
@@ -225,7 +228,8 @@ class PodBook:
 
     def store_waiting(self, data: Waiting, at: datetime | None) -> None:
         """Take over what was last said about a waiting pod."""
-        record = self._record((data.namespace, data.name))
+        key = (data.namespace, data.name)
+        record = self.records.get(key) or self._new_record(key)
         record.waiting, record.waiting_at = data, at
         self._changed(record)
 
@@ -243,9 +247,8 @@ class PodBook:
     def _hold_against_new_selectors(self) -> None:
         """A pod brought selectors that are new: pods that they select have another shape from now on."""
         book = self._reader.selectors
-        if book.new:
-            new = book.take_new()
-            self._read_again(lambda facts: any(book.selects(selector, facts.namespace, facts.labels) for selector in new))
+        new = book.take_new()
+        self._read_again(lambda facts: any(book.selects(selector, facts.namespace, facts.labels) for selector in new))
 
     def label_namespace(self, namespace: str, labels: Mapping[str, str]) -> None:
         """Take over the labels of a namespace: pods there may be selected by other selectors from now on."""
@@ -380,11 +383,8 @@ class PodBook:
             self._quotas.give_back(counted.membership, counted.shape.requests, preemptible=counted.preemptible)
         placed.counted = None
 
-    def _record(self, key: PodKey) -> PodRecord:
-        """A pod's record, made if need be."""
-        record = self.records.get(key)
-        if record is None:
-            record = self.records[key] = PodRecord(key)
+    def _new_record(self, key: PodKey) -> PodRecord:
+        record = self.records[key] = PodRecord(key)
         return record
 
     def _finish(self, record: PodRecord) -> None:

@@ -169,26 +169,26 @@ class Walk:
     def __init__(self, queue: PodQueue, states: States | None = None) -> None:
         self._states = states
         self._asleep: list[Group] = []
-        self._heap: list[tuple[QueueKey, PodRecord, Group, Cursor]] = []
+        self._heap: list[tuple[Entry, Group, Cursor]] = []
         for group in queue.groups.values():
             if states is not None and group.refused_in in (states.quotas, states.nodes):
                 self._asleep.append(group)
             else:
                 self._open(group)
         heapq.heapify(self._heap)
-        self._closed: list[tuple[QueueKey, PodRecord, Group, Cursor]] = []
+        self._closed: list[tuple[Entry, Group, Cursor]] = []
 
     def _open(self, group: Group, behind: QueueKey | None = None) -> None:
         cursor = Cursor(group)
         head = cursor.take()
         if head is not None and (behind is None or head[0] > behind):
-            self._heap.append((head[0], head[1], group, cursor))
+            self._heap.append((head, group, cursor))
 
     def wake(self) -> None:
         """The top pod is about to be placed, or nominated: groups behind it are asked whether they slept or not."""
         self._states = None
         if self._asleep:
-            behind = self._heap[0][0]
+            behind = self._heap[0][0][0]
             for group in self._asleep:
                 self._open(group, behind)
             self._asleep = []
@@ -198,34 +198,33 @@ class Walk:
         """Return the first pod in queue order of the groups still open."""
         if not self._heap:
             return None
-        _, record, group, _ = self._heap[0]
-        return record, group
+        entry, group, _ = self._heap[0]
+        return entry[1], group
 
     def run(self, most: int) -> list[PodRecord]:
         """Return the pods of the top one's group that come before any other group's, at most so many."""
         heap = self._heap
-        _, record, _, cursor = heap[0]
-        until = heap[1][0] if len(heap) > 1 else None
-        if until is not None and len(heap) > 2 and heap[2][0] < until:
-            until = heap[2][0]
-        return [record, *cursor.look(most - 1, until)]
+        entry, _, cursor = heap[0]
+        until = min(heap[1:3])[0][0] if len(heap) > 1 else None
+        return [entry[1], *cursor.look(most - 1, until)]
 
     def advance(self, count: int = 1) -> None:
         """The first pods of the top one's group were placed: go on with the next of it."""
-        _, _, group, cursor = self._heap[0]
+        heap = self._heap
+        _, group, cursor = heap[0]
         if count > 1:
             cursor.skip(count - 1)
         head = cursor.take()
         if head is None:
-            heapq.heappop(self._heap)
+            heapq.heappop(heap)
         else:
-            heapq.heapreplace(self._heap, (head[0], head[1], group, cursor))
+            heapq.heapreplace(heap, (head, group, cursor))
 
     def close(self, *, by_nodes: bool = False) -> None:
         """The top pod cannot be placed, and neither can the others of its group; if nodes refuse it, unless a pod is that they
         want."""
         closed = heapq.heappop(self._heap)
-        group, states = closed[2], self._states
+        group, states = closed[1], self._states
         group.refused_in = None
         if by_nodes and group.counted.shape.wanted:
             self._closed.append(closed)
@@ -238,7 +237,7 @@ class Walk:
             return
         closed, self._closed = self._closed, []
         for entry in closed:
-            if entry[2].counted.shape.wanted.isdisjoint(selected_by):
+            if entry[1].counted.shape.wanted.isdisjoint(selected_by):
                 self._closed.append(entry)
             else:
                 heapq.heappush(self._heap, entry)
@@ -255,12 +254,14 @@ class Cursor:
 
     def take(self) -> Entry | None:
         """Go on behind the next pod; return its entry."""
-        entries, live = self._entries, self._live
-        while self._next < len(entries):
-            entry = entries[self._next]
-            self._next += 1
+        entries, live, index = self._entries, self._live, self._next
+        while index < len(entries):
+            entry = entries[index]
+            index += 1
             if live.get(entry[1].key) is entry:
+                self._next = index
                 return entry
+        self._next = index
         return None
 
     def skip(self, count: int) -> None:

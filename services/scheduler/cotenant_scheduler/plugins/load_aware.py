@@ -162,9 +162,9 @@ class LoadAwareScheduling:
     def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         load, args = nodes.load, nodes.load.args
         view = load.prod_view if args.score_according_prod_usage and shape.prod else load.score_view
-        dominant = args.dominant_resource_weight
+        dominant, wanted = args.dominant_resource_weight, args.resource_weights
         scored = [
-            (load.capacity[r].data, load.divisor[r].data, view[r].data, shape.estimate[r], args.resource_weights.get(resource, 0))
+            (load.capacity[r].data, load.divisor[r].data, view[r].data, shape.estimate[r], wanted.get(resource, 0))
             for r, resource in enumerate(load.resources)
         ]
         weights = dominant + sum(entry[4] for entry in scored)
