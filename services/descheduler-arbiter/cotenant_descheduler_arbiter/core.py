@@ -87,7 +87,7 @@ class DeschedulerArbiterCore:
     @property
     def _version(self) -> int:
         """The version of what was looked at to find that nothing follows."""
-        return self.fold.version if self._pods_matter else self.fold.version - self.fold.pod_version
+        return self.fold.version + self.fold.pod_version if self._pods_matter else self.fold.version
 
     def requests(self, now: datetime) -> Sequence[Request]:
         """Return the evictions that are ordered and not answered, by job name."""

@@ -60,6 +60,7 @@ _RUN_PHASES = {
 }
 
 
+_GONE = PlacementPhase.GONE
 _JOB_DECODER = msgspec.json.Decoder(PodMigrationJob)
 _PRIORITY_DECODER = msgspec.json.Decoder(PriorityClassObject)
 
@@ -74,11 +75,12 @@ class ClusterFold:
         self.metrics: dict[str, Known[NodeMetricComputed]] = {}
         self.conditions: dict[str, Known[NodeCondition]] = {}
         self.judged: dict[str, Known[NodeLoadJudged]] = {}
-        self.placements: defaultdict[str, dict[str, Known[Placement]]] = defaultdict(dict)
+        self.placements: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
         """Node to `namespace/name` to placement."""
         self.places: defaultdict[str, dict[str, str]] = defaultdict(dict)
         """`namespace/name` to node to uid of the placements that are not gone."""
-        self.runs: defaultdict[str, dict[str, Known[RunStatus]]] = defaultdict(dict)
+        self.runs: defaultdict[str, dict[str, RunStatus]] = defaultdict(dict)
+        """Node to `namespace/name` to what became of the pod."""
         self.outcomes: dict[str, Known[EvictionOutcome]] = {}
         self.jobs: dict[str, Known[Migration]] = {}
         self.job_objects: dict[str, Known[PodMigrationJob]] = {}
@@ -90,9 +92,9 @@ class ClusterFold:
         self._facts: dict[str, PodFacts | None] = {}
         self._usage: dict[str, dict[str, int]] = {}
         self.version = 0
-        """Grows with every event that changed something."""
+        """Grows with every event that changed something, but objects, placements and runs of pods."""
         self.pod_version = 0
-        """How many of these events were objects, placements and runs of pods."""
+        """Grows with these."""
         self._changed_nodes: set[str] = set()
         """Nodes of which something but their pods was folded since `take_changed_nodes`."""
         self.job_version = 0
@@ -103,19 +105,25 @@ class ClusterFold:
         """Fold one fact."""
         if not self._sequences.is_new(event):
             return
+        data = event.data
+        if type(data) is RunStatus:
+            self._run(data, event.tombstone)
+        elif type(data) is Placement:
+            self._placement(data, event.tombstone)
+        else:
+            self._apply_rest(event)
+
+    def _apply_rest(self, event: Event) -> None:
         parts = tokens(event.subject)
         if parts[0] == "waiting" and len(parts) == 3 and not self._concerns_nominations(event, parts):
             return
-        self.version += 1
+        if self._refused:
+            self._refused.pop(event.subject, None)
         try:
             match parts:
-                case ("node", node, "run" | "placement" as fact, namespace, name):
-                    self.pod_version += 1
-                    fold = self._run if fact == "run" else self._placement
-                    fold(event, node, f"{namespace}/{name}")
                 case ("objects", _, "pods", namespace, name):
-                    self.pod_version += 1
                     self._pod(event, f"{namespace}/{name}")
+                    return
                 case ("metrics", _) | ("node", _, "executor" | "resources" | "condition"):
                     self._node_fact(event, parts)
                 case ("objects", _, "nodes", _, name):
@@ -135,11 +143,10 @@ class ClusterFold:
                     self._migration(event, parts)
                 case ("descheduling", _):
                     self._judgement(event, parts)
-            if self._refused:
-                self._refused.pop(event.subject, None)
         except (msgspec.DecodeError, ValueError) as error:
             # The gateway refuses such an object; one that came another way must not stop the moves of all others.
             self._refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
+        self.version += 1
 
     # -- objects -------------------------------------------------------------------------------------------------
 
@@ -150,6 +157,7 @@ class ClusterFold:
             self.nodes[name] = Known(decode_node(event.data.object), event.sequence)
 
     def _pod(self, event: Event, key: str) -> None:
+        self.pod_version += 1
         self._facts.pop(key, None)
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self.pods.drop(key)
@@ -189,21 +197,28 @@ class ClusterFold:
         self._changed_nodes.add(parts[1])
         keep(self.judged, parts[1], event.data if isinstance(event.data, NodeLoadJudged) else None, event)
 
-    def _placement(self, event: Event, node: str, key: str) -> None:
+    def _placement(self, placed: Placement, ended: bool) -> None:
+        key = f"{placed.namespace}/{placed.name}"
+        self.pod_version += 1
         self._facts.pop(key, None)
-        data = event.data
-        if not isinstance(data, Placement) or event.tombstone or data.phase is PlacementPhase.GONE:
-            self.placements[node].pop(key, None)
-            self.places[key].pop(node, None)
-            if not self.places[key]:
-                del self.places[key]
+        if not ended and placed.phase is not _GONE:
+            self.placements[placed.node][key] = placed
+            self.places[key][placed.node] = placed.uid
             return
-        self.placements[node][key] = Known(data, event.sequence)
-        self.places[key][node] = data.uid
+        self.placements[placed.node].pop(key, None)
+        places = self.places[key]
+        places.pop(placed.node, None)
+        if not places:
+            del self.places[key]
 
-    def _run(self, event: Event, node: str, key: str) -> None:
+    def _run(self, run: RunStatus, ended: bool) -> None:
+        key = f"{run.namespace}/{run.name}"
+        self.pod_version += 1
         self._facts.pop(key, None)
-        keep(self.runs[node], key, event.data if isinstance(event.data, RunStatus) else None, event)
+        if ended:
+            self.runs[run.node].pop(key, None)
+        else:
+            self.runs[run.node][key] = run
 
     def _concerns_nominations(self, event: Event, parts: tuple[str, ...]) -> bool:
         """Most waiting pods are nominated nowhere, before and after: nothing follows from them."""
@@ -254,13 +269,10 @@ class ClusterFold:
         uid = pod.metadata.uid
         node = self.node_of(key, uid)
         run = self.runs.get(node, {}).get(key) if node else None
-        status = run.value if run is not None and run.value.uid == uid else None
-        phase = _RUN_PHASES[status.phase] if status is not None else pod.status.phase
-        ready = (
-            status is not None
-            and status.phase is RunPhase.RUNNING
-            and all(container.ready for container in status.containers)
-        )
+        if run is not None and run.uid != uid:
+            run = None
+        phase = _RUN_PHASES[run.phase] if run is not None else pod.status.phase
+        ready = run is not None and run.phase is RunPhase.RUNNING and all(container.ready for container in run.containers)
         return PodFacts(
             pod=pod, node=node, phase=phase, ready=ready, amounts=known.value.amounts, prod=known.value.prod
         )
@@ -288,7 +300,7 @@ class ClusterFold:
         facts = []
         for key, placed in sorted(self.placements.get(node, {}).items()):
             pod = self.pod_facts(key)
-            if pod is not None and pod.uid == placed.value.uid and not pod.ended:
+            if pod is not None and pod.uid == placed.uid and not pod.ended:
                 facts.append(pod)
         return facts
 

@@ -64,6 +64,6 @@ def tolerated_pods(
             allowed = tolerated_for(pod.pod, condition, default)
             if allowed is None or pod.terminating:
                 continue
-            bound_at = fold.placements[node][pod.key].value.bound_at
+            bound_at = fold.placements[node][pod.key].bound_at
             since = condition.since if bound_at is None else max(condition.since, bound_at)
             yield pod, allowed, since + allowed

@@ -21,7 +21,9 @@ import msgspec
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.runs import RunStatus
 from cotenant.log import LOG
 from cotenant.objects.kinds import BY_RESOURCE, Kind
 from cotenant.subjects import tokens
@@ -34,6 +36,7 @@ T = TypeVar("T")
 _OBJECTS = frozenset({ObjectStored, ObjectDeleted})
 _OF_SERVICES = frozenset({Commit, ServiceStarted})
 """Facts about the services themselves, of no API object."""
+_OF_PODS = frozenset({RunStatus, Placement, Waiting})
 _BY_TOKENS = {(group or "core", plural): kind for (group, plural), kind in BY_RESOURCE.items()}
 """The kind of an object's subject."""
 
@@ -103,23 +106,24 @@ class GatewayCore:
             return
         collection = self.collections[kind]
         slot = collection.slots[namespace if kind.namespaced else "", name]
-        if event.sequence <= slot.own_sequence:
+        sequence = event.sequence
+        if sequence <= slot.own_sequence:
             return
         existed, before = slot.exists, slot.snapshot if self._live else None
         stored = None
         if isinstance(event.data, ObjectStored) and not event.tombstone:
             try:
-                stored = stored_document(kind, event.data.object, event.sequence, event.time)
+                stored = stored_document(kind, event.data.object, sequence, event.time)
             except (msgspec.MsgspecError, RecursionError):
                 # Stored by someone else than a gateway, and no object of this kind: it is as if there were none.
                 self.unreadable += 1
-        slot.store(stored, event.sequence)
+        slot.store(stored, sequence)
         if stored is not None and stored.meta.deletion_timestamp is not None:
             self.ending[kind.resource, slot.address.namespace, name] = slot
         elif self.ending:
             self.ending.pop((kind.resource, slot.address.namespace, name), None)
         self._index_namespace(slot)
-        self._changed(collection, slot, existed, before, event.sequence)
+        self._changed(collection, slot, existed, before, sequence)
 
     def _index_namespace(self, slot: Slot) -> None:
         kind, namespace, name = slot.address.kind, slot.address.namespace, slot.address.name
@@ -134,12 +138,12 @@ class GatewayCore:
                 self.forsaken.add(namespace)
 
     def _apply_part(self, event: Event) -> None:
-        found = _whole_of(event)
-        if found is None:
+        whole = _whole_of(event)
+        if whole is None:
             return
-        kind, namespace, name = found
+        kind, key = whole
         collection = self.collections[kind]
-        slot = collection.slots[namespace, name]
+        slot = collection.slots[key]
         known = slot.parts.get(event.subject)
         if known is not None and event.sequence <= known.sequence:
             return
@@ -148,14 +152,14 @@ class GatewayCore:
         self._changed(collection, slot, existed, before, event.sequence)
 
     def _changed(self, collection: Collection, slot: Slot, existed: bool, before: Snapshot | None, sequence: int) -> None:
-        kind = collection.kind
-        collection.changed(slot.address, order=slot.exists != existed)
+        kind, exists = collection.kind, slot.exists
+        collection.changed(slot.address, exists != existed)
         if kind is NODES:
             if slot.registrable:
                 self.unregistered.add(slot.address.name)
             else:
                 self.unregistered.discard(slot.address.name)
-        if not self._live or not (existed or slot.exists):
+        if not self._live or not (existed or exists):
             return
         after = slot.snapshot
         if before is not None and after is not None:
@@ -228,19 +232,20 @@ class GatewayCore:
         return found, False
 
 
-def _whole_of(event: Event) -> tuple[Kind, str, str] | None:
-    """Return whose part a fact is, by its subject: kind, namespace and name."""
+def _whole_of(event: Event) -> tuple[Kind, tuple[str, str]] | None:
+    """Return whose part a fact is: its kind, and namespace and name. A pod's fact names the pod itself, others' subjects do."""
+    data: Any = event.data
+    if type(data) in _OF_PODS:
+        return PODS, (data.namespace, data.name)
     match tokens(event.subject):
-        case ("node", _, "placement" | "run", namespace, name) | ("waiting", namespace, name):
-            return PODS, namespace, name
         case ("node", node, "executor" | "resources" | "condition"):
-            return NODES, "", node
+            return NODES, ("", node)
         case ("node", node, "slo"):
-            return NODE_SLOS, "", node
+            return NODE_SLOS, ("", node)
         case ("metrics", node):
-            return NODE_METRICS, "", node
+            return NODE_METRICS, ("", node)
         case ("migrations", job):
-            return MIGRATION_JOBS, "", job
-        case ("quotas", _, quota) if isinstance(event.data, QuotaRuntime) and event.data.namespace:
-            return ELASTIC_QUOTAS, event.data.namespace, quota
+            return MIGRATION_JOBS, ("", job)
+        case ("quotas", _, quota) if isinstance(data, QuotaRuntime) and data.namespace:
+            return ELASTIC_QUOTAS, (data.namespace, quota)
     return None

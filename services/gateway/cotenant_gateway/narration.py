@@ -2,12 +2,13 @@
 
 In: facts about pods and nodes (placements, waiting reasons, runs, evictions, readiness). Out: Event objects: one per
 object and reason, counted when the same happens again. At most MAX_EVENTS are kept; the oldest go. They are made anew
-from the last facts after a restart and never stored: the log itself is the record.
+from the last facts after a restart and never stored: the log itself is the record. Until somebody reads, facts are only
+kept, the last MAX_HEARD of them.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -27,7 +28,8 @@ from cotenant_gateway.snapshots import Address, Snapshot
 from cotenant_gateway.splices import raw
 
 MAX_EVENTS = 2000
-MAX_HEARD = 1000
+MAX_HEARD = 2 * MAX_EVENTS
+"""Not every fact tells something new."""
 _TOLD_ONCE = ("Scheduled", "Started", "Killing")
 """Reasons whose facts are stored again without anything having happened."""
 _KIND = BY_RESOURCE["", "events"]
@@ -118,22 +120,20 @@ class Narrator(Collection):
     def __init__(self) -> None:
         super().__init__(_KIND)
         self._told: OrderedDict[tuple[str, str], Narrated] = OrderedDict()
-        self._heard: list[Event] = []
+        self._heard: deque[Event] = deque(maxlen=MAX_HEARD)
         """Facts that are not told yet."""
 
     def hear(self, event: Event) -> None:
-        """Take a fact that is told when somebody reads, or when MAX_HEARD wait."""
-        if type(event.data) in _TELLERS:
+        """Take a fact that is told when somebody reads."""
+        if type(event.data) in _TELLERS and not event.tombstone:
+            if not self._heard:
+                self._order = None
+                self.derived.clear()
             self._heard.append(event)
-            self._order = None
-            self.derived.clear()
-            if len(self._heard) >= MAX_HEARD:
-                self._catch_up()
 
     def _catch_up(self) -> None:
-        heard, self._heard = self._heard, []
-        for event in heard:
-            self._tell(event)
+        while self._heard:
+            self._tell(self._heard.popleft())
 
     def get(self, namespace: str, name: str) -> Snapshot | None:
         """Return one Event object, None where it does not exist."""

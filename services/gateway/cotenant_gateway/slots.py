@@ -135,9 +135,10 @@ class Collection:
         slot = self.slots.get((namespace, name))
         return slot.snapshot if slot is not None else None
 
-    def changed(self, address: Address, *, order: bool) -> None:
+    def changed(self, address: Address, order: bool) -> None:
         """An object is another one; `order`: it appeared or ended."""
-        self.derived.clear()
+        if self.derived:
+            self.derived.clear()
         if self._touched is not None:
             self._touched.add((address.namespace, address.name))
             if len(self._touched) > MAX_TOUCHED:
