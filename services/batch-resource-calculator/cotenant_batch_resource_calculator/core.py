@@ -58,6 +58,7 @@ FILTERS = (
 )
 CORE_VERSION = "1"
 
+_GONE = PlacementPhase.GONE
 _CONFIG_DECODER = msgspec.json.Decoder(ConfigMap)
 
 
@@ -85,24 +86,29 @@ class BatchResourceCalculator:
         """Fold one fact. A message that is older than what its subject already said changes nothing."""
         if not self._sequences.is_new(event):
             return
+        data = event.data
+        if type(data) is RunStatus:
+            self._apply_run(event, data)
+        elif type(data) is Placement:
+            self._apply_placement(event, data)
+        else:
+            self._apply_fact(event)
+        if event.tombstone:
+            self._prune(event)
+
+    def _apply_fact(self, event: Event) -> None:
         parts = tokens(event.subject)
         if parts[0] == "node":
-            if parts[2] == "run":
-                self._apply_run(event, parts)
-            elif parts[2] == "placement":
-                self._apply_placement(event, parts)
-            else:
-                self._apply_node(event, parts[1], parts[2:])
+            self._apply_node(event, parts[1], parts[2:])
         elif parts[0] == "objects":
             self._apply_object(event, parts[2], parts[4])
         elif parts[0] == "metrics":
             self._apply_metric(event, parts[1])
         elif parts[0] == "yarn":
             self._apply_yarn(event, parts[1])
-        if event.tombstone:
-            self._prune(parts)
 
-    def _prune(self, parts: tuple[str, ...]) -> None:
+    def _prune(self, event: Event) -> None:
+        parts = tokens(event.subject)
         name = parts[4] if parts[0] == "objects" else parts[1]
         if name in self._nodes and self._nodes[name].empty:
             del self._nodes[name]
@@ -171,26 +177,23 @@ class BatchResourceCalculator:
                 state.slo = event if isinstance(data, NodeSLORendered) else None
                 state.rendered = None
 
-    def _apply_placement(self, event: Event, parts: tuple[str, ...]) -> None:
-        state, data, key = self._state(parts[1]), event.data, _pod_name(parts)
-        if isinstance(data, Placement) and not event.tombstone and data.phase is not PlacementPhase.GONE:
-            state.placed[key] = PlacedPod(data, event.sequence)
-        else:
+    def _apply_placement(self, event: Event, placed: Placement) -> None:
+        state, key = self._state(placed.node), f"{placed.namespace}/{placed.name}"
+        if event.tombstone or placed.phase is _GONE:
             state.placed.pop(key, None)
+        else:
+            state.placed[key] = PlacedPod(placed.uid, event.sequence, placed)
         self._apply_pods(state)
 
-    def _apply_run(self, event: Event, parts: tuple[str, ...]) -> None:
+    def _apply_run(self, event: Event, run: RunStatus) -> None:
         """Of a run only that the pod has ended matters."""
-        data = event.data
-        ended = data.uid if isinstance(data, RunStatus) and data.phase.terminal and not event.tombstone else None
-        state = self._nodes.get(parts[1])
-        known = state.ended if state is not None else {}
-        if ended is None and not known:
+        ended = run.uid if run.phase.terminal and not event.tombstone else None
+        state = self._nodes.get(run.node)
+        if ended is None and (state is None or not state.ended):
             return
-        key = _pod_name(parts)
-        if known.get(key) == ended:
+        state, key = self._state(run.node), f"{run.namespace}/{run.name}"
+        if state.ended.get(key) == ended:
             return
-        state = self._state(parts[1])
         if ended is not None:
             state.ended[key] = ended
         else:
@@ -260,11 +263,6 @@ class BatchResourceCalculator:
         refs = [state.metric_ref, state.yarn_ref, state.executor_ref, state.node_ref, payload.config, state.zones_ref]
         refs += [placed.ref for key in payload.assumed if (placed := state.placed.get(key)) is not None]
         return tuple(dict.fromkeys(ref for ref in refs if ref))
-
-
-def _pod_name(parts: tuple[str, ...]) -> str:
-    """Return `namespace/name` of the pod that a placement or a run is about."""
-    return f"{parts[3]}/{parts[4]}"
 
 
 def _read_configuration(event: Event, stored: ObjectStored | None) -> Configuration:

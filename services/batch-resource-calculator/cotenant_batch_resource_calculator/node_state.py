@@ -40,15 +40,12 @@ class _ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
 _RESOURCE_STATUS = msgspec.json.Decoder(_ResourceStatus)
 
 
-class PlacedPod:
+class PlacedPod(msgspec.Struct, eq=False, gc=False):
     """A pod that was placed on the node. Its manifest is read when the formulas first ask, and then not kept."""
 
-    __slots__ = ("_need", "sequence", "uid")
-
-    def __init__(self, placement: Placement, sequence: int) -> None:
-        self.uid = placement.uid
-        self.sequence = sequence
-        self._need: Placement | PodNeed = placement
+    uid: str
+    sequence: int
+    _need: Placement | PodNeed
 
     @property
     def ref(self) -> str:
@@ -138,7 +135,8 @@ class NodeState:
     def pods_changed(self) -> bool:
         """Forget what was computed from the pods; tell whether what the node's event should say may be another now."""
         self.evaluation = None
-        if self.standing is not None and not self.standing.calculated:
+        standing = self.standing
+        if standing is not None and not standing.calculated:
             return False
         self.standing = None
         return True

@@ -111,9 +111,9 @@ class ClusterFold:
         elif type(data) is Placement:
             self._placement(data, event.tombstone)
         else:
-            self._apply_rest(event)
+            self._apply_fact(event)
 
-    def _apply_rest(self, event: Event) -> None:
+    def _apply_fact(self, event: Event) -> None:
         parts = tokens(event.subject)
         if parts[0] == "waiting" and len(parts) == 3 and not self._concerns_nominations(event, parts):
             return
