@@ -53,7 +53,8 @@ class PodBook:
 
     def store(self, key: str, event: Event) -> None:
         """The pod's object as it is now."""
-        self.drop(key)
+        self._read.pop(key, None)
+        self._leave(key)
         self._unread[key] = event
         self._unsorted.add(key)
 
@@ -62,6 +63,10 @@ class PodBook:
         self._unread.pop(key, None)
         self._unsorted.discard(key)
         self._read.pop(key, None)
+        self._leave(key)
+
+    def _leave(self, key: str) -> None:
+        """The pod is no replica of its controller any more."""
         workload = self._workload.pop(key, None)
         if workload is not None:
             replicas = self._replicas[workload]

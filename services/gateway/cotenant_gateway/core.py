@@ -24,7 +24,6 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.runs import RunStatus
-from cotenant.log import LOG
 from cotenant.objects.kinds import BY_RESOURCE, Kind
 from cotenant.subjects import tokens
 from cotenant_gateway.narration import Narrator
@@ -37,8 +36,6 @@ _OBJECTS = frozenset({ObjectStored, ObjectDeleted})
 _OF_SERVICES = frozenset({Commit, ServiceStarted})
 """Facts about the services themselves, of no API object."""
 _OF_PODS = frozenset({RunStatus, Placement, Waiting})
-_BY_TOKENS = {(group or "core", plural): kind for (group, plural), kind in BY_RESOURCE.items()}
-"""The kind of an object's subject."""
 
 PODS = BY_RESOURCE["", "pods"]
 NODES = BY_RESOURCE["", "nodes"]
@@ -61,6 +58,9 @@ class GatewayCore:
         self._narrator = Narrator()
         self.collections = {kind: Collection(kind) for kind in BY_RESOURCE.values()}
         self.collections[EVENTS] = self._narrator
+        self._by_tokens = {(kind.group or "core", kind.plural): of_kind for kind, of_kind in self.collections.items()}
+        """The objects of a kind by two tokens of their subjects."""
+        self._namespaces = self.collections[NAMESPACES].slots
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
         self.forsaken: set[str] = set()
@@ -75,9 +75,7 @@ class GatewayCore:
     # -- folding -------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one fact."""
-        if event.stream != LOG:
-            return
+        """Fold one fact of LOG."""
         payload = type(event.data)
         if payload in _OBJECTS:
             self._apply_object(event)
@@ -101,10 +99,10 @@ class GatewayCore:
         if len(found) != 5:
             return
         _, group, plural, namespace, name = found
-        kind = _BY_TOKENS.get((group, plural))
-        if kind is None:
+        collection = self._by_tokens.get((group, plural))
+        if collection is None:
             return
-        collection = self.collections[kind]
+        kind = collection.kind
         slot = collection.slots[namespace if kind.namespaced else "", name]
         sequence = event.sequence
         if sequence <= slot.own_sequence:
@@ -126,14 +124,15 @@ class GatewayCore:
         self._changed(collection, slot, existed, before, sequence)
 
     def _index_namespace(self, slot: Slot) -> None:
-        kind, namespace, name = slot.address.kind, slot.address.namespace, slot.address.name
+        address = slot.address
+        kind, namespace = address.kind, address.namespace
         if kind is NAMESPACES:
             if slot.exists:
-                self.forsaken.discard(name)
-            elif any(True for _ in self.contents(name)):
-                self.forsaken.add(name)
+                self.forsaken.discard(address.name)
+            elif any(True for _ in self.contents(address.name)):
+                self.forsaken.add(address.name)
         elif kind.namespaced and slot.exists:
-            home = self.collections[NAMESPACES].slots.get(("", namespace))
+            home = self._namespaces.get(("", namespace))
             if home is not None and not home.exists:
                 self.forsaken.add(namespace)
 
@@ -144,24 +143,23 @@ class GatewayCore:
         kind, key = whole
         collection = self.collections[kind]
         slot = collection.slots[key]
-        known = slot.parts.get(event.subject)
-        if known is not None and event.sequence <= known.sequence:
-            return
         existed, before = slot.exists, slot.snapshot if self._live else None
-        slot.add(event)
-        self._changed(collection, slot, existed, before, event.sequence)
+        if slot.add(event):
+            self._changed(collection, slot, existed, before, event.sequence)
 
     def _changed(self, collection: Collection, slot: Slot, existed: bool, before: Snapshot | None, sequence: int) -> None:
-        kind, exists = collection.kind, slot.exists
-        collection.changed(slot.address, exists != existed)
+        collection.changed(slot.address, slot.exists != existed)
+        kind = collection.kind
         if kind is NODES:
             if slot.registrable:
                 self.unregistered.add(slot.address.name)
             else:
                 self.unregistered.discard(slot.address.name)
-        if not self._live or not (existed or exists):
-            return
-        after = slot.snapshot
+        if self._live and (existed or slot.exists):
+            self._show(kind, before, slot.snapshot, sequence)
+
+    def _show(self, kind: Kind, before: Snapshot | None, after: Snapshot | None, sequence: int) -> None:
+        """Let watches see an object as it was and is."""
         if before is not None and after is not None:
             if after.version == before.version:
                 return

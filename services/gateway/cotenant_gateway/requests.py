@@ -66,12 +66,11 @@ def read_object(kind: Kind, namespace: str, body: bytes) -> tuple[Members, AnyOb
     """Return the members and the head of a document that claims to be of this kind. Raises ApiError."""
     try:
         top = members(body)
-        text = body.decode()
+        body.decode()
     except DocumentError as error:
         raise bad_request(f"the object provided is unrecognized: the body is not a JSON object: {error}") from error
     except UnicodeDecodeError as error:
         raise bad_request(f"the object provided is unrecognized: the body is not UTF-8: {error}") from error
-    del text
     try:
         head = _HEAD.decode(body)
     except msgspec.ValidationError as error:
@@ -122,7 +121,7 @@ def plan_creation(
     if not name and head.metadata.generate_name:
         name = head.metadata.generate_name + suffix()
         metadata["name"] = name
-    for transient in metadata.keys() & _TRANSIENT:
+    for transient in _TRANSIENT.intersection(metadata):
         del metadata[transient]
     if kind.namespaced:
         metadata["namespace"] = namespace
@@ -132,10 +131,11 @@ def plan_creation(
     document = raw({**top, "metadata": metadata})
     address = Address(kind, namespace, name)
     review = _admitted(core, address, document, None)
-    if core.get(kind, namespace, name) is not None:
+    last = core.own_sequence(kind, namespace, name)
+    if (last or kind.composed) and core.get(kind, namespace, name) is not None:
         raise already_exists(kind, name)
     stored = ObjectStored(object=review.document, admission=review.notes)
-    write = object_write(address, stored, core.own_sequence(kind, namespace, name), causes=review.causes)
+    write = object_write(address, stored, last, causes=review.causes)
     return Planned(address, review.document, Plan((write,)))
 
 

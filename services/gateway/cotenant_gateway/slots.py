@@ -65,12 +65,17 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         if stored is None:
             self._of_parts_alone()
 
-    def add(self, part: Event) -> None:
-        """Take another service's fact."""
-        self.parts[part.subject] = part
+    def add(self, part: Event) -> bool:
+        """Take another service's fact, and tell whether it is news."""
+        parts, subject = self.parts, part.subject
+        known = parts.get(subject)
+        if known is not None and part.sequence <= known.sequence:
+            return False
+        parts[subject] = part
         self._current = False
         if self.stored is None:
             self._of_parts_alone()
+        return True
 
     def _of_parts_alone(self) -> None:
         self.exists = self.address.kind.composed and any(not event.tombstone for event in self.parts.values())

@@ -57,7 +57,7 @@ def first_byte(document: bytes | msgspec.Raw) -> int:
     """Return the first byte that is not white space; 0 where there is none."""
     for byte in memoryview(document):
         if byte not in _WHITE_SPACE:
-            return int(byte)
+            return byte
     return 0
 
 

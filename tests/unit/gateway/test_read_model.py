@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from cotenant.events.conditions import NodeCondition
+from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectDeleted, ObjectStored
-from cotenant.events.placements import Nomination, PlacementPhase, Waiting
+from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase
 from cotenant.subjects import (
@@ -21,6 +22,7 @@ from cotenant.subjects import (
     executor_subject,
     metrics_subject,
     object_subject,
+    placement_subject,
     resources_subject,
     waiting_subject,
 )
@@ -28,6 +30,7 @@ from cotenant_gateway.budgets import budget_updates
 from cotenant_gateway.core import EVENTS, NODES, PODS, GatewayCore
 from cotenant_gateway.endings import deletion, endings, registrations
 from cotenant_gateway.http.watching import seen_change
+from cotenant_gateway.narration import MAX_HEARD
 from cotenant_gateway.ring import ChangeRing, TooOld
 from tests.unit.gateway.builders_gateway import World, kind, pod_document, raw
 
@@ -348,6 +351,17 @@ def test_facts_before_the_load_is_complete_are_told_before_those_that_follow() -
     ]
     shown = [change.after for change in core.ring.read(core.ring.position_after(core.ring.oldest), 100)]
     assert core.get(PODS, "default", "a") in shown
+
+
+def test_of_facts_that_nobody_has_read_the_last_are_told() -> None:
+    core = GatewayCore()
+    waiting = Waiting(namespace="default", name="a", uid="uid-a", message="full")
+    placed = Placement(node="n1", namespace="default", name="b", uid="uid-b")
+    core.apply(Event(subject=placement_subject("n1", "default", "b"), data=placed, sequence=1))
+    for sequence in range(2, MAX_HEARD + 10):
+        core.apply(Event(subject=waiting_subject("default", "a"), data=waiting, sequence=sequence))
+    told = [json.loads(snapshot.document) for snapshot in core.objects(EVENTS)]
+    assert [(event["involvedObject"]["name"], event["count"]) for event in told] == [("a", MAX_HEARD)]
 
 
 def test_events_are_told_and_counted() -> None:

@@ -104,22 +104,23 @@ class SimulatedGateway:
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, carry out due wishes, let end what can end."""
+        core, wishes = self.core, self._wishes
         for event in inbox:
-            self.core.apply(event)
+            core.apply(event)
         if not self._built_in:
-            self._store_all(missing_built_ins(self.core), now, world, identify=True)
+            self._store_all(missing_built_ins(core), now, world, identify=True)
             self._built_in = True
             return now + HOP
-        while self._wishes and self._wishes[0][0] <= now:
-            _, _, what, planner = heapq.heappop(self._wishes)
+        while wishes and wishes[0][0] <= now:
+            _, _, what, planner = heapq.heappop(wishes)
             self._carry_out(what, planner, now, world)
-        if self.core.ending or self.core.forsaken:
-            self._store_all(endings(self.core, now), now, world)
-        if self.core.unregistered:
-            self._store_all(registrations(self.core), now, world, identify=True)
-        if self._budgets and self.core.collections[BUDGETS].slots:
+        if core.ending or core.forsaken:
+            self._store_all(endings(core, now), now, world)
+        if core.unregistered:
+            self._store_all(registrations(core), now, world, identify=True)
+        if self._budgets and core.collections[BUDGETS].slots:
             self._look_at_budgets(now, world)
-        return self._wishes[0][0] if self._wishes else None
+        return wishes[0][0] if wishes else None
 
     def _look_at_budgets(self, now: datetime, world: World) -> None:
         """Store what budgets say: when something was folded, and when a disruption may have become old."""

@@ -30,6 +30,8 @@ class _Quotas(msgspec.Struct, frozen=True):
 def quota_of(objects: ObjectSource, pod: ObjectMeta) -> ObjectMeta | None:
     """Return the metadata of the quota that a pod belongs to."""
     quotas = objects.derived(ELASTIC_QUOTAS, _quotas)
+    if not quotas.by_name:
+        return None
     found = quotas.by_name.get(pod.labels.get(LABEL_QUOTA) or pod.namespace)
     return found if found is not None else quotas.by_namespace.get(pod.namespace)
 
