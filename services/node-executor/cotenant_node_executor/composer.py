@@ -29,7 +29,7 @@ PRECEDENCE: dict[Knob, tuple[str, ...]] = {
 }
 
 
-class Composed(Struct, frozen=True):
+class Composed(Struct, frozen=True, gc=False):
     """By group, the winning wish of each file and what each shall say, in the order of the files' names: the composer's own
     tables, which show the newest values. `changed` names the groups of which these may be others than the last time."""
 

@@ -38,12 +38,12 @@ MAX_PODS = 110
 ORPHAN_GRACE_SECONDS = 30
 
 
-class _Report(Struct, frozen=True):
+class _Report(Struct, frozen=True, gc=False):
     status: RunStatus
     sequence: int
 
 
-class Plan(Struct, frozen=True):
+class Plan(Struct, frozen=True, gc=False):
     """What one cycle asks of the machine."""
 
     orders: tuple[Order, ...]
@@ -274,23 +274,20 @@ class ExecutorCore:
             step = self._steps.get(key) or self._step(key, placed, seen, now)
             report = step.report if step is not None else refused_report(placed)
             if known is None or known.status != report:
-                events.append(Event(subject=self._run_subject(key), data=report, causes=(placed.ref,), time=now))
+                events.append(Event(subject=run_subject(self.facts.name, *key), data=report, causes=(placed.ref,), time=now))
             elif step is None or step.steady:
                 self._open.discard(key)
         events += ends
         return events[:MAX_EVENTS_PER_DECISION]
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
-        return ending(self._run_subject(key), known.status, (f"LOG:{known.sequence}",), time=now)
+        return ending(run_subject(self.facts.name, *key), known.status, (f"LOG:{known.sequence}",), time=now)
 
     def next_start(self, now: datetime) -> datetime | None:
         """When the next container's back-off is over, from the last reports; None: none waits."""
         if not self._backoffs:
             return None
         return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
-
-    def _run_subject(self, key: Key) -> str:
-        return run_subject(self.facts.name, *key)
 
 
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:

@@ -24,6 +24,7 @@ from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values
 from cotenant_node_executor.strategies.situation import (
+    BESTEFFORT,
     REMEMBERED_SHAPES,
     NodeFacts,
     PodShape,
@@ -34,7 +35,6 @@ from cotenant_node_executor.strategies.situation import (
     Wishes,
     best_effort_tree,
     holding_cpus,
-    in_best_effort_tree,
 )
 from cotenant_node_executor.strategies.suppress import Suppression, suppress
 
@@ -97,8 +97,10 @@ class FileValues:
         put, there, policy, anew = self._composer.put, self._there, self._policy, self._policy.slo is not slo
         came: list[PodView] = []
         requested = self._burstable_milli
-        of_tree = any(map(in_best_effort_tree, turned))
+        of_tree = False
         for group in sorted(turned):
+            if group.startswith(BESTEFFORT):
+                of_tree = True
             before, pod = there.get(group), placed.get(group) if group in self._groups else None
             if pod is before:
                 continue

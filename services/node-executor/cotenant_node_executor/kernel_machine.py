@@ -90,9 +90,6 @@ class KernelMachine:
             identity_sysctl=self._sysctl(),
         )
 
-    def changed(self) -> None:
-        """Nobody keeps that: the next observation is to be compared."""
-
     def _sysctl(self) -> int | None:
         if not self._capabilities.supports(Knob.CPU_BVT):
             return None

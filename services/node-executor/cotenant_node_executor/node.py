@@ -7,7 +7,7 @@ and their values written before a process is started in them, and a report speak
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -37,10 +37,6 @@ class Machine(Protocol):
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
         """Look at the machine; without `sample` the last snapshot is shown again."""
-        ...
-
-    def changed(self) -> Set[str] | None:
-        """Pods whose containers' states may be others than when this was asked last; None: that is not known."""
         ...
 
     def create(self, groups: Sequence[str]) -> None:
@@ -78,6 +74,7 @@ class ExecutorNode:
         self._executions = Executions(name)
         self._usage_ref = ""
         self._said: datetime | None = None
+        self._life = f"node-executor/{name}/{core.boot}"
         self._named = 0
         self._adopted = False
         self._moved = True
@@ -100,10 +97,6 @@ class ExecutorNode:
         """The last usage message is on its stream under this reference."""
         self._usage_ref = ref
 
-    def next_start(self, now: datetime) -> datetime | None:
-        """When the next back-off is over; None: nothing waits to be started."""
-        return self.core.next_start(now)
-
     def due(self, now: datetime) -> bool:
         """Whether a cycle has anything to do that the last one has not done, on a machine where nothing happens by itself."""
         return self._moved or self.core.restless or self._window.due(now)
@@ -116,8 +109,8 @@ class ExecutorNode:
     def identified(self, event: Event, cell: str) -> Event:
         """Give an event its id: of this life, counted."""
         self._named += 1
-        life = f"{cell}/node-executor/{self.name}"
-        return msgspec.structs.replace(event, id=f"{life}/{self.core.boot}/{self._named}", source=f"/{life}")
+        source = f"/{cell}/node-executor/{self.name}"
+        return msgspec.structs.replace(event, id=f"{cell}/{self._life}/{self._named}", source=source)
 
     def refer(self, event: Event) -> Event:
         """Put the last stored usage message where an event's causes say "the newest usage"."""
@@ -136,7 +129,7 @@ class ExecutorNode:
             machine.runtime.adopt(core.pods.to_run(), core.runs(), now)
             self._adopted = True
         seen = machine.observe(now, sample=sample)
-        core.observe(seen, machine.changed())
+        core.observe(seen, machine.runtime.changed())
         if sample and seen.snapshot is not None:
             self._window.add(seen.snapshot, now)
         plan = core.plan(now)

@@ -15,7 +15,7 @@ from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import Snapshot
 
 
-class Observation(Struct, frozen=True):
+class Observation(Struct, frozen=True, gc=False):
     """`states`: containers by pod uid, also of pods that nobody wants. `groups`: control groups below the root.
 
     `current`: files whose value strategies start from.

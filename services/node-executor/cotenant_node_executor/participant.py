@@ -57,8 +57,8 @@ class NodeParticipant:
         self.offset = timedelta(0)
         self._next_sample = NEVER
         self._mark_at = NEVER
-        runtime = node.machine.runtime
-        self._runtime = runtime if isinstance(runtime, SimulatedRuntime) else None
+        assert isinstance(node.machine.runtime, SimulatedRuntime)
+        self._runtime = node.machine.runtime
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, run one cycle, store what it reports."""
@@ -85,7 +85,7 @@ class NodeParticipant:
 
     def _due(self, local: datetime) -> bool:
         """Whether a cycle without a sample has anything to do; the echo of an own report, say, is no reason for one."""
-        return self.node.due(local) or ((ends := self._next_exit()) is not None and ends <= local)
+        return self.node.due(local) or ((ends := self._runtime.next_exit) is not None and ends <= local)
 
     def _cycle(self, local: datetime, sample: bool, world: World) -> bool:
         """Run a cycle and store what it says; returns whether a report is on the log."""
@@ -127,15 +127,11 @@ class NodeParticipant:
         first = self._next_sample if self._periodic else None
         if not self.node.core.loaded:
             first = _earlier(first, self._mark_at)
-        if (ends := self._next_exit()) is not None:
+        if (ends := self._runtime.next_exit) is not None:
             first = _earlier(first, ends - self.offset)
-        if (starts := self.node.next_start(local)) is not None:
+        if (starts := self.node.core.next_start(local)) is not None:
             first = _earlier(first, starts - self.offset)
         return first if first is None or first > now + AGAIN else now + AGAIN
-
-    def _next_exit(self) -> datetime | None:
-        """When the next container ends by itself, in the node's time."""
-        return self._runtime.next_exit() if self._runtime is not None else None
 
 
 def _earlier(known: datetime | None, other: datetime) -> datetime:

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
 """What may become the name of a folder and of a control group."""
 
 
-class Placed(Struct, frozen=True):
+class Placed(Struct, frozen=True, gc=False):
     """A placement with its manifest read; `refusal` says why it cannot run here."""
 
     placement: Placement
@@ -67,7 +67,7 @@ def _name_refusals(spec: PodSpec) -> list[str]:
 def _identified(pod: Pod, placement: Placement) -> Pod:
     """The manifest with the identity of its placement: uid, namespace and name name its groups and folders."""
     own = pod.metadata
-    if (own.uid, own.namespace, own.name) == (placement.uid, placement.namespace, placement.name):
+    if own.uid == placement.uid and own.namespace == placement.namespace and own.name == placement.name:
         return pod
     metadata = msgspec.structs.replace(own, uid=placement.uid, namespace=placement.namespace, name=placement.name)
     return msgspec.structs.replace(pod, metadata=metadata)

@@ -49,7 +49,7 @@ _RUN_PENDING, _RUN_RUNNING = RunPhase.PENDING, RunPhase.RUNNING
 _TERMINATING = PlacementPhase.TERMINATING
 
 
-class PodStep(Struct, frozen=True):
+class PodStep(Struct, frozen=True, gc=False):
     """What follows for one pod in one cycle."""
 
     orders: tuple[Order, ...]

@@ -7,7 +7,7 @@ a table (`simulated_files`), containers are entries in another (`runtime.simulat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -69,10 +69,6 @@ class SimulatedMachine:
                 self.runtime.run_out_of_memory(pod.uid, now)
                 states = self.runtime.poll(now)
         return Observation(self._snapshot, states, self._groups.shown(), self._current)
-
-    def changed(self) -> Set[str]:
-        """Pods whose containers' states are others than when this was asked last."""
-        return self.runtime.changed()
 
     @property
     def snapshot(self) -> Snapshot | None:

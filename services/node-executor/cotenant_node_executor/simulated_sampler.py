@@ -47,7 +47,7 @@ class OutOfMemory(Struct, frozen=True):
     machine: bool
 
 
-class _Load(Struct):
+class _Load(Struct, gc=False):
     """A running pod: what it wants, what its files allow, and what it uses by both if nobody else wants anything."""
 
     group: str

@@ -30,7 +30,7 @@ REQUEST_PERCENT = 60
 START = "start"
 
 
-class Curve(Struct, frozen=True):
+class Curve(Struct, frozen=True, gc=False):
     """A triangle between two values."""
 
     low: int
@@ -47,7 +47,7 @@ class Curve(Struct, frozen=True):
         return self.low + (self.high - self.low) * rise // half
 
 
-class Wanted(Struct, frozen=True):
+class Wanted(Struct, frozen=True, gc=False):
     """CPU in milli-cores and memory in bytes over time; `phase_ms` shifts both."""
 
     cpu: Curve

@@ -24,7 +24,7 @@ from cotenant_node_executor.sampling.snapshot import PressureSet, Snapshot
 MAX_SAMPLES = 120
 
 
-class _Taken(Struct, frozen=True):
+class _Taken(Struct, frozen=True, gc=False):
     at: datetime
     snapshot: Snapshot
 

@@ -183,7 +183,7 @@ class Capabilities(msgspec.Struct, frozen=True):
         return found is not None and found.supported
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(msgspec.Struct, frozen=True, gc=False):
     group: str
     knob: Knob
     file: str
@@ -191,7 +191,7 @@ class Written(msgspec.Struct, frozen=True):
     new: str  # as read back after the write
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refused(msgspec.Struct, frozen=True, gc=False):
     group: str
     knob: Knob
     file: str
@@ -200,7 +200,7 @@ class Refused(msgspec.Struct, frozen=True):
     message: str
 
 
-class WriteReport(msgspec.Struct, frozen=True):
+class WriteReport(msgspec.Struct, frozen=True, gc=False):
     written: tuple[Written, ...] = ()
     refused: tuple[Refused, ...] = ()
     unchanged: int = 0

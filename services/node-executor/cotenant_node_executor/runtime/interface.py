@@ -6,7 +6,7 @@ state of every container that the runtime knows, by pod uid, also of pods that n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime
 from typing import Protocol
 
@@ -26,7 +26,7 @@ REASON_OOM = "OOMKilled"
 REASON_START_ERROR = "StartError"
 
 
-class ContainerState(Struct, frozen=True):
+class ContainerState(Struct, frozen=True, gc=False):
     """One container's newest attempt. Neither started nor exited: it is being created."""
 
     name: str
@@ -45,7 +45,7 @@ class ContainerState(Struct, frozen=True):
         return self.exit_code is not None
 
 
-class PodToRun(Struct, frozen=True):
+class PodToRun(Struct, frozen=True, gc=False):
     """A placed pod: its manifest, and where its groups lie below the executor's root."""
 
     pod: Pod
@@ -61,7 +61,7 @@ class PodToRun(Struct, frozen=True):
         return f"{self.group}/{container}"
 
 
-class Start(Struct, frozen=True):
+class Start(Struct, frozen=True, gc=False):
     """Start this attempt of a container; an attempt that is known already is left alone."""
 
     pod: PodToRun
@@ -71,20 +71,20 @@ class Start(Struct, frozen=True):
     """The wait that came before it."""
 
 
-class Stop(Struct, frozen=True):
+class Stop(Struct, frozen=True, gc=False):
     """End every process of the pod: SIGTERM, and SIGKILL once the grace period is over."""
 
     uid: str
     grace_seconds: int
 
 
-class Collect(Struct, frozen=True):
+class Collect(Struct, frozen=True, gc=False):
     """The pod has ended: remove its control groups, keep its logs."""
 
     uid: str
 
 
-class Forget(Struct, frozen=True):
+class Forget(Struct, frozen=True, gc=False):
     """The pod is gone: remove its control groups, logs and every trace of it."""
 
     uid: str
@@ -116,6 +116,10 @@ class Runtime(Protocol):
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
         """The newest attempt of every container, by pod uid and container name."""
+        ...
+
+    def changed(self) -> Set[str] | None:
+        """Pods whose states may be others than when this was asked last; None: that is not known."""
         ...
 
     def carry_out(self, order: Order, now: datetime) -> None:

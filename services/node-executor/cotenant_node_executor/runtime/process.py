@@ -129,6 +129,9 @@ class ProcessRuntime:
                     bound_log(files.file("log"))
         return states
 
+    def changed(self) -> None:
+        """It is not known: containers end by themselves."""
+
     def _state_of(self, uid: str, container: str, files: AttemptFiles) -> ContainerState:
         group = self._container_group(uid, container)
         exit_code = files.number("status")

@@ -87,7 +87,8 @@ class SimulatedRuntime:
         """Pods of which the opposite was true when somebody asked last; None: it runs no more. Bound: those that run or did."""
         self._ends: dict[str, datetime] = {}
         """When the next container of a pod ends by itself."""
-        self._next_exit: datetime | None = None
+        self.next_exit: datetime | None = None
+        """When the next container ends by itself; None: never."""
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
         """Go on with what the last reports say of pods that are not known here."""
@@ -106,7 +107,7 @@ class SimulatedRuntime:
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
         """Let end what is over by now."""
-        if self._next_exit is not None and now >= self._next_exit:
+        if self.next_exit is not None and now >= self.next_exit:
             self._end_what_is_over(now)
         if self._shown is None:
             self._shown = dict(self._states)
@@ -143,11 +144,7 @@ class SimulatedRuntime:
             del self._ends[uid]
         else:
             return
-        self._next_exit = min(self._ends.values(), default=None)
-
-    def next_exit(self) -> datetime | None:
-        """When the next container ends by itself; None: never."""
-        return self._next_exit
+        self.next_exit = min(self._ends.values(), default=None)
 
     def changed(self) -> Set[str]:
         """Pods whose states are others than when this was asked last."""

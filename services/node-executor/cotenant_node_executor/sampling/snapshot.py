@@ -19,7 +19,7 @@ class PressureSet(msgspec.Struct, frozen=True):
     io: Pressure | None = None
 
 
-class NodeUsage(msgspec.Struct, frozen=True):
+class NodeUsage(msgspec.Struct, frozen=True, gc=False):
     cpu_milli: int | None
     cpu_capacity_milli: int
     memory_bytes: int
@@ -28,7 +28,7 @@ class NodeUsage(msgspec.Struct, frozen=True):
     pressure: PressureSet
 
 
-class GroupUsage(msgspec.Struct, frozen=True):
+class GroupUsage(msgspec.Struct, frozen=True, gc=False):
     group: str  # below the own root; for a host application its directory below the mount
     cpu_milli: int | None
     memory_bytes: int | None
@@ -37,24 +37,24 @@ class GroupUsage(msgspec.Struct, frozen=True):
     pressure: PressureSet
 
 
-class ContainerUsage(msgspec.Struct, frozen=True):
+class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
     name: str  # the group's last path element
     usage: GroupUsage
 
 
-class PodUsage(msgspec.Struct, frozen=True):
+class PodUsage(msgspec.Struct, frozen=True, gc=False):
     uid: str
     tier: str  # "guaranteed", "burstable" or "besteffort": the directory it lies in
     usage: GroupUsage
     containers: tuple[ContainerUsage, ...] = ()
 
 
-class HostApplicationUsage(msgspec.Struct, frozen=True):
+class HostApplicationUsage(msgspec.Struct, frozen=True, gc=False):
     name: str
     usage: GroupUsage
 
 
-class SystemUsage(msgspec.Struct, frozen=True):
+class SystemUsage(msgspec.Struct, frozen=True, gc=False):
     """Node - pods - host applications, at least 0, each resource for itself."""
 
     cpu_milli: int | None
@@ -66,7 +66,7 @@ class Skipped(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
     monotonic_ns: int
     interval_ns: int | None  # None in the first snapshot
     node: NodeUsage

@@ -38,6 +38,7 @@ BESTEFFORT = "besteffort"
 BURSTABLE = "burstable"
 _BELOW_BESTEFFORT = f"{BESTEFFORT}/"
 REMEMBERED_SHAPES = 256
+_GUARANTEED, _BURSTABLE = KubeQoS.GUARANTEED, KubeQoS.BURSTABLE
 
 
 class NodeFacts(Struct, frozen=True):
@@ -72,7 +73,7 @@ class PodShape(Struct, frozen=True, cache_hash=True):
     """What it asks for as its CPU identity by an annotation."""
 
 
-class PodView(Struct, frozen=True):
+class PodView(Struct, frozen=True, gc=False):
     """A pod as strategies see it. `bound_cpus` are the CPUs that the scheduler gave it alone."""
 
     uid: str
@@ -167,9 +168,9 @@ class _ResourceStatus(Struct, frozen=True, rename="camel"):
 
 def pod_group(uid: str, qos: KubeQoS) -> str:
     """Where a pod lives below the root: as kubelet lays it out."""
-    if qos is KubeQoS.GUARANTEED:
+    if qos is _GUARANTEED:
         return f"pod{uid}"
-    return f"{BURSTABLE if qos is KubeQoS.BURSTABLE else BESTEFFORT}/pod{uid}"
+    return f"{BURSTABLE if qos is _BURSTABLE else BESTEFFORT}/pod{uid}"
 
 
 def pod_view(pod: Pod) -> PodView:
