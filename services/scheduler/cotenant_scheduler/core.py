@@ -252,10 +252,12 @@ class SchedulerCore:
     def settle(self) -> None:
         """Finish folding: what many messages share is done once."""
         self.pods.forget_selectors()
-        for record in self._changed.values():
-            self._pod_changed(record)
-        self._changed.clear()
-        self.refused.update(self._node_book.settle())
+        if self._changed:
+            for record in self._changed.values():
+                self._pod_changed(record)
+            self._changed.clear()
+        if self._node_book.undescribed:
+            self.refused.update(self._node_book.settle())
         self.pods.settle()
         self.nodes.settle()
 
@@ -283,7 +285,8 @@ class SchedulerCore:
         self.nodes.rank()
         self.nodes.expire(now_us)
         bound: list[Event] = []
-        walk = Walk(self.queue, self._states())
+        # While any pod is nominated, the rooms held for it count for some pods and not for others, and time alone ends them.
+        walk = Walk(self.queue, None if self._nominations else self._states)
         previous: Group | None = None
         evaluation: Evaluation | None = None
         follows: int | None = None
@@ -343,13 +346,10 @@ class SchedulerCore:
         waiting = self._waiting.decide(now, limit - len(bound), told) if walk.top() is None else []
         return bound, waiting
 
-    def _states(self) -> States | None:
+    def _states(self) -> States:
         """Return the versions of all that refusals depend on: quotas with what is charged to them and their messages, and how
         many nodes there are; for those by nodes also the nodes with what is counted on them and how old their reports are,
-        pods that end on them, disruption budgets. None while any pod is nominated: the rooms held for it count for some pods
-        and not for others, and time alone ends them."""
-        if self._nominations:
-            return None
+        pods that end on them, disruption budgets."""
         quotas = self.ledger.version, self.nodes.count
         return States(quotas, (*quotas, *self.nodes.state, *self._preemption.state))
 

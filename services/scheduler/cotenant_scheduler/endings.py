@@ -93,7 +93,7 @@ class Endings:
     def decide(self, now: datetime, limit: int) -> list[Event]:
         """Return at most `limit` events, for the pods in the order of their names."""
         events: list[Event] = []
-        for key in sorted(self._attention):
+        for key in sorted(self._attention) if self._attention else ():
             found, settled = self._look(self._attention[key], now)
             if settled and not found:
                 del self._attention[key]

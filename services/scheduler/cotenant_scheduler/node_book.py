@@ -31,13 +31,13 @@ class NodeBook:
         self._table = table
         self._args = args
         self._look_at_pods_of = look_at_pods_of
-        self._undescribed: dict[str, None] = {}
+        self.undescribed: dict[str, None] = {}
         """Names of the nodes of which something was said since the table was told."""
 
     def fold_object(self, name: str, event: Event) -> None:
         """Take over a node's object. Raises DecodeError; the node is then not declared."""
         facts = self._of(name)
-        self._undescribed[name] = None
+        self.undescribed[name] = None
         if event.tombstone or not isinstance(event.data, ObjectStored):
             facts.node = None
             facts.sequences.pop("object", None)
@@ -65,7 +65,7 @@ class NodeBook:
             facts.condition = data if isinstance(data, NodeCondition) else None
         if part == "executor":
             self._look_at_pods_of(name)
-        self._undescribed[name] = None
+        self.undescribed[name] = None
         self._forget_if_empty(facts)
 
     def fold_metric(self, name: str, event: Event) -> None:
@@ -90,7 +90,7 @@ class NodeBook:
     def settle(self) -> dict[str, str]:
         """Tell the table what was said of nodes since; returns, by the subject of their objects, why some are not declared."""
         refused: dict[str, str] = {}
-        for name in self._undescribed:
+        for name in self.undescribed:
             facts = self.facts.get(name)
             description = None
             if facts is not None:
@@ -106,7 +106,7 @@ class NodeBook:
             self._table.declare(description)
             if unknown:
                 self._report(facts)
-        self._undescribed.clear()
+        self.undescribed.clear()
         return refused
 
     def _report(self, facts: NodeFacts) -> None:

@@ -236,11 +236,14 @@ class NodeTable:
     def settle(self) -> None:
         """Bring the columns up to date with what was folded since: before they are read."""
         self._count_all()
-        for row in self._stale:
-            self._recompute_load(row)
-        self._stale.clear()
+        if self._stale:
+            for row in self._stale:
+                self._recompute_load(row)
+            self._stale.clear()
 
     def _count_all(self) -> None:
+        if not self._uncounted:
+            return
         for shape, rows in self._uncounted.items():
             self._count_series(rows, shape, 1)
         self._uncounted.clear()

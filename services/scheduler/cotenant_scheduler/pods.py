@@ -349,6 +349,8 @@ class PodBook:
 
     def settle(self) -> None:
         """Charge what was folded since to its quotas, many pods at once: before quotas are read."""
+        if not self._uncharged:
+            return
         for counted, times in self._uncharged.items():
             assert counted.membership is not None
             requests = {name: amount * times for name, amount in counted.shape.requests.items()}

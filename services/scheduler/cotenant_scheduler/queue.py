@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -163,20 +163,31 @@ class Walk:
 
     A group that was refused in the very state that the pass begins in is refused again when its turn comes, with the same
     verdict, as long as nothing was placed before: it sleeps, and is passed over. `wake` ends that. Without `states` no
-    group sleeps; neither does one that nodes refused and that wants other pods, as it is asked again within a pass.
+    group sleeps; neither does one that nodes refused and that wants other pods, as it is asked again within a pass. `states` is
+    called at most once, where a group was refused or is, and never behind `wake`: until then nothing changes.
     """
 
-    def __init__(self, queue: PodQueue, states: States | None = None) -> None:
+    def __init__(self, queue: PodQueue, states: Callable[[], States] | None = None) -> None:
         self._states = states
+        self._known_states: States | None = None
         self._asleep: list[Group] = []
         self._heap: list[tuple[Entry, Group, Cursor]] = []
         for group in queue.groups.values():
-            if states is not None and group.refused_in in (states.quotas, states.nodes):
+            if group.refused_in is not None and self._is_refused(group):
                 self._asleep.append(group)
             else:
                 self._open(group)
         heapq.heapify(self._heap)
         self._closed: list[tuple[Entry, Group, Cursor]] = []
+
+    def _begun_in(self) -> States | None:
+        if self._known_states is None and self._states is not None:
+            self._known_states = self._states()
+        return self._known_states
+
+    def _is_refused(self, group: Group) -> bool:
+        states = self._begun_in()
+        return states is not None and group.refused_in in (states.quotas, states.nodes)
 
     def _open(self, group: Group, behind: QueueKey | None = None) -> None:
         cursor = Cursor(group)
@@ -186,7 +197,7 @@ class Walk:
 
     def wake(self) -> None:
         """The top pod is about to be placed, or nominated: groups behind it are asked whether they slept or not."""
-        self._states = None
+        self._states = self._known_states = None
         if self._asleep:
             behind = self._heap[0][0][0]
             for group in self._asleep:
@@ -224,7 +235,7 @@ class Walk:
         """The top pod cannot be placed, and neither can the others of its group; if nodes refuse it, unless a pod is that they
         want."""
         closed = heapq.heappop(self._heap)
-        group, states = closed[1], self._states
+        group, states = closed[1], self._begun_in()
         group.refused_in = None
         if by_nodes and group.counted.shape.wanted:
             self._closed.append(closed)
