@@ -343,7 +343,7 @@ class SchedulerCore:
             if shape.selected_by:
                 walk.reopen(shape.selected_by)
         told = self._preempting.nominated
-        waiting = self._waiting.decide(now, limit - len(bound), told) if walk.top() is None else []
+        waiting = self._waiting.decide(now, limit - len(bound), told) if top is None else []
         return bound, waiting
 
     def _states(self) -> States:

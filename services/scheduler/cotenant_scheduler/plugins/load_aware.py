@@ -164,10 +164,10 @@ class LoadAwareScheduling:
         view = load.prod_view if args.score_according_prod_usage and shape.prod else load.score_view
         dominant, wanted = args.dominant_resource_weight, args.resource_weights
         scored = [
-            (load.capacity[r].data, load.divisor[r].data, view[r].data, shape.estimate[r], wanted.get(resource, 0))
+            (load.capacity[r].data, view[r].data, shape.estimate[r], wanted.get(resource, 0))
             for r, resource in enumerate(load.resources)
         ]
-        weights = dominant + sum(entry[4] for entry in scored)
+        weights = dominant + sum(entry[3] for entry in scored)
         if not weights:
             return lambda _: 0
         usable = load.usable.data
@@ -176,9 +176,10 @@ class LoadAwareScheduling:
             if not usable[row]:
                 return 0
             total, lowest = 0, MAX_SCORE
-            for capacity, divisor, used, estimate, weight in scored:
-                left = capacity[row] - used[row] - estimate
-                score = left * MAX_SCORE // divisor[row] if left > 0 else 0
+            for capacities, used, estimate, weight in scored:
+                capacity = capacities[row]
+                left = capacity - used[row] - estimate
+                score = left * MAX_SCORE // capacity if left > 0 and capacity > 0 else 0
                 total += score * weight
                 if score < lowest:
                     lowest = score
