@@ -35,9 +35,10 @@ class PlacedPods:
         self.drop(key)
         self._placed[key] = placed
         self._of_uid[placed.placement.uid] = key
-        if placed.view is not None:
-            self._views[placed.view.group] = placed.view
-            self._turned.add(placed.view.group)
+        view = placed.view
+        if view is not None:
+            self._views[view.group] = view
+            self._turned.add(view.group)
         if placed.refusal:
             self._refused[key] = placed
 

@@ -17,8 +17,9 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
+from cotenant.by_identity import by_identity
 from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
-from cotenant.objects.pod import Pod, pod_requests
+from cotenant.objects.pod import Pod, PodSpec, pod_requests
 from cotenant.quantities import QuantityError, parse_milli, parse_value
 from cotenant_node_executor.runtime.simulated import parse_duration
 
@@ -62,12 +63,10 @@ class Wanted(Struct, frozen=True, gc=False):
 
 def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> Wanted:
     """What the pod wants over time, started so long after the epoch. Raises ValueError on an annotation that cannot be read."""
-    requests = pod_requests(pod)
-    cpu = requests.get(BATCH_CPU) or requests.get(CPU, 0) * REQUEST_PERCENT // 100 or DEFAULT_MILLI
-    memory = requests.get(BATCH_MEMORY) or requests.get(MEMORY, 0) * REQUEST_PERCENT // 100 or DEFAULT_MEMORY_BYTES
+    requested = _requested(pod.spec)
     text = pod.metadata.annotations.get(ANNOTATION_USAGE)
     if text is None:
-        return Wanted(Curve(cpu, cpu), Curve(memory, memory))
+        return requested
     fields = dict(_field(part) for part in text.split(","))
     unknown = sorted(set(fields) - {"cpu", "memory", "period", "from"})
     if unknown:
@@ -78,13 +77,22 @@ def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> Wanted:
     if "period" in fields:
         period = max(round(parse_duration(fields["period"]) / timedelta(milliseconds=1)), 2)
     try:
-        low, high = _range(fields.get("cpu"), cpu, parse_milli)
-        least, most = _range(fields.get("memory"), memory, parse_value)
+        low, high = _range(fields.get("cpu"), requested.cpu.low, parse_milli)
+        least, most = _range(fields.get("memory"), requested.memory.low, parse_value)
     except QuantityError as error:
         raise ValueError(f"annotation {ANNOTATION_USAGE}: {error}") from error
     digest = blake2b(f"{seed}/{pod.metadata.uid}".encode(), digest_size=8).digest()
     phase = -start_ms if "from" in fields else int.from_bytes(digest) % period
     return Wanted(Curve(low, high, period), Curve(least, most, period), phase)
+
+
+@by_identity
+def _requested(spec: PodSpec) -> Wanted:
+    """What a pod wants that says nothing of its usage: the same at any time."""
+    requests = pod_requests(Pod(spec=spec))
+    cpu = requests.get(BATCH_CPU) or requests.get(CPU, 0) * REQUEST_PERCENT // 100 or DEFAULT_MILLI
+    memory = requests.get(BATCH_MEMORY) or requests.get(MEMORY, 0) * REQUEST_PERCENT // 100 or DEFAULT_MEMORY_BYTES
+    return Wanted(Curve(cpu, cpu), Curve(memory, memory))
 
 
 def _field(part: str) -> tuple[str, str]:
