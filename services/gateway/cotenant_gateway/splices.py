@@ -81,11 +81,14 @@ def member_object(parent: Mapping[str, msgspec.Raw], name: str) -> Members:
     value = parent.get(name)
     if value is None:
         return {}
-    if is_object(value):
+    try:
         return members(value)
-    if is_null(value):
-        return {}
-    raise DocumentError(f"Expected `object` - at `$.{name}`")
+    except DocumentError:
+        if is_object(value):
+            raise
+        if is_null(value):
+            return {}
+        raise DocumentError(f"Expected `object` - at `$.{name}`") from None
 
 
 def put_or_drop(target: Members, name: str, value: Members) -> None:

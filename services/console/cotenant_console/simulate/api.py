@@ -72,6 +72,8 @@ class SimulatedGateway:
     def _load(self) -> None:
         """Begin with an empty read model. It is never said to be loaded: nobody watches, so no changes are kept for watches."""
         self.core = GatewayCore()
+        self._ahead: set[int] = set()
+        """Sequences that it stored, and folded before they are delivered."""
 
     def create(self, when: datetime, document: Document) -> None:
         """Create an object at a moment."""
@@ -105,8 +107,12 @@ class SimulatedGateway:
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, carry out due wishes, let end what can end."""
         core, wishes = self.core, self._wishes
+        ahead = self._ahead
         for event in inbox:
-            core.apply(event)
+            if event.sequence in ahead:
+                ahead.remove(event.sequence)
+            else:
+                core.apply(event)
         if not self._built_in:
             self._store_all(missing_built_ins(core), now, world, identify=True)
             self._built_in = True
@@ -184,4 +190,5 @@ class SimulatedGateway:
             stored = world.streams.log.event(sequence)
             if stored is not None:
                 self.core.apply(stored)
+                self._ahead.add(sequence)
         return outcome
