@@ -2,13 +2,12 @@
 
 In: facts about pods and nodes (placements, waiting reasons, runs, evictions, readiness). Out: Event objects: one per
 object and reason, counted when the same happens again. At most MAX_EVENTS are kept; the oldest go. They are made anew
-from the last facts after a restart and never stored: the log itself is the record. Until somebody reads, facts are only
-kept, the last MAX_HEARD of them.
+from the last facts after a restart and never stored: the log itself is the record.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -28,8 +27,7 @@ from cotenant_gateway.snapshots import Address, Snapshot
 from cotenant_gateway.splices import raw
 
 MAX_EVENTS = 2000
-MAX_HEARD = 2 * MAX_EVENTS
-"""Not every fact tells something new."""
+MAX_HEARD = 1000
 _TOLD_ONCE = ("Scheduled", "Started", "Killing")
 """Reasons whose facts are stored again without anything having happened."""
 _KIND = BY_RESOURCE["", "events"]
@@ -120,20 +118,23 @@ class Narrator(Collection):
     def __init__(self) -> None:
         super().__init__(_KIND)
         self._told: OrderedDict[tuple[str, str], Narrated] = OrderedDict()
-        self._heard: deque[Event] = deque(maxlen=MAX_HEARD)
+        self._heard: list[Event] = []
         """Facts that are not told yet."""
 
     def hear(self, event: Event) -> None:
-        """Take a fact that is told when somebody reads."""
+        """Take a fact that is told when somebody reads, or when MAX_HEARD wait."""
         if type(event.data) in _TELLERS and not event.tombstone:
             if not self._heard:
                 self._order = None
                 self.derived.clear()
             self._heard.append(event)
+            if len(self._heard) >= MAX_HEARD:
+                self._catch_up()
 
     def _catch_up(self) -> None:
-        while self._heard:
-            self._tell(self._heard.popleft())
+        heard, self._heard = self._heard, []
+        for event in heard:
+            self._tell(event)
 
     def get(self, namespace: str, name: str) -> Snapshot | None:
         """Return one Event object, None where it does not exist."""
