@@ -291,7 +291,7 @@ class SchedulerCore:
         evaluation: Evaluation | None = None
         follows: int | None = None
         """The only row that changed since the evaluation was current."""
-        while (top := walk.top()) is not None:
+        while (top := self._top(walk)) is not None:
             record, group = top
             left = limit - len(bound)
             if left < (1 if record.waiting is None else 2):
@@ -338,13 +338,20 @@ class SchedulerCore:
                 assigned = self.pods.assigned(record.facts, shape, now_us)
                 self._assumed.one(row, record.key, counted, assigned, data)
                 placed, follows = 1, row
-            self._nominations.end(record.key)
+            self._nominations.end(record.key, self.nodes.names[row])
             walk.advance(placed)
             if shape.selected_by:
                 walk.reopen(shape.selected_by)
         told = self._preempting.nominated
         waiting = self._waiting.decide(now, limit - len(bound), told) if top is None else []
         return bound, waiting
+
+    def _top(self, walk: Walk) -> tuple[PodRecord, Group] | None:
+        """The next to be asked: the first of those whom nodes refused too, if a room is free that was held for somebody."""
+        if self._nominations.freed:
+            self._nominations.freed = False
+            walk.reopen_all()
+        return walk.top()
 
     def _states(self) -> States:
         """Return the versions of all that refusals depend on: quotas with what is charged to them and their messages, and how

@@ -40,6 +40,8 @@ class Nominations:
         self._counted: dict[PodKey, Room] = {}
         self.leaving: dict[str, set[str]] = {}
         """By node, uids of the pods that leave it for the rooms that are counted."""
+        self.freed = False
+        """Whether the decision has let go of a room that the pod does not take itself. To be taken down by whoever asks."""
         self._level: tuple[int, PodKey | None] | None = None
         """Priority and pod that the counted rooms are right for; None: look at all."""
 
@@ -65,17 +67,23 @@ class Nominations:
         """A decision begins: what the last one changed is forgotten (it is folded, or was not stored)."""
         self._decided.clear()
         self._level = None
+        self.freed = False
 
     def nominate(self, key: PodKey, nomination: Nomination, shape: Shape) -> None:
         """The decision nominates a pod."""
-        self._decided[key] = room_of(nomination, shape)
-        self._level = None
+        self._change(key, room_of(nomination, shape), nomination.node)
 
-    def end(self, key: PodKey) -> None:
+    def end(self, key: PodKey, placed_on: str = "") -> None:
         """By the decision the pod is nominated no longer: it is placed, or no node or quota takes it."""
         if key in self._folded or key in self._decided:
-            self._decided[key] = None
-            self._level = None
+            self._change(key, None, placed_on)
+
+    def _change(self, key: PodKey, room: Room | None, node: str) -> None:
+        before = self._decided[key] if key in self._decided else self._folded.get(key)
+        self._decided[key] = room
+        self._level = None
+        if before is not None and before.node != node:
+            self.freed = True
 
     def hold(self, priority: int, own: PodKey | None) -> bool:
         """Count the rooms that a pod has to leave alone; True if that changed the table."""

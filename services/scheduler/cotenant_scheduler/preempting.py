@@ -8,6 +8,7 @@ its waiting event. The rules:
     their time (BACKOFF by attempt), and no pod of a higher priority is nominated to the node meanwhile; then the node is
     chosen anew
     a nominated pod is placed like any other as soon as some node takes it, the nominated one or a better one
+    a room that is not held any longer goes to the first in the queue's order who wants it: whom nodes refused is asked again
 The victims are ended by descheduler-arbiter, which reads the waiting events. Source: kube-scheduler's default preemption,
 with its podInitialBackoff and podMaxBackoff.
 

@@ -179,6 +179,9 @@ class Walk:
                 self._open(group)
         heapq.heapify(self._heap)
         self._closed: list[tuple[Entry, Group, Cursor]] = []
+        """Groups that nodes refused and that want other pods."""
+        self._refused: list[tuple[Entry, Group, Cursor]] = []
+        """The others that nodes refused."""
 
     def _begun_in(self) -> States | None:
         if self._known_states is None and self._states is not None:
@@ -239,8 +242,17 @@ class Walk:
         group.refused_in = None
         if by_nodes and group.counted.shape.wanted:
             self._closed.append(closed)
-        elif states is not None:
+            return
+        if by_nodes:
+            self._refused.append(closed)
+        if states is not None:
             group.refused_in = states.nodes if by_nodes else states.quotas
+
+    def reopen_all(self) -> None:
+        """A room that was held is free: ask again about everybody whom nodes refused."""
+        for entry in (*self._closed, *self._refused):
+            heapq.heappush(self._heap, entry)
+        self._closed, self._refused = [], []
 
     def reopen(self, selected_by: tuple[int, ...]) -> None:
         """A pod that these selectors select was placed: ask again about closed groups that want such a pod somewhere."""

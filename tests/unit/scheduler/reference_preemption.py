@@ -105,7 +105,8 @@ def cost(world: World, node: str, victims: list[Victim]) -> tuple[object, ...]:
 
 def nominate(world: World, pod: Pod) -> Nomination | None:
     """What becomes of a pod that no node takes."""
-    before = world.nominations.get(pod.metadata.name)
+    name = pod.metadata.name
+    before = world.nominations.get(name) or world.given_up_in_this_pass.get(name)
     attempts = 1
     if before is not None:
         attempts = before.attempts + 1
@@ -128,6 +129,7 @@ def one_pass(world: World) -> dict[str, str]:
     """Ask every pod that wants a node; return pod to node of those placed."""
     world.bound_in_this_pass = set()
     world.nominated_in_this_pass = []
+    world.given_up_in_this_pass = {}
     queue = sorted(
         (pod for name, pod in world.pods.items() if world.queued(name)),
         key=lambda pod: (-priority_of(pod), pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name),
@@ -142,23 +144,31 @@ def one_pass(world: World) -> dict[str, str]:
             made[name] = node
             world.bound_in_this_pass.add(name)
             world.placements[name] = (node, pod, world.now)
-            world.nominations.pop(name, None)
+            held = world.nominations.pop(name, None)
             del queue[index]
             if pod.metadata.labels or pod.spec.affinity or pod.spec.topology_spread_constraints:
                 # What was refused before may be feasible next to this pod.
                 index = 0
+            elif held is not None and held.node != node:
+                index = 0  # A room that is not held any longer goes to the first who wants it.
             continue
         nomination = nominate(world, pod)
         if nomination is None:
-            world.nominations.pop(name, None)
-            index += 1
+            if name in world.nominations:
+                world.given_up_in_this_pass[name] = world.nominations.pop(name)
+                index = 0
+            else:
+                index += 1
         elif world.nominations.get(name) == nomination:
             index += 1
         else:
             # It is asked again by the next pass.
+            before = world.nominations.get(name)
             world.nominations[name] = nomination
             world.nominated_in_this_pass.append((nomination.node, priority_of(pod)))
             del queue[index]
+            if before is not None and before.node != nomination.node:
+                index = 0
     return made
 
 

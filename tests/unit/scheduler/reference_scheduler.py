@@ -55,6 +55,7 @@ class World:
         self.bound_in_this_pass: set[str] = set()
         """They make room for nobody yet: what is not stored is nobody's victim."""
         self.nominated_in_this_pass: list[tuple[str, int]] = []
+        self.given_up_in_this_pass: dict[str, Nomination] = {}
         """Node and priority."""
         said: dict[str, Waiting] = {}
         for event in events:

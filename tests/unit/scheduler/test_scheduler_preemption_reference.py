@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cotenant.events.placements import Placement, PlacementPhase
@@ -87,6 +87,36 @@ steps = st.one_of(
 )
 
 
+def early_pod(cpu: str, priority: int | None = None, *, protected: bool = False) -> dict[str, Any]:
+    marks = {"scheduling.koordinator.sh/disable-preemptible": "true"} if protected else {}
+    return {"cpu": cpu, "priority": priority, "labels": marks}
+
+
+FULL = [
+    early_pod("500m"),
+    early_pod("1"),
+    early_pod("500m", protected=True),
+    early_pod("1", protected=True),
+    early_pod("1500m", 2),
+    early_pod("1500m"),
+    early_pod("1", protected=True),
+    early_pod("1", 1),
+    early_pod("1", 2),
+    early_pod("1", protected=True),
+    early_pod("500m"),
+    early_pod("500m"),
+    early_pod("1500m", 2),
+    early_pod("1", 2),
+    early_pod("1500m", 2),
+]
+LATER = [
+    ("evict", 0),
+    ("pod", pod("p00", cpu="500m", memory="1Gi", priority=1)),
+    ("pod", pod("p01", cpu="2", memory="1Gi", priority=5)),
+]
+"""When its victims have had their time, e13 is nominated to another node: the room that it leaves is e12's, not p00's."""
+
+
 def machine(name: str, cordoned: bool = False) -> dict[str, Any]:
     zone = {"a": "x", "b": "y", "c": "y"}[name]
     return node(name, cpu="4", memory="16Gi", labels={"zone": zone, "host": name}, unschedulable=cordoned)
@@ -165,6 +195,7 @@ def check(story: Story) -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(early_pods, st.lists(steps, min_size=6, max_size=40))
+@example(FULL, LATER)
 def test_the_core_nominates_as_the_reference_does(early: list[dict[str, Any]], script: list[tuple[Any, ...]]) -> None:
     story, documents = beginning(early)
     for step in script:
