@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -72,8 +73,8 @@ class SimulatedGateway:
     def _load(self) -> None:
         """Begin with an empty read model. It is never said to be loaded: nobody watches, so no changes are kept for watches."""
         self.core = GatewayCore()
-        self._ahead: set[int] = set()
-        """Sequences that it stored, and folded before they are delivered."""
+        self._ahead: deque[int] = deque()
+        """Sequences that it stored, and folded before they are delivered; dropped when a later one is. Bound: what is under way."""
 
     def create(self, when: datetime, document: Document) -> None:
         """Create an object at a moment."""
@@ -109,8 +110,11 @@ class SimulatedGateway:
         core, wishes = self.core, self._wishes
         ahead = self._ahead
         for event in inbox:
-            if event.sequence in ahead:
-                ahead.remove(event.sequence)
+            sequence = event.sequence
+            while ahead and ahead[0] < sequence:
+                ahead.popleft()
+            if ahead and ahead[0] == sequence:
+                ahead.popleft()
             else:
                 core.apply(event)
         if not self._built_in:
@@ -190,5 +194,5 @@ class SimulatedGateway:
             stored = world.streams.log.event(sequence)
             if stored is not None:
                 self.core.apply(stored)
-                self._ahead.add(sequence)
+                self._ahead.append(sequence)
         return outcome
