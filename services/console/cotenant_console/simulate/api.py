@@ -74,7 +74,7 @@ class SimulatedGateway:
         """Begin with an empty read model. It is never said to be loaded: nobody watches, so no changes are kept for watches."""
         self.core = GatewayCore()
         self._ahead: deque[int] = deque()
-        """Sequences that it stored, and folded before they are delivered; dropped when a later one is. Bound: what is under way."""
+        """Sequences that it stored and folded; each is dropped with its delivery, or a later one. Bound: what is under way."""
 
     def create(self, when: datetime, document: Document) -> None:
         """Create an object at a moment."""
