@@ -131,11 +131,10 @@ def plan_creation(
     document = raw({**top, "metadata": metadata})
     address = Address(kind, namespace, name)
     review = _admitted(core, address, document, None)
-    last = core.own_sequence(kind, namespace, name)
-    if (last or kind.composed) and core.get(kind, namespace, name) is not None:
+    if core.get(kind, namespace, name) is not None:
         raise already_exists(kind, name)
     stored = ObjectStored(object=review.document, admission=review.notes)
-    write = object_write(address, stored, last, causes=review.causes)
+    write = object_write(address, stored, core.own_sequence(kind, namespace, name), causes=review.causes)
     return Planned(address, review.document, Plan((write,)))
 
 

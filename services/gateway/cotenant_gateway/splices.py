@@ -81,14 +81,11 @@ def member_object(parent: Mapping[str, msgspec.Raw], name: str) -> Members:
     value = parent.get(name)
     if value is None:
         return {}
-    try:
+    if is_object(value):
         return members(value)
-    except DocumentError:
-        if is_object(value):
-            raise
-        if is_null(value):
-            return {}
-        raise DocumentError(f"Expected `object` - at `$.{name}`") from None
+    if is_null(value):
+        return {}
+    raise DocumentError(f"Expected `object` - at `$.{name}`")
 
 
 def put_or_drop(target: Members, name: str, value: Members) -> None:

@@ -113,19 +113,22 @@ class Composer:
             return self._unchanged
         changed = tuple(self._unsettled)
         for group in changed:
-            sources = self._wished[group]
-            own: tuple[Wish, ...] = ()
-            for wishes in sources.values():
-                own += wishes
-            if own:
-                try:
-                    self._wishes[group], self._texts[group] = _settled(own)
-                except CompositionError as error:
-                    raise CompositionError(f"{group or '/'} {error}") from error
-            else:
-                self._wishes.pop(group, None)
-                self._texts.pop(group, None)
-                if not sources:
-                    del self._wished[group]
+            self._settle(group)
         self._unsettled.clear()
         return Composed(self._wishes, self._texts, changed)
+
+    def _settle(self, group: str) -> None:
+        sources = self._wished[group]
+        own: tuple[Wish, ...] = ()
+        for wishes in sources.values():
+            own += wishes
+        if not own:
+            self._wishes.pop(group, None)
+            self._texts.pop(group, None)
+            if not sources:
+                del self._wished[group]
+            return
+        try:
+            self._wishes[group], self._texts[group] = _settled(own)
+        except CompositionError as error:
+            raise CompositionError(f"{group or '/'} {error}") from error

@@ -91,7 +91,7 @@ class Executions:
                 topic=topic,
                 summary=f"{first.group or '/'} {first.file}: {first.old} -> {first.new}{more}: {wish.why}",
                 changes=tuple([
-                    Change(target=f"{each.group}/{each.file}" if each.group else each.file, old=each.old, new=each.new)
+                    Change(target=_target(each.group, each.file), old=each.old, new=each.new)
                     for each, _ in told[:MAX_CHANGES]
                 ]),
                 figures=_figures(plan.suppression) if topic == "suppress" else {},
@@ -145,7 +145,7 @@ class Executions:
                     topic="refusals",
                     summary=f"refused by the kernel: {summary}" + (f" ({wish.strategy}: {wish.why})" if wish else ""),
                     changes=tuple(
-                        Change(target=f"{r.group}/{r.file}" if r.group else r.file, new=r.value, error=r.message)
+                        Change(target=_target(r.group, r.file), new=r.value, error=r.message)
                         for r in report.refused[:MAX_CHANGES]
                     ),
                 ),
@@ -199,3 +199,7 @@ def _figures(suppression: Suppression | None) -> dict[str, int]:
         "system.cpu-milli": int(split.system_milli),
         "best-effort.cpu-milli": suppression.quantity_milli,
     }
+
+
+def _target(group: str, file: str) -> str:
+    return f"{group}/{file}" if group else file

@@ -24,7 +24,6 @@ from cotenant_node_executor.observation import Observation
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values
 from cotenant_node_executor.strategies.situation import (
-    BESTEFFORT,
     REMEMBERED_SHAPES,
     NodeFacts,
     PodShape,
@@ -35,6 +34,7 @@ from cotenant_node_executor.strategies.situation import (
     Wishes,
     best_effort_tree,
     holding_cpus,
+    in_best_effort_tree,
 )
 from cotenant_node_executor.strategies.suppress import Suppression, suppress
 
@@ -99,7 +99,7 @@ class FileValues:
         requested = self._burstable_milli
         of_tree = False
         for group in sorted(turned):
-            if group.startswith(BESTEFFORT):
+            if in_best_effort_tree(group):
                 of_tree = True
             before, pod = there.get(group), placed.get(group) if group in self._groups else None
             if pod is before:

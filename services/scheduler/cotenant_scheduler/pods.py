@@ -131,7 +131,7 @@ class PodBook:
 
     def store_object(self, key: PodKey, document: msgspec.Raw, sequence: int) -> None:
         """Take over a pod's object."""
-        record = self.records.get(key) or self._new_record(key)
+        record = self._record(key)
         record.object_sequence = sequence
         # The message around the manifest can go.
         record.document = document.copy()
@@ -145,8 +145,7 @@ class PodBook:
             record.facts = self._instead(record.facts, None)
             record.unreadable = f"the pod's object at LOG:{sequence} cannot be read: {error}"
         self._changed(record)
-        if self._reader.selectors.new:
-            self._hold_against_new_selectors()
+        self._hold_against_new_selectors()
 
     def drop_object(self, key: PodKey) -> None:
         """The object has ended."""
@@ -161,7 +160,7 @@ class PodBook:
     ) -> Placed:
         """Take over a placement, and return what became of it. `counted`: what it is charged with already, as it was
         assumed; only for the first placement of a pod without runs."""
-        record = self.records.get(key) or self._new_record(key)
+        record = self._record(key)
         before = record.placements.get(data.node)
         # One copy of the manifest is enough: the message that carried the other can go.
         document = record.document if record.document == data.pod else None
@@ -185,8 +184,7 @@ class PodBook:
             # Charged for the first time, or what selects the pod has changed since it was assumed.
             self._account(record, node, placed)
         self._changed(record)
-        if self._reader.selectors.new:
-            self._hold_against_new_selectors()
+        self._hold_against_new_selectors()
         return placed
 
     def drop_placement(self, node: str, key: PodKey) -> None:
@@ -207,7 +205,7 @@ class PodBook:
     def store_run(self, data: RunStatus, sequence: int) -> None:
         """Take over what became of a pod on a node."""
         key, node = (data.namespace, data.name), data.node
-        record = self.records.get(key) or self._new_record(key)
+        record = self._record(key)
         before = record.runs.get(node)
         record.runs[node] = (data, sequence)
         if not data.phase.terminal and (before is None or not before[0].phase.terminal):
@@ -229,7 +227,7 @@ class PodBook:
     def store_waiting(self, data: Waiting, at: datetime | None) -> None:
         """Take over what was last said about a waiting pod."""
         key = (data.namespace, data.name)
-        record = self.records.get(key) or self._new_record(key)
+        record = self._record(key)
         record.waiting, record.waiting_at = data, at
         self._changed(record)
 
@@ -247,8 +245,9 @@ class PodBook:
     def _hold_against_new_selectors(self) -> None:
         """A pod brought selectors that are new: pods that they select have another shape from now on."""
         book = self._reader.selectors
-        new = book.take_new()
-        self._read_again(lambda facts: any(book.selects(selector, facts.namespace, facts.labels) for selector in new))
+        if book.new:
+            new = book.take_new()
+            self._read_again(lambda facts: any(book.selects(selector, facts.namespace, facts.labels) for selector in new))
 
     def label_namespace(self, namespace: str, labels: Mapping[str, str]) -> None:
         """Take over the labels of a namespace: pods there may be selected by other selectors from now on."""
@@ -385,8 +384,11 @@ class PodBook:
             self._quotas.give_back(counted.membership, counted.shape.requests, preemptible=counted.preemptible)
         placed.counted = None
 
-    def _new_record(self, key: PodKey) -> PodRecord:
-        record = self.records[key] = PodRecord(key)
+    def _record(self, key: PodKey) -> PodRecord:
+        """A pod's record, made if need be."""
+        record = self.records.get(key)
+        if record is None:
+            record = self.records[key] = PodRecord(key)
         return record
 
     def _finish(self, record: PodRecord) -> None:

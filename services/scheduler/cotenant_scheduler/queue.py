@@ -238,13 +238,14 @@ class Walk:
         """The top pod cannot be placed, and neither can the others of its group; if nodes refuse it, unless a pod is that they
         want."""
         closed = heapq.heappop(self._heap)
-        group, states = closed[1], self._begun_in()
+        group = closed[1]
         group.refused_in = None
         if by_nodes and group.counted.shape.wanted:
             self._closed.append(closed)
             return
         if by_nodes:
             self._refused.append(closed)
+        states = self._begun_in()
         if states is not None:
             group.refused_in = states.nodes if by_nodes else states.quotas
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -73,8 +72,6 @@ class SimulatedGateway:
     def _load(self) -> None:
         """Begin with an empty read model. It is never said to be loaded: nobody watches, so no changes are kept for watches."""
         self.core = GatewayCore()
-        self._ahead: deque[int] = deque()
-        """Sequences that it stored and folded; each is dropped with its delivery, or a later one. Bound: what is under way."""
 
     def create(self, when: datetime, document: Document) -> None:
         """Create an object at a moment."""
@@ -108,15 +105,8 @@ class SimulatedGateway:
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, carry out due wishes, let end what can end."""
         core, wishes = self.core, self._wishes
-        ahead = self._ahead
         for event in inbox:
-            sequence = event.sequence
-            while ahead and ahead[0] < sequence:
-                ahead.popleft()
-            if ahead and ahead[0] == sequence:
-                ahead.popleft()
-            else:
-                core.apply(event)
+            core.apply(event)
         if not self._built_in:
             self._store_all(missing_built_ins(core), now, world, identify=True)
             self._built_in = True
@@ -194,5 +184,4 @@ class SimulatedGateway:
             stored = world.streams.log.event(sequence)
             if stored is not None:
                 self.core.apply(stored)
-                self._ahead.append(sequence)
         return outcome
