@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant import events
 from cotenant.events.envelope import Payload
-from cotenant.streams import LOG_SUBJECTS
+from cotenant.log.nats.streams import LOG_SUBJECTS
 
 CHANNELS: tuple[tuple[str, str, str, str], ...] = (
     ("LOG", "objects.<group>.<plural>.<namespace>.<name>", "cotenant.object.v1", "gateway"),

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 import uvloop
 
 from cotenant.events.envelope import decode_event, encode_event
-from cotenant.log import LOG, MAX_BATCH, Stored, Write
-from cotenant_console.bench.stage import Stage
-from cotenant_console.bench.workload import pod_event, synthetic
+from cotenant.log.contract import LOG, MAX_BATCH, Stored, Write
+from cotenant_verification.bench.stage import Stage
+from cotenant_verification.bench.workload import pod_event, synthetic
 
 MESSAGES = 20_000
 TIMES = 400

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from cotenant_console.chaos.run import run, schedule_of
+from cotenant_verification.chaos.run import run, schedule_of
 
 RUNS = ((42, 600.0, 0), (5, 120.0, 100))
 """Seed, seconds, and nodes (0: as many as the seed chooses)."""

@@ -16,8 +16,8 @@ import msgspec
 from cotenant.events.envelope import Event, decode_event, encode_event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.usage import PodUsage, Series, UsageSample
-from cotenant.log import USAGE
-from cotenant.subjects import node_subject, usage_subject
+from cotenant.log.contract import USAGE
+from cotenant.model.subjects import node_subject, usage_subject
 from cotenant_metrics_ingest.core import MetricsConfig, MetricsIngestCore
 
 NODES = 200

@@ -17,7 +17,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
-from cotenant.subjects import metrics_subject, node_subject, pod_subject
+from cotenant.model.subjects import metrics_subject, node_subject, pod_subject
 from cotenant_scheduler.core import SchedulerCore
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -20,8 +20,8 @@ from cotenant_console.api.client import Document
 from cotenant_console.simulate.api import SimulatedGateway
 from cotenant_console.simulate.catalogue import participant
 from cotenant_console.simulate.cluster_run import SERVICES
-from cotenant_node_executor.participant import NodeParticipant
-from cotenant_node_executor.simulated import NodeSize, simulated_node
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.simulated.participant import NodeParticipant
 
 PODS_PER_NODE = 30
 ARRIVE_SECONDS = 30

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cotenant.quantities import QuantityError, parse_nanos
+from cotenant.model.quantities import QuantityError, parse_nanos
 
 IGNORED = {"$.classification.v14"}
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.cycle import REMEMBERED_BATCHES, Cycle
+from cotenant.engine.commit import Batch
+from cotenant.engine.cycle import REMEMBERED_BATCHES, Cycle
+from cotenant.engine.replay import verify
 from cotenant.events import Commit, Event
-from cotenant.log import Refused, Stored, Write
-from cotenant.memory_log import MemoryStream
-from cotenant.replay import verify
-from cotenant.sealing import Batch
+from cotenant.log.contract import Refused, Stored, Write
+from cotenant.log.memory import MemoryStream
 from tests.contract.toy import ASSUMING_TOY, TOY, AssumingToyCore, ToyConfig, ToyCore, metric, toy_identity
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

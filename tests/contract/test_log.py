@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.bus import NatsLog, connect
 from cotenant.events import Event, NodeResources
-from cotenant.log import EXECUTION, LOG, USAGE, NoAnswer, Reader, Refused, Stored, Write, store_batch
-from cotenant.memory_log import MemoryLog
-from cotenant.streams import stream_configs
+from cotenant.log.contract import EXECUTION, LOG, USAGE, NoAnswer, Reader, Refused, Stored, Write, store_batch
+from cotenant.log.memory import MemoryLog
+from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.streams import stream_configs
 from tests.contract.toy import metric
 from tests.nats_server import NatsServer
 

@@ -8,13 +8,13 @@ from typing import cast
 
 import pytest
 
-from cotenant.bus import NatsLog, connect, read_all
-from cotenant.definition import Definition
+from cotenant.engine.definition import Definition
+from cotenant.engine.replay import verify
 from cotenant.events import CommitRefused, Event, NodeResources
-from cotenant.log import EXECUTION, HISTORY, LOG, NoAnswer, Refused, Stored, Write
-from cotenant.reader import AWAY_SECONDS, boot_seconds
-from cotenant.replay import verify
-from cotenant.service import DecidingService
+from cotenant.log.contract import EXECUTION, HISTORY, LOG, NoAnswer, Refused, Stored, Write
+from cotenant.log.nats.log import NatsLog, connect, read_all
+from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
+from cotenant.runtime.deciding import DecidingService
 from tests.contract.toy import ASSUMING_TOY, TOY, AssumingToyCore, ToyConfig, ToyCore, metric, toy_identity
 from tests.nats_server import NatsServer
 
@@ -98,7 +98,7 @@ async def test_a_log_without_room_is_not_loaded_again_and_again(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seed 1, 10 min: two schedulers loaded 1,892 times within a stall of five seconds."""
-    monkeypatch.setattr("cotenant.service.RESTART_SECONDS", 0.2)
+    monkeypatch.setattr("cotenant.runtime.deciding.RESTART_SECONDS", 0.2)
     log = await connected(nats_server)
     full = Full(log, 3)
     service = await Running(cast(NatsLog, full), "a").ready()
@@ -206,8 +206,8 @@ async def test_a_restarted_service_goes_on_where_it_was_and_deletes_what_has_end
 
 
 async def test_a_service_that_is_far_behind_starts_over(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotenant.reader.MAX_BEHIND", 50)
-    monkeypatch.setattr("cotenant.reader.PULL_BATCH", 10)
+    monkeypatch.setattr("cotenant.log.nats.reader.MAX_BEHIND", 50)
+    monkeypatch.setattr("cotenant.log.nats.reader.PULL_BATCH", 10)
     log, other = await connected(nats_server), await connected(nats_server)
     toy = await Running(log, "a").ready()
     apply = ToyCore.apply
@@ -235,7 +235,7 @@ async def test_a_service_that_was_away_for_half_of_a_tombstones_time_starts_over
     await answers(log, {"n": 2})
     assert toy.service.lives == 1
     later = boot_seconds() + AWAY_SECONDS + 1
-    monkeypatch.setattr("cotenant.reader.boot_seconds", lambda: later)
+    monkeypatch.setattr("cotenant.log.nats.reader.boot_seconds", lambda: later)
     await say(other, metric("n", 2))
     await answers(other, {"n": 4})
     assert toy.service.lives == 2

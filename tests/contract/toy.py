@@ -7,11 +7,11 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.definition import Definition
+from cotenant.engine.commit import Identity
+from cotenant.engine.definition import Definition
 from cotenant.events import Event, NodeMetricComputed, NodeResources
 from cotenant.events.metrics import Usage
-from cotenant.sealing import Identity
-from cotenant.subjects import metrics_subject, resources_subject
+from cotenant.model.subjects import metrics_subject, resources_subject
 
 
 class ToyConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.events import Event, ObjectStored
-from cotenant.subjects import pod_subject
+from cotenant.model.subjects import pod_subject
 
 
 def stored_pod(name: str, namespace: str = "default") -> Event:

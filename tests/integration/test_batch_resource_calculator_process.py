@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from cotenant.bus import NatsLog, connect, read_all
+from cotenant.engine.replay import verify
 from cotenant.events import Event, NodeMetricComputed, NodeResources, ObjectStored, Payload
 from cotenant.events.metrics import Usage
-from cotenant.log import HISTORY, LOG, Stored, Write
-from cotenant.replay import verify
-from cotenant.subjects import metrics_subject, node_subject, object_subject
+from cotenant.log.contract import HISTORY, LOG, Stored, Write
+from cotenant.log.nats.log import NatsLog, connect, read_all
+from cotenant.model.subjects import metrics_subject, node_subject, object_subject
 from cotenant_batch_resource_calculator.definition import DEFINITION
 from tests.nats_server import NatsServer
 

@@ -17,16 +17,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cotenant.bus import NatsLog, connect
+from cotenant.engine.replay import verify
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.migrations import Migration
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
-from cotenant.log import LOG, Stored, Write
-from cotenant.reader import NatsReader
-from cotenant.replay import verify
-from cotenant.subjects import executor_subject, metrics_subject, run_subject
+from cotenant.log.contract import LOG, Stored, Write
+from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.reader import NatsReader
+from cotenant.model.subjects import executor_subject, metrics_subject, run_subject
 from cotenant_descheduler_arbiter.definition import DEFINITION
 from cotenant_scheduler.definition import DEFINITION as SCHEDULER
 from tests.nats_server import NatsServer, free_port

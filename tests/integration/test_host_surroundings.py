@@ -17,9 +17,9 @@ import pytest
 from aiohttp import web
 from nats.aio.client import Client
 
-from cotenant.bus import connect
-from cotenant.host import serve_http
-from cotenant.log import LOG, Write
+from cotenant.log.contract import LOG, Write
+from cotenant.log.nats.log import connect
+from cotenant.runtime.process import serve_http
 from tests.contract.toy import metric
 from tests.integration.pods import stored_pod
 from tests.nats_server import NatsServer, free_port

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from cotenant.bus import NatsLog, connect, read_all
 from cotenant.events import Event, NodeMetricComputed, ObjectStored, UsageSample
 from cotenant.events.usage import Series
-from cotenant.log import EXECUTION, LOG, USAGE, Stored, Write
-from cotenant.subjects import node_subject, usage_subject
+from cotenant.log.contract import EXECUTION, LOG, USAGE, Stored, Write
+from cotenant.log.nats.log import NatsLog, connect, read_all
+from cotenant.model.subjects import node_subject, usage_subject
 from tests.nats_server import NatsServer
 
 WAIT_SECONDS = 90

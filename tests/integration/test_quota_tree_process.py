@@ -11,11 +11,11 @@ import sys
 
 import msgspec
 
-from cotenant.bus import NatsLog, connect, read_all
+from cotenant.engine.replay import verify
 from cotenant.events import Event, ObjectStored, QuotaRuntime
-from cotenant.log import HISTORY, LOG, Stored, Write
-from cotenant.replay import verify
-from cotenant.subjects import node_subject, object_subject, pod_subject
+from cotenant.log.contract import HISTORY, LOG, Stored, Write
+from cotenant.log.nats.log import NatsLog, connect, read_all
+from cotenant.model.subjects import node_subject, object_subject, pod_subject
 from cotenant_quota_tree.definition import DEFINITION
 from tests.nats_server import NatsServer
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, START, quota_document

@@ -9,11 +9,11 @@ import sys
 
 import msgspec
 
-from cotenant.bus import NatsLog, connect, read_all
+from cotenant.engine.replay import verify
 from cotenant.events import Event, ObjectStored, Placement
-from cotenant.log import HISTORY, LOG, Stored, Write
-from cotenant.replay import verify
-from cotenant.subjects import node_subject, pod_subject
+from cotenant.log.contract import HISTORY, LOG, Stored, Write
+from cotenant.log.nats.log import NatsLog, connect, read_all
+from cotenant.model.subjects import node_subject, pod_subject
 from cotenant_scheduler.definition import DEFINITION
 from tests.nats_server import NatsServer
 from tests.unit.scheduler.builders_scheduler import NOW, node, pod

@@ -8,12 +8,12 @@ from cotenant.events.commits import Commit
 from cotenant.events.envelope import encode_payload
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.simulation import START, World
-from cotenant_console.chaos.manifests import node_config, pod
 from cotenant_console.simulate.api import SimulatedGateway
 from cotenant_console.simulate.catalogue import participant
 from cotenant_console.simulate.cluster_run import SERVICES
-from cotenant_node_executor.participant import NodeParticipant
-from cotenant_node_executor.simulated import NodeSize, simulated_node
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.simulated.participant import NodeParticipant
+from cotenant_verification.workload.manifests import node_config, pod
 
 SERVICE: dict[str, int | str] = {
     "class": "ls", "app": "web", "cpu": 1000, "memory_mib": 256, "use_low": 800, "use_high": 800, "period": 60

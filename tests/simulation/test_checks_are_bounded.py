@@ -10,13 +10,14 @@ import pytest
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event
 from cotenant.simulation import START, ServiceParticipant, World
-from cotenant_console.chaos import checking, sight
-from cotenant_console.chaos import run as running
-from cotenant_console.chaos.copying import copied
-from cotenant_console.chaos.invariants.folding import state_is_the_fold
-from cotenant_console.chaos.run import Result, run, schedule_of
-from cotenant_console.chaos.shadows import Shadows
-from cotenant_console.chaos.sight import Sight
+from cotenant_verification.chaos import run as running
+from cotenant_verification.chaos.run import Result, run, schedule_of
+from cotenant_verification.checks import checking
+from cotenant_verification.checks import log_view as sight
+from cotenant_verification.checks.copying import copied
+from cotenant_verification.checks.log_view import Sight
+from cotenant_verification.checks.shadows import Shadows
+from cotenant_verification.promises.folding import state_is_the_fold
 
 SEED, SPAN, NODES = 7, 30.0, 3
 

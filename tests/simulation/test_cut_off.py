@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from cotenant.simulation import START
-from cotenant_console.chaos import checking
-from cotenant_console.chaos.checking import Checker
-from cotenant_console.chaos.invariants.folding import state_is_the_fold
-from cotenant_console.chaos.schedule import Entry, Header, Schedule
-from cotenant_console.chaos.stage import Stage
+from cotenant_verification.checks import checking
+from cotenant_verification.checks.checking import Checker
+from cotenant_verification.harness.harness import Stage
+from cotenant_verification.promises.folding import state_is_the_fold
+from cotenant_verification.workload.schedule import Entry, Header, Schedule
 
 READER = "batch-resource-calculator/a"
 CONFIG: dict[str, int | str] = {"reclaim": 65, "threshold": 65, "policy": "cpuset", "broken": 0}

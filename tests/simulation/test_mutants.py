@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cotenant_console.chaos.run import run, schedule_of
-from cotenant_console.chaos.schedule import in_order
+from cotenant_verification.chaos.run import run, schedule_of
+from cotenant_verification.workload.schedule import in_order
 from tests.simulation.mutants.defects import MUTANTS
 from tests.simulation.mutants.patches import Mutant
 

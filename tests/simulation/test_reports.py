@@ -10,10 +10,10 @@ import click
 import pytest
 
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
-from cotenant_console.chaos.command import Wish, simulate_chaos
-from cotenant_console.chaos.report import LAST_EVENTS, failure_lines, verdict_lines
-from cotenant_console.chaos.run import run, schedule_of
-from cotenant_console.chaos.touching import touching
+from cotenant_verification.chaos.command import Wish, simulate_chaos
+from cotenant_verification.chaos.report import LAST_EVENTS, failure_lines, verdict_lines
+from cotenant_verification.chaos.run import run, schedule_of
+from cotenant_verification.checks.touching import touching
 from tests.simulation.mutants.defects import MUTANTS
 
 WISH = Wish(seed=1, span="2m", span_seconds=120, nodes=2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cotenant_console.chaos.acts import ACTS
-from cotenant_console.chaos.run import schedule_of
-from cotenant_console.chaos.workload.quotas import LEAVES, SHAPES
+from cotenant_verification.chaos.run import schedule_of
+from cotenant_verification.harness.acts import ACTS
+from cotenant_verification.workload.quotas import LEAVES, SHAPES
 
 SEEDS = range(1, 41)
 SPAN = 600.0

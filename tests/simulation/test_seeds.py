@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_console.chaos.report import failure_lines
-from cotenant_console.chaos.run import Result, run, schedule_of
-from cotenant_console.chaos.schedule import read_schedule, write_schedule
+from cotenant_verification.chaos.report import failure_lines
+from cotenant_verification.chaos.run import Result, run, schedule_of
+from cotenant_verification.workload.schedule import read_schedule, write_schedule
 
 SPAN = 120.0
 NODES = 3

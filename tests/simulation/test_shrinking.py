@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_console.chaos.run import run, schedule_of
-from cotenant_console.chaos.schedule import Entry, Header, Schedule, ScheduleError, in_order, read_schedule
-from cotenant_console.chaos.shrink import shrink, until
+from cotenant_verification.chaos.run import run, schedule_of
+from cotenant_verification.chaos.shrink import shrink, until
+from cotenant_verification.workload.schedule import Entry, Header, Schedule, ScheduleError, in_order, read_schedule
 from tests.simulation.mutants.defects import MUTANTS
 
 HEADER = Header(seed=1, span_ms=60_000, nodes=1, hop_ms=20)

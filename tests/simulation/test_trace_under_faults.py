@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cotenant.events.placements import Placement
-from cotenant_console.chaos.report import failure_lines
-from cotenant_console.chaos.run import run, schedule_of
 from cotenant_console.simulate.openb import GPU_CORE, Trace, TraceNode, TracePod
+from cotenant_verification.chaos.report import failure_lines
+from cotenant_verification.chaos.run import run, schedule_of
 
 SPAN = 60.0
 

@@ -20,14 +20,14 @@ import nats
 import nats.errors
 import pytest
 
-from cotenant.bus import NatsLog, connect
+from cotenant.engine.commit import Identity
 from cotenant.events import Event, NodeMetricComputed, NodeResources, ObjectStored, YarnNode
 from cotenant.events.envelope import Payload
 from cotenant.events.metrics import Usage
-from cotenant.log import Stored, Write
-from cotenant.sealing import Identity
-from cotenant.service import DecidingService
-from cotenant.subjects import metrics_subject, node_subject, object_subject, resources_subject, yarn_subject
+from cotenant.log.contract import Stored, Write
+from cotenant.log.nats.log import NatsLog, connect
+from cotenant.model.subjects import metrics_subject, node_subject, object_subject, resources_subject, yarn_subject
+from cotenant.runtime.deciding import DecidingService
 from cotenant_batch_resource_calculator.core import CalculatorConfig
 from cotenant_batch_resource_calculator.definition import DEFINITION
 from cotenant_yarn_copilot.capacity import MIB, YarnResource

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cotenant.service import run_service
+from cotenant.runtime.deciding import run_service
 from cotenant_batch_resource_calculator.definition import DEFINITION
 
 

@@ -6,9 +6,9 @@ the payload.
 
 from __future__ import annotations
 
+from cotenant.domain.reservation import kubelet_reserved
 from cotenant.events.resources import NodeResources, Term, ZoneResources
-from cotenant.quantities import format_milli
-from cotenant.reservation import kubelet_reserved
+from cotenant.model.quantities import format_milli
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
 from cotenant_batch_resource_calculator.formulas.evaluation import (

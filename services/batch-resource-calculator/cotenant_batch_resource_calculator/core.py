@@ -22,7 +22,11 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.core import MAX_EVENTS_PER_DECISION
+from cotenant.api.objects.metadata import ObjectMeta
+from cotenant.api.objects.node import Node, decode_node
+from cotenant.api.objects.policies import ConfigMap
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectStored
@@ -30,13 +34,9 @@ from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.events.yarn import YarnNode
-from cotenant.last_sequences import LastSequences
-from cotenant.log import ending
-from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
-from cotenant.objects.metadata import ObjectMeta
-from cotenant.objects.node import Node, decode_node
-from cotenant.objects.policies import ConfigMap
-from cotenant.subjects import object_subject, resources_subject, slo_subject, tokens
+from cotenant.log.contract import ending
+from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
+from cotenant.model.subjects import object_subject, resources_subject, slo_subject, tokens
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
 from cotenant_batch_resource_calculator.formulas.synchronise import NEVER

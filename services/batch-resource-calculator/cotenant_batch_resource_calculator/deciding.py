@@ -21,11 +21,11 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
-from cotenant.names import BATCH_CPU, BATCH_MEMORY
-from cotenant.quantities import QuantityError
-from cotenant.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.model.quantities import QuantityError
 from cotenant_batch_resource_calculator.composing import compose, compose_withdrawn
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy

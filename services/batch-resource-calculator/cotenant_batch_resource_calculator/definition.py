@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cotenant.definition import Definition
+from cotenant.engine.definition import Definition
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
 
 DEFINITION = Definition(

@@ -10,19 +10,19 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cotenant.api.objects.node import Node
+from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.domain.qos import PriorityClass, QoSClass, priority_default, qos_raw
+from cotenant.domain.reservation import Reservation, parse_reservation
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus
 from cotenant.events.yarn import YarnNode
-from cotenant.log import LOG
-from cotenant.names import ANNOTATION_RESOURCE_STATUS
-from cotenant.objects.node import Node
-from cotenant.objects.pod import Pod, decode_pod, pod_requests
-from cotenant.qos import PriorityClass, QoSClass, priority_default, qos_raw
-from cotenant.quantities import QuantityError, resource_amount
-from cotenant.reservation import Reservation, parse_reservation
+from cotenant.log.contract import LOG
+from cotenant.model.names import ANNOTATION_RESOURCE_STATUS
+from cotenant.model.quantities import QuantityError, resource_amount
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cotenant.domain.reservation import Reservation
 from cotenant.events.resources import CpuIdentity, NodeSLORendered
-from cotenant.quantities import QuantityError, parse_value
-from cotenant.reservation import Reservation
+from cotenant.model.quantities import QuantityError, parse_value
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonObject, JsonValue, StructT, fit
 from cotenant_batch_resource_calculator.config.qos import ClassQOS, ResourceQOSStrategy

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.objects.metadata import View
-from cotenant.quantities import QuantityError, Scalar, parse_milli, parse_value
+from cotenant.api.objects.metadata import View
+from cotenant.model.quantities import QuantityError, Scalar, parse_milli, parse_value
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 
 

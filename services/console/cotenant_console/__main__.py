@@ -13,22 +13,25 @@ import sys
 
 import click
 
+VERIFICATION = "cotenant_verification"
+"""The package of benchmarks and chaos runs, imported by name when it is asked for: nobody else needs it."""
+
 COMMANDS: dict[str, tuple[str, str]] = {
-    "apply": ("apply", "Create or change objects from manifests."),
-    "bench": ("bench", "Measure the scheduler on this machine, and check what it decided."),
-    "delete": ("delete", "Delete objects by name, by label or by manifest."),
-    "describe": ("describe", "Show one object in detail, with its events."),
-    "events": ("events", "Show what happened, in words; follow with -f."),
-    "explain": ("explain", "Walk from a decision back to the samples that caused it."),
-    "get": ("get", "List objects as a table, JSON, YAML or names."),
-    "load": ("load", "Set or show the load of the demonstration's service."),
-    "logs": ("logs", "Print a pod's output."),
-    "replay": ("replay", "Recompute recorded decisions and compare them."),
-    "run": ("run", "Run one service in the foreground."),
-    "simulate": ("simulate", "Run the same cores under a virtual clock, offline."),
-    "top": ("top", "Show what nodes or pods use."),
-    "up": ("up", "Start everything on this machine."),
-    "version": ("version", "Print the versions of the command and of the server."),
+    "apply": ("cotenant_console.commands.apply", "Create or change objects from manifests."),
+    "bench": (f"{VERIFICATION}.bench.command", "Measure the scheduler on this machine, and check what it decided."),
+    "delete": ("cotenant_console.commands.delete", "Delete objects by name, by label or by manifest."),
+    "describe": ("cotenant_console.commands.describe", "Show one object in detail, with its events."),
+    "events": ("cotenant_console.commands.events", "Show what happened, in words; follow with -f."),
+    "explain": ("cotenant_console.commands.explain", "Walk from a decision back to the samples that caused it."),
+    "get": ("cotenant_console.commands.get", "List objects as a table, JSON, YAML or names."),
+    "load": ("cotenant_console.commands.load", "Set or show the load of the demonstration's service."),
+    "logs": ("cotenant_console.commands.logs", "Print a pod's output."),
+    "replay": ("cotenant_console.commands.replay", "Recompute recorded decisions and compare them."),
+    "run": ("cotenant_console.commands.run", "Run one service in the foreground."),
+    "simulate": ("cotenant_console.commands.simulate", "Run the same cores under a virtual clock, offline."),
+    "top": ("cotenant_console.commands.top", "Show what nodes or pods use."),
+    "up": ("cotenant_console.commands.up", "Start everything on this machine."),
+    "version": ("cotenant_console.commands.version", "Print the versions of the command and of the server."),
 }
 
 
@@ -42,7 +45,7 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        module = importlib.import_module(f"cotenant_console.commands.{entry[0]}")
+        module = importlib.import_module(entry[0])
         command = module.command
         assert isinstance(command, click.Command)
         return command

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from cotenant.bus import NatsLog, connect
 from cotenant.events.envelope import Event
-from cotenant.log import HISTORY
+from cotenant.log.contract import HISTORY
+from cotenant.log.nats.log import NatsLog, connect
 from cotenant_console.up.folder_lock import FolderLock
 from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, nats_process
 from cotenant_console.up.supervisor import Supervisor

@@ -24,21 +24,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from cotenant.core import MAX_EVENTS_PER_DECISION, Request
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import NodeLoadJudged
-from cotenant.subjects import migration_subject
-from cotenant_descheduler_arbiter.balancing import Balancing, forget_gone_nodes, slot_of, start_of_slot
-from cotenant_descheduler_arbiter.facts import PodFacts
-from cotenant_descheduler_arbiter.fold import ClusterFold
-from cotenant_descheduler_arbiter.job_filters import JobFilters
-from cotenant_descheduler_arbiter.jobs import NEVER, JobDecisions, outstanding_evictions
-from cotenant_descheduler_arbiter.lifecycle import changed_condition
-from cotenant_descheduler_arbiter.policy import Policy
-from cotenant_descheduler_arbiter.preemptions import decide_preemptions
-from cotenant_descheduler_arbiter.quick_look import QuickLook
-from cotenant_descheduler_arbiter.reconcile import TAINT_EVICTION, arbitrated_job
-from cotenant_descheduler_arbiter.taint_eviction import lost_nodes, tolerated_pods
+from cotenant.model.subjects import migration_subject
+from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, forget_gone_nodes, slot_of, start_of_slot
+from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
+from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
+from cotenant_descheduler_arbiter.migration.jobs import NEVER, JobDecisions, outstanding_evictions
+from cotenant_descheduler_arbiter.migration.preemptions import decide_preemptions
+from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, arbitrated_job
+from cotenant_descheduler_arbiter.node_lifecycle.readiness import changed_condition
+from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import lost_nodes, tolerated_pods
+from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
 CORE_VERSION = "1"
 """Changes when the same state leads to other decisions."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cotenant.definition import Definition
-from cotenant_descheduler_arbiter.configuration import DeschedulerConfiguration
+from cotenant.engine.definition import Definition
+from cotenant_descheduler_arbiter.config.configuration import DeschedulerConfiguration
+from cotenant_descheduler_arbiter.config.policy import resolve
 from cotenant_descheduler_arbiter.core import CORE_VERSION, DeschedulerArbiterCore
-from cotenant_descheduler_arbiter.fold import FILTERS
-from cotenant_descheduler_arbiter.policy import resolve
+from cotenant_descheduler_arbiter.state.fold import FILTERS
 
 
 class CheckedConfiguration(DeschedulerConfiguration, frozen=True, kw_only=True):

@@ -9,19 +9,19 @@ import gc
 import msgspec
 from nats.errors import NoRespondersError
 
+from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
-from cotenant.host import VERSION, Host, RequestError, run_program, status_routes
-from cotenant.sealing import Identity
-from cotenant.settings import parser
-from cotenant_gateway.core import PODS
-from cotenant_gateway.gateway import Gateway
+from cotenant.runtime.process import VERSION, Host, RequestError, run_program, status_routes
+from cotenant.runtime.settings import parser
 from cotenant_gateway.http.app import refuse_other_addresses, request_handler
 from cotenant_gateway.http.app import serve as serve_http
 from cotenant_gateway.http.facts import FactHandlers
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources import ResourceHandlers
-from cotenant_gateway.statuses import ApiError
-from cotenant_gateway.telemetry import GatewayTelemetry
+from cotenant_gateway.read_model.core import PODS
+from cotenant_gateway.shell.gateway import Gateway
+from cotenant_gateway.shell.statuses import ApiError
+from cotenant_gateway.shell.telemetry import GatewayTelemetry
 
 NAME = "gateway"
 SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the log."

@@ -1,6 +1,6 @@
 """The metrics-ingest process."""
 
-from cotenant.service import run_service
+from cotenant.runtime.deciding import run_service
 from cotenant_metrics_ingest.definition import DEFINITION
 
 

@@ -24,14 +24,14 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from cotenant.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectStored
 from cotenant.events.usage import UsageSample
-from cotenant.last_sequences import LastSequences
-from cotenant.log import USAGE, ending
-from cotenant.subjects import metrics_subject, tokens
+from cotenant.log.contract import USAGE, ending
+from cotenant.model.subjects import metrics_subject, tokens
 from cotenant_metrics_ingest.node_report import Wanted, reports_of
 from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
 

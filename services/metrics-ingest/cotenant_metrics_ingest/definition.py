@@ -1,6 +1,6 @@
 """How the service is run: by its process and by the simulator. It measures, so replay leaves it out."""
 
-from cotenant.definition import Definition
+from cotenant.engine.definition import Definition
 from cotenant_metrics_ingest.core import CORE_VERSION, FILTERS, USAGE_FILTERS, MetricsConfig, MetricsIngestCore
 
 DEFINITION = Definition(

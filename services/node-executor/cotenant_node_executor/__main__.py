@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
-from cotenant.host import VERSION, Host, run_program
-from cotenant.quantities import QuantityError, parse_milli, parse_value
-from cotenant.requests import logs_subject
-from cotenant.settings import parser
-from cotenant_node_executor.core import ExecutorCore
-from cotenant_node_executor.host_facts import executor_status, host_facts
-from cotenant_node_executor.kernel.driver import open_driver
-from cotenant_node_executor.kernel.interface import ROOT_GROUP, CgroupDriver, Knob
-from cotenant_node_executor.kernel.knobs import probe
+from cotenant.events.requests import logs_subject
+from cotenant.model.quantities import QuantityError, parse_milli, parse_value
+from cotenant.runtime.process import VERSION, Host, run_program
+from cotenant.runtime.settings import parser
+from cotenant_node_executor.core.core import ExecutorCore
+from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.log_endpoint import log_handler
-from cotenant_node_executor.node import ExecutorNode, Periods
+from cotenant_node_executor.sampling.host_facts import executor_status, host_facts
 from cotenant_node_executor.shell import ExecutorShell
-from cotenant_node_executor.simulated import NodeSize, simulated_node
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Knob
+from cotenant_node_executor.targets.knobs import probe
 
 logger = logging.getLogger("cotenant_node_executor")
 

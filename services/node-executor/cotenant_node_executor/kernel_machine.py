@@ -12,8 +12,14 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from cotenant_node_executor.kernel.convert import milli_to_shares, shares_to_weight
-from cotenant_node_executor.kernel.interface import (
+from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.runtime.interface import Collect, Order, Start, Stop
+from cotenant_node_executor.runtime.process import ProcessRuntime
+from cotenant_node_executor.sampling.sampler import Sampler
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
+from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
     Capabilities,
     CgroupDriver,
@@ -21,13 +27,7 @@ from cotenant_node_executor.kernel.interface import (
     Knob,
     WriteReport,
 )
-from cotenant_node_executor.kernel.writer import Writer
-from cotenant_node_executor.observation import Observation
-from cotenant_node_executor.runtime.interface import Collect, Order, Start, Stop
-from cotenant_node_executor.runtime.process import ProcessRuntime
-from cotenant_node_executor.sampling.sampler import Sampler
-from cotenant_node_executor.sampling.snapshot import Snapshot
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.targets.writer import Writer
 
 logger = logging.getLogger(__name__)
 

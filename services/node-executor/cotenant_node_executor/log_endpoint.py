@@ -7,10 +7,10 @@ from typing import Protocol
 
 import msgspec
 
-from cotenant.host import RequestError
-from cotenant.requests import MAX_LOG_ANSWER_BYTES, LogsRequest
-from cotenant_node_executor.node import ExecutorNode
-from cotenant_node_executor.placed import Placed
+from cotenant.events.requests import MAX_LOG_ANSWER_BYTES, LogsRequest
+from cotenant.runtime.process import RequestError
+from cotenant_node_executor.core.node import ExecutorNode
+from cotenant_node_executor.core.placed import Placed
 from cotenant_node_executor.runtime.interface import LogRequest, LogUnavailableError
 
 

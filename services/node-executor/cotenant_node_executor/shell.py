@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from nats.errors import Error as NatsError
 
 from cotenant.events.envelope import Event
-from cotenant.log import LOG, USAGE, Behind, Log, Reader, Refused, Stored, Write
-from cotenant.subjects import encode_token
-from cotenant_node_executor.node import ExecutorNode
+from cotenant.log.contract import LOG, USAGE, Behind, Log, Reader, Refused, Stored, Write
+from cotenant.model.subjects import encode_token
+from cotenant_node_executor.core.node import ExecutorNode
 
 logger = logging.getLogger(__name__)
 

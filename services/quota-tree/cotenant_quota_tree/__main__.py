@@ -1,6 +1,6 @@
 """The quota-tree process."""
 
-from cotenant.service import run_service
+from cotenant.runtime.deciding import run_service
 from cotenant_quota_tree.definition import DEFINITION
 
 

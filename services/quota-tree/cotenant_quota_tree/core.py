@@ -16,23 +16,23 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.core import MAX_EVENTS_PER_DECISION
+from cotenant.api.objects.node import decode_node
+from cotenant.api.objects.pod import decode_pod
+from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex
+from cotenant.domain.quota.names import DEFAULT, SYSTEM
+from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, decode_quota
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.last_sequences import LastSequences
-from cotenant.log import ending
-from cotenant.objects.node import decode_node
-from cotenant.objects.pod import decode_pod
-from cotenant.quantities import QuantityError
-from cotenant.quota.amounts import parse_amounts
-from cotenant.quota.membership import QuotaIdentity, QuotaIndex
-from cotenant.quota.names import DEFAULT, SYSTEM
-from cotenant.quota.view import ElasticQuotaView, built_in_quota, decode_quota
-from cotenant.subjects import tokens
+from cotenant.log.contract import ending
+from cotenant.model.amounts import parse_amounts
+from cotenant.model.quantities import QuantityError
+from cotenant.model.subjects import tokens
 from cotenant_quota_tree.forest import Forest
 from cotenant_quota_tree.nodes import NodeOffers
 from cotenant_quota_tree.pods import OnNode, PodDemands, PodKey

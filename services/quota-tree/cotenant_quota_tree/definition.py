@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from cotenant.definition import Definition
+from cotenant.engine.definition import Definition
 from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
 from cotenant_quota_tree.solution import Rules
 

@@ -8,13 +8,13 @@ system quota.
 from collections.abc import Collection, Mapping
 from functools import partial
 
+from cotenant.domain.quota.cached import Kept
+from cotenant.domain.quota.names import DEFAULT_TREE, ROOT
+from cotenant.domain.quota.sums import OwnPods
+from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.quota.amounts import Amounts
-from cotenant.quota.kept import Kept
-from cotenant.quota.names import DEFAULT_TREE, ROOT
-from cotenant.quota.sums import OwnPods
-from cotenant.quota.view import ElasticQuotaView
-from cotenant.subjects import quota_subject
+from cotenant.model.amounts import Amounts
+from cotenant.model.subjects import quota_subject
 from cotenant_quota_tree.hierarchy import build_trees
 from cotenant_quota_tree.solution import Rules, SolvedQuota, TreeSolution
 from cotenant_quota_tree.totals import tree_totals

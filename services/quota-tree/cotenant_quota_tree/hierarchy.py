@@ -19,9 +19,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.quota.names import DEFAULT, DEFAULT_TREE, ROOT, SYSTEM
-from cotenant.quota.sums import QuotaNode
-from cotenant.quota.view import ElasticQuotaView
+from cotenant.domain.quota.names import DEFAULT, DEFAULT_TREE, ROOT, SYSTEM
+from cotenant.domain.quota.sums import QuotaNode
+from cotenant.domain.quota.view import ElasticQuotaView
 
 PARENT_NOT_FOUND = "ParentNotFound"
 PARENT_IN_ANOTHER_TREE = "ParentInAnotherTree"

@@ -10,8 +10,8 @@ import msgspec
 
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
-from cotenant.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
-from cotenant.quota.amounts import minus, plus, without_zeros
+from cotenant.model.amounts import minus, plus, without_zeros
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 
 
 class _NodeFacts(msgspec.Struct, frozen=True):

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.by_identity import by_identity
-from cotenant.objects.pod import Pod, PodSpec, pod_requests
-from cotenant.quota.amounts import LARGEST_AMOUNT, Amounts, masked
-from cotenant.quota.membership import QuotaIndex, is_preemptible
-from cotenant.quota.names import LABEL_QUOTA
-from cotenant.quota.sums import OwnPods, PodSums
+from cotenant.api.objects.pod import Pod, PodSpec, pod_requests
+from cotenant.domain.quota.membership import QuotaIndex, is_preemptible
+from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant.domain.quota.sums import OwnPods, PodSums
+from cotenant.model.amounts import LARGEST_AMOUNT, Amounts, masked
+from cotenant.model.by_identity import by_identity
 
 PodKey = tuple[str, str]
 """Namespace and name."""

@@ -16,10 +16,10 @@ from functools import partial
 
 import msgspec
 
-from cotenant.quota.amounts import Amounts
-from cotenant.quota.kept import Kept
-from cotenant.quota.names import ROOT
-from cotenant.quota.sums import QuotaNode, QuotaSums
+from cotenant.domain.quota.cached import Kept
+from cotenant.domain.quota.names import ROOT
+from cotenant.domain.quota.sums import QuotaNode, QuotaSums
+from cotenant.model.amounts import Amounts
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Sibling, share
 

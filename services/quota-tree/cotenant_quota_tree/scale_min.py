@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cotenant.quota.amounts import Amounts
-from cotenant.quota.amounts import total as sum_of
+from cotenant.model.amounts import Amounts
+from cotenant.model.amounts import total as sum_of
 
 
 class MinOf(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 In: the tree (quotas at their effective places), its total, per quota the sums over its own pods, and for the default
 tree the default and the system quota. Out: one `SolvedQuota` per quota, the root's and the built-in quotas' included.
-This is the composition of the rules in `cotenant.quota.sums`, `totals`, `scale_min`, `share`; it holds no state, so
+This is the composition of the rules in `cotenant.domain.quota.sums`, `totals`, `scale_min`, `share`; it holds no state, so
 what it returns is always that of the facts given.
 """
 
@@ -11,12 +11,12 @@ from functools import partial
 
 import msgspec
 
-from cotenant.quota.amounts import Amounts, exceeding
-from cotenant.quota.amounts import total as sum_of
-from cotenant.quota.kept import Kept
-from cotenant.quota.names import ROOT
-from cotenant.quota.sums import NO_PODS, OwnPods, QuotaNode, QuotaSums, TreeSums
-from cotenant.quota.view import ElasticQuotaView
+from cotenant.domain.quota.cached import Kept
+from cotenant.domain.quota.names import ROOT
+from cotenant.domain.quota.sums import NO_PODS, OwnPods, QuotaNode, QuotaSums, TreeSums
+from cotenant.domain.quota.view import ElasticQuotaView
+from cotenant.model.amounts import Amounts, exceeding
+from cotenant.model.amounts import total as sum_of
 from cotenant_quota_tree.hierarchy import Tree
 from cotenant_quota_tree.runtime import QuotaShare, TreeShares
 from cotenant_quota_tree.totals import available

@@ -9,10 +9,10 @@ ElasticQuota, multi quota tree.
 
 from collections.abc import Mapping
 
-from cotenant.quota.amounts import Amounts, minus
-from cotenant.quota.amounts import total as sum_of
-from cotenant.quota.names import DEFAULT_TREE, ROOT
-from cotenant.quota.view import ElasticQuotaView
+from cotenant.domain.quota.names import DEFAULT_TREE, ROOT
+from cotenant.domain.quota.view import ElasticQuotaView
+from cotenant.model.amounts import Amounts, minus
+from cotenant.model.amounts import total as sum_of
 
 
 def tree_totals(cluster: Amounts, quotas: Mapping[str, ElasticQuotaView]) -> dict[str, dict[str, int]]:

@@ -23,40 +23,40 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.core import MAX_EVENTS_PER_DECISION
+from cotenant.api.objects.metadata import AnyObject
+from cotenant.api.objects.policies import PriorityClassObject
+from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.domain.quota.membership import Membership, is_preemptible
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Figure, Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.runs import RunStatus
-from cotenant.last_sequences import LastSequences
-from cotenant.objects.metadata import AnyObject
-from cotenant.objects.policies import PriorityClassObject
-from cotenant.quantities import QuantityError
-from cotenant.quota.ledger import QuotaLedger
-from cotenant.quota.membership import Membership, is_preemptible
-from cotenant.subjects import placement_subject, tokens
-from cotenant_scheduler.assumptions import Assumptions
-from cotenant_scheduler.being_stored import BeingStored
-from cotenant_scheduler.disruption_budgets import DisruptionBudgets
-from cotenant_scheduler.endings import Endings
-from cotenant_scheduler.evaluation import Evaluation
-from cotenant_scheduler.figures import Figures
-from cotenant_scheduler.kept_placements import PlacementView
-from cotenant_scheduler.load_estimate import microseconds
-from cotenant_scheduler.node_book import NodeBook
-from cotenant_scheduler.nodes import NodeTable, PodKey
-from cotenant_scheduler.nominations import Nominations
+from cotenant.model.quantities import QuantityError
+from cotenant.model.subjects import placement_subject, tokens
+from cotenant_scheduler.cycle.assumptions import Assumptions
+from cotenant_scheduler.cycle.being_stored import BeingStored
+from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.nominations import Nominations
+from cotenant_scheduler.cycle.preempting import Preempting
+from cotenant_scheduler.cycle.preemption import Preemption
+from cotenant_scheduler.cycle.queue import Group, PodQueue, States, Walk
+from cotenant_scheduler.cycle.waiting import WaitingPods
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.framework.figures import Figures
+from cotenant_scheduler.framework.policy import Policy, SchedulerConfig
+from cotenant_scheduler.framework.results import KeptResults
+from cotenant_scheduler.framework.series import WORTHWHILE, Series
 from cotenant_scheduler.plugins.quota import QuotaAdmission
-from cotenant_scheduler.pod_reader import PodReader
-from cotenant_scheduler.pods import Counted, Placed, PodBook, PodRecord
-from cotenant_scheduler.policy import Policy, SchedulerConfig
-from cotenant_scheduler.preempting import Preempting
-from cotenant_scheduler.preemption import Preemption
-from cotenant_scheduler.queue import Group, PodQueue, States, Walk
-from cotenant_scheduler.results import KeptResults
-from cotenant_scheduler.series import WORTHWHILE, Series
-from cotenant_scheduler.waiting import WaitingPods
+from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
+from cotenant_scheduler.state.load_estimate import microseconds
+from cotenant_scheduler.state.node_cache import NodeBook
+from cotenant_scheduler.state.nodes import NodeTable, PodKey
+from cotenant_scheduler.state.pod_reader import PodReader
+from cotenant_scheduler.state.pods import Counted, Placed, PodBook, PodRecord
+from cotenant_scheduler.state.stored_placements import PlacementView
 
 FILTERS = (
     "objects.core.pods.>",

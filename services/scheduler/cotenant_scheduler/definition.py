@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cotenant.definition import Definition
+from cotenant.engine.definition import Definition
 from cotenant_scheduler.core import FILTERS, VIEWS, SchedulerCore
-from cotenant_scheduler.policy import SchedulerConfig
+from cotenant_scheduler.framework.policy import SchedulerConfig
 
 DEFINITION = Definition(
     name="scheduler",

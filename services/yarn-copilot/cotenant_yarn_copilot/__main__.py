@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 import aiohttp
 import msgspec
 
-from cotenant.host import Host, run_program
-from cotenant.settings import parser
+from cotenant.runtime.process import Host, run_program
+from cotenant.runtime.settings import parser
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.rm_client import ResourceManagerClient
 from cotenant_yarn_copilot.syncing import SERVICE, PassReport, Syncing

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY
-from cotenant.quantities import Scalar
-from cotenant.third_party import amounts_of, parse_origin
+from cotenant.domain.third_party import amounts_of, parse_origin
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.model.quantities import Scalar
 from cotenant_yarn_copilot.capacity import BatchAmounts
 
 

@@ -23,16 +23,16 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from cotenant.api.objects.metadata import AnyObject
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeResources
 from cotenant.events.yarn import YarnNode
-from cotenant.log import ending
-from cotenant.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
-from cotenant.objects.metadata import AnyObject
-from cotenant.subjects import tokens, yarn_subject
+from cotenant.log.contract import ending
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
+from cotenant.model.subjects import tokens, yarn_subject
 from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource, of_yarn, to_yarn
 from cotenant_yarn_copilot.node_id import (
     ANNOTATION_NODE_ID,

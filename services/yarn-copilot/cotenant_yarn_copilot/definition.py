@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cotenant.definition import Definition
+from cotenant.engine.definition import Definition
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, YarnCopilot
 

@@ -17,8 +17,8 @@ from enum import StrEnum
 
 import msgspec
 
-from cotenant.quantities import QuantityError, Scalar
-from cotenant.third_party import ThirdPartyError
+from cotenant.domain.third_party import ThirdPartyError
+from cotenant.model.quantities import QuantityError, Scalar
 from cotenant_yarn_copilot.batch_source import batch_of_node
 from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource, of_yarn, to_yarn
 from cotenant_yarn_copilot.node_id import NodeIdError, PodLabels, YarnNodeId, yarn_node_of

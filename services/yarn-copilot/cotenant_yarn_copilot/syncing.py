@@ -21,8 +21,8 @@ import msgspec
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
-from cotenant.log import LOG, Behind, Log, Stored, Write, store_batch
-from cotenant.subjects import marker_subject
+from cotenant.log.contract import LOG, Behind, Log, Stored, Write, store_batch
+from cotenant.model.subjects import marker_subject
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, Setting, YarnCopilot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.subjects import deadletter_subject
+from cotenant.model.subjects import deadletter_subject
 
 
 class DeadLetter(Payload, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ In: what is delivered to a participant, and what it wants to store. Out: when it
 order delays nothing and loses nothing; faults are fields that are set from a schedule and end by themselves.
 
 The outcomes are those of a real server: a batch that was stored and whose answer was lost, one that never arrived, one
-that the server refused for a reason of its own. What the writer then does is `cotenant.log.find_out`, the shell's own.
+that the server refused for a reason of its own. What the writer then does is `cotenant.log.contract.find_out`, the shell's own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from cotenant.events.envelope import Event
-from cotenant.log import Head, NoAnswer, Reader, Refused, Stored, Write
-from cotenant.memory_log import MemoryStream
+from cotenant.log.contract import Head, NoAnswer, Reader, Refused, Stored, Write
+from cotenant.log.memory import MemoryStream
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -93,7 +93,7 @@ class Link:
 
 
 class LinkedLog:
-    """`cotenant.log.Log` for writers, without waiting: what `find_out` needs, so that the shell's own code runs."""
+    """`cotenant.log.contract.Log` for writers, without waiting: what `find_out` needs, so that the shell's own code runs."""
 
     def __init__(self, stream: MemoryStream, append: Callable[[Sequence[Write]], Stored | Refused | NoAnswer]) -> None:
         self._stream = stream

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from cotenant.events.envelope import Event
-from cotenant.log import LOG
-from cotenant.memory_log import MemoryStream
+from cotenant.log.contract import LOG
+from cotenant.log.memory import MemoryStream
 from cotenant.simulation.links import NEVER, Link
 
 if TYPE_CHECKING:

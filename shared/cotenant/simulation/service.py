@@ -16,11 +16,11 @@ from enum import StrEnum
 
 import msgspec
 
-from cotenant.cycle import Cycle
-from cotenant.definition import Definition
+from cotenant.engine.commit import Batch, Identity
+from cotenant.engine.cycle import Cycle
+from cotenant.engine.definition import Definition
 from cotenant.events.envelope import Event
-from cotenant.log import MAX_BEHIND, NoAnswer, Refused, Stored, Write
-from cotenant.sealing import Batch, Identity
+from cotenant.log.contract import MAX_BEHIND, NoAnswer, Refused, Stored, Write
 from cotenant.simulation.links import NEVER
 from cotenant.simulation.world import HOP, TICK, World
 

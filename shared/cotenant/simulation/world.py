@@ -19,8 +19,8 @@ from random import Random
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.log import EXECUTION, LOG, USAGE, NoAnswer, Refused, Stored, Write, find_out
-from cotenant.memory_log import MemoryStream
+from cotenant.log.contract import EXECUTION, LOG, USAGE, NoAnswer, Refused, Stored, Write, find_out
+from cotenant.log.memory import MemoryStream
 from cotenant.simulation.links import NEVER, Link, LinkedLog
 from cotenant.simulation.routes import Routes
 from cotenant.simulation.seats import MAX_INBOX, Participant, Seat, SimulationError

@@ -7,15 +7,33 @@ from itertools import groupby
 
 import msgspec
 
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.objects.node import Node
+from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.domain.qos import PriorityClass, priority_default
 from cotenant.events.migrations import AnomalyStreak, DetectorState, JobCondition, Migration
-from cotenant.objects.metadata import LabelSelector
-from cotenant.objects.node import Node
-from cotenant.objects.pod import Pod, decode_pod, pod_requests
-from cotenant.qos import PriorityClass, priority_default
-from cotenant.quantities import resource_amount
-from cotenant_descheduler_arbiter.anomaly import AnomalyCondition, mark, reset
-from cotenant_descheduler_arbiter.arbitration import REASON_FORBIDDEN, Verdict, decide, run_round
-from cotenant_descheduler_arbiter.budgets import (
+from cotenant.model.quantities import resource_amount
+from cotenant_descheduler_arbiter.config.selection import SelectorError
+from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts, CycleLimits
+from cotenant_descheduler_arbiter.eviction.evictable import EvictableRules, below_max_cost, why_not_evictable
+from cotenant_descheduler_arbiter.eviction.fit import misfit
+from cotenant_descheduler_arbiter.eviction.object_limiter import limited
+from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition, mark, reset
+from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import LowNodeLoad, run_cycle
+from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode, Pool, filter_nodes
+from cotenant_descheduler_arbiter.low_node_load.reason import over_utilized_reason
+from cotenant_descheduler_arbiter.low_node_load.scoring import most_requested, percent_floor
+from cotenant_descheduler_arbiter.low_node_load.sorting import (
+    creation_seconds,
+    rank_by_excess,
+    sort_nodes,
+    sort_pods,
+    sort_pods_by_excess,
+)
+from cotenant_descheduler_arbiter.low_node_load.thresholds import band_amounts, fill_band
+from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, Verdict, decide, run_round
+from cotenant_descheduler_arbiter.migration.budgets import (
     Budgets,
     counting,
     expected_replicas,
@@ -24,31 +42,13 @@ from cotenant_descheduler_arbiter.budgets import (
     per_node,
     per_workload,
 )
-from cotenant_descheduler_arbiter.classify import LoadClass
-from cotenant_descheduler_arbiter.cycle_limits import CycleCounts, CycleLimits
-from cotenant_descheduler_arbiter.evictable import EvictableRules, below_max_cost, why_not_evictable
-from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts
-from cotenant_descheduler_arbiter.fit import misfit
-from cotenant_descheduler_arbiter.job_facts import JobFacts
-from cotenant_descheduler_arbiter.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
-from cotenant_descheduler_arbiter.jobs import kept_for
-from cotenant_descheduler_arbiter.low_node_load import LowNodeLoad, run_cycle
-from cotenant_descheduler_arbiter.max_unavailable import max_away
-from cotenant_descheduler_arbiter.measuring import add_amounts, measure
-from cotenant_descheduler_arbiter.object_limiter import limited
-from cotenant_descheduler_arbiter.pools import MeasuredNode, Pool, filter_nodes
-from cotenant_descheduler_arbiter.reason import over_utilized_reason
-from cotenant_descheduler_arbiter.reconcile import condition_of, with_condition
-from cotenant_descheduler_arbiter.scoring import most_requested, percent_floor
-from cotenant_descheduler_arbiter.selection import SelectorError
-from cotenant_descheduler_arbiter.sorting import (
-    creation_seconds,
-    rank_by_excess,
-    sort_nodes,
-    sort_pods,
-    sort_pods_by_excess,
-)
-from cotenant_descheduler_arbiter.thresholds import band_amounts, fill_band
+from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
+from cotenant_descheduler_arbiter.migration.jobs import kept_for
+from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
+from cotenant_descheduler_arbiter.migration.reconcile import condition_of, with_condition
+from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
+from cotenant_descheduler_arbiter.state.measuring import add_amounts, measure
 
 ANNOTATION_PASSED = "descheduler.koordinator.sh/passed-arbitration"
 START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from cotenant.api.objects.pod import Pod
 from cotenant.events.migrations import JobCondition, Migration
-from cotenant.objects.pod import Pod
-from cotenant_descheduler_arbiter.facts import PodFacts
-from cotenant_descheduler_arbiter.reconcile import EVICTION_REFUSED, Answer, JobView, reconcile
+from cotenant_descheduler_arbiter.migration.reconcile import EVICTION_REFUSED, Answer, JobView, reconcile
+from cotenant_descheduler_arbiter.state.facts import PodFacts
 from tests.conformance.mended import mended
 
 Json = dict[str, Any]

@@ -7,22 +7,22 @@ from typing import Any
 
 import msgspec
 
-from cotenant.names import (
+from cotenant.api.objects.node import decode_node
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.domain.qos import kube_qos, qos_raw
+from cotenant.domain.reservation import parse_reservation
+from cotenant.model.names import (
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_RESOURCE_STATUS,
     BATCH_CPU,
     BATCH_MEMORY,
     LABEL_QOS_CLASS,
 )
-from cotenant.objects.node import decode_node
-from cotenant.objects.pod import Pod, decode_pod
-from cotenant.qos import kube_qos, qos_raw
-from cotenant.quantities import parse_milli, parse_value
-from cotenant.reservation import parse_reservation
-from cotenant_node_executor.kernel.cpulist import parse_cpu_list
+from cotenant.model.quantities import parse_milli, parse_value
 from cotenant_node_executor.strategies import batch_values as batch
 from cotenant_node_executor.strategies import group_identity as identity
 from cotenant_node_executor.strategies import suppress_cfs, suppress_cpuset, suppress_quantity
+from cotenant_node_executor.targets.cpulist import parse_cpu_list
 
 
 def _pods(given: dict[str, Any]) -> list[Pod]:

@@ -2,10 +2,10 @@
 
 import msgspec
 
+from cotenant.api.objects.pod import Pod
+from cotenant.domain.qos import priority_default, priority_raw, qos_default, qos_raw
 from cotenant.events.metrics import Usage
-from cotenant.objects.pod import Pod
-from cotenant.qos import priority_default, priority_raw, qos_default, qos_raw
-from cotenant.quantities import format_binary, format_decimal, format_milli
+from cotenant.model.quantities import format_binary, format_decimal, format_milli
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate
 from cotenant_metrics_ingest.policy import (
     MemoryPolicy,

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from posixpath import join, normpath
 from typing import Any
 
-from cotenant.quantities import parse_value
-from cotenant_node_executor.kernel import convert, parse, paths
-from cotenant_node_executor.kernel.cpulist import parse_cpu_list, smallest_cpu_list
-from cotenant_node_executor.kernel.interface import CgroupVersion
-from cotenant_node_executor.kernel.paths import HostApplicationPath, KubeQoS, Layout
-from cotenant_node_executor.kernel.psi import PressureLine, parse_pressure
+from cotenant.model.quantities import parse_value
 from cotenant_node_executor.sampling import proc, usage
+from cotenant_node_executor.targets import convert, parse, paths
+from cotenant_node_executor.targets.cpulist import parse_cpu_list, smallest_cpu_list
+from cotenant_node_executor.targets.interface import CgroupVersion
+from cotenant_node_executor.targets.paths import HostApplicationPath, KubeQoS, Layout
+from cotenant_node_executor.targets.psi import PressureLine, parse_pressure
 
 Given = dict[str, Any]
 FAILED: dict[str, object] = {"value": None, "error": True}

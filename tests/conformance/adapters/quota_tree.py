@@ -2,17 +2,17 @@
 
 import msgspec
 
-from cotenant.objects.metadata import ObjectMeta
-from cotenant.objects.node import Node
-from cotenant.objects.pod import Pod, pod_requests
-from cotenant.objects.policies import ElasticQuota
-from cotenant.quantities import format_amount
-from cotenant.quota.admission import QuotaLevel, admit
-from cotenant.quota.amounts import Amounts, limited, masked, minus, parse_amounts, plus, total
-from cotenant.quota.membership import QuotaIdentity, QuotaIndex, is_preemptible
-from cotenant.quota.names import DEFAULT, ROOT, SYSTEM
-from cotenant.quota.sums import OwnPods, PodSums
-from cotenant.quota.view import ElasticQuotaView, built_in_quota, quota_view
+from cotenant.api.objects.metadata import ObjectMeta
+from cotenant.api.objects.node import Node
+from cotenant.api.objects.pod import Pod, pod_requests
+from cotenant.api.objects.policies import ElasticQuota
+from cotenant.domain.quota.admission import QuotaLevel, admit
+from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex, is_preemptible
+from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
+from cotenant.domain.quota.sums import OwnPods, PodSums
+from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, quota_view
+from cotenant.model.amounts import Amounts, limited, masked, minus, parse_amounts, plus, total
+from cotenant.model.quantities import format_amount
 from cotenant_quota_tree.hierarchy import build_trees
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Shared, Sibling, share

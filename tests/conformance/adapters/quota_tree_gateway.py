@@ -10,10 +10,10 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
-from cotenant.subjects import object_subject
+from cotenant.model.subjects import object_subject
 from cotenant_gateway.admission.quota_affinity import QUOTA_PROFILES, keep_on_nodes_of_tree
 from cotenant_gateway.admission.review import open_review
-from cotenant_gateway.core import ELASTIC_QUOTAS, PODS, GatewayCore
+from cotenant_gateway.read_model.core import ELASTIC_QUOTAS, PODS, GatewayCore
 
 Json = dict[str, Any]
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import msgspec
 
+from cotenant.api.objects.policies import ElasticQuota
+from cotenant.api.validation.fields import FieldError, FieldReason
+from cotenant.domain.quota.names import ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE, ROOT
+from cotenant.domain.quota.validation import binds, own_field_errors, validate_quota, validate_quota_deletion
+from cotenant.domain.quota.view import ElasticQuotaView, decode_quota, quota_view
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.objects.policies import ElasticQuota
-from cotenant.objects.validation import FieldError, FieldReason
-from cotenant.quantities import format_amount
-from cotenant.quota.amounts import parse_amounts
-from cotenant.quota.names import ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE, ROOT
-from cotenant.quota.validation import binds, own_field_errors, validate_quota, validate_quota_deletion
-from cotenant.quota.view import ElasticQuotaView, decode_quota, quota_view
-from cotenant.subjects import object_subject
+from cotenant.model.amounts import parse_amounts
+from cotenant.model.quantities import format_amount
+from cotenant.model.subjects import object_subject
 from cotenant_gateway.admission.pod_quotas import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas import inherit_tree
 from cotenant_gateway.admission.review import open_review
-from cotenant_gateway.core import ELASTIC_QUOTAS, PODS, GatewayCore
+from cotenant_gateway.read_model.core import ELASTIC_QUOTAS, PODS, GatewayCore
 from cotenant_quota_tree.totals import tree_totals
 from tests.conformance.mended import mended
 

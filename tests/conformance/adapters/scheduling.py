@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cotenant.objects.node import Node
-from cotenant.quantities import format_amount, resource_amount
-from cotenant_scheduler.load_aware_args import LoadAwareArgs, parse_duration_seconds, thresholds_of
-from cotenant_scheduler.load_estimate import (
+from cotenant.api.objects.node import Node
+from cotenant.model.quantities import format_amount, resource_amount
+from cotenant_scheduler.plugins.load_aware import LoadAwareScheduling
+from cotenant_scheduler.state.load_aware_args import LoadAwareArgs, parse_duration_seconds, thresholds_of
+from cotenant_scheduler.state.load_estimate import (
     MICROSECONDS,
     AssignedPod,
     NodeReport,
@@ -21,12 +22,11 @@ from cotenant_scheduler.load_estimate import (
     estimation_deadline,
     microseconds,
 )
-from cotenant_scheduler.node_facts import estimate_node_allocatable
-from cotenant_scheduler.nodes import NodeDescription, NodeTable
-from cotenant_scheduler.plugins.load_aware import LoadAwareScheduling
-from cotenant_scheduler.pod_reader import PodReader
-from cotenant_scheduler.priorities import PriorityValues
-from cotenant_scheduler.shapes import PodFacts, Shape
+from cotenant_scheduler.state.node_facts import estimate_node_allocatable
+from cotenant_scheduler.state.nodes import NodeDescription, NodeTable
+from cotenant_scheduler.state.pod_reader import PodReader
+from cotenant_scheduler.state.priorities import PriorityValues
+from cotenant_scheduler.state.shapes import PodFacts, Shape
 
 Json = dict[str, Any]
 

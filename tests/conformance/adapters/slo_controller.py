@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
-from cotenant.objects.node import Node
-from cotenant.objects.pod import Pod
-from cotenant.quantities import parse_milli, parse_value, resource_amount
-from cotenant.reservation import kubelet_reserved, parse_reservation, trim_allocatable
-from cotenant.third_party import ThirdPartyError, batch_total, parse_allocations
+from cotenant.api.objects.node import Node
+from cotenant.api.objects.pod import Pod
+from cotenant.domain.reservation import kubelet_reserved, parse_reservation, trim_allocatable
+from cotenant.domain.third_party import ThirdPartyError, batch_total, parse_allocations
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
+from cotenant.model.quantities import parse_milli, parse_value, resource_amount
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas import amounts as algebra

@@ -8,21 +8,21 @@ from typing import Any
 
 import msgspec
 
-from cotenant.colocation import colocation_errors
+from cotenant.api.kinds import Kind
+from cotenant.api.objects.pod import Pod
+from cotenant.domain.colocation import colocation_errors
+from cotenant.domain.qos import priority_default, priority_raw, priority_value_default, qos_raw
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
-from cotenant.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, ANNOTATION_SKIP_UPDATE_RESOURCES
-from cotenant.objects.kinds import Kind
-from cotenant.objects.pod import Pod
-from cotenant.qos import priority_default, priority_raw, priority_value_default, qos_raw
-from cotenant.subjects import object_subject
+from cotenant.model.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, ANNOTATION_SKIP_UPDATE_RESOURCES
+from cotenant.model.subjects import object_subject
 from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
 from cotenant_gateway.admission.priority import PRIORITY_CLASSES
 from cotenant_gateway.admission.profile_set import PROFILES, draw, ready_profiles
 from cotenant_gateway.admission.profiles import changed_by_profiles
 from cotenant_gateway.admission.quota_affinity import QUOTA_PROFILES, keep_on_nodes_of_tree
 from cotenant_gateway.admission.review import Mutator, open_review
-from cotenant_gateway.core import ELASTIC_QUOTAS, NAMESPACES, PODS, GatewayCore
+from cotenant_gateway.read_model.core import ELASTIC_QUOTAS, NAMESPACES, PODS, GatewayCore
 from tests.conformance.mended import mended
 
 Json = dict[str, Any]

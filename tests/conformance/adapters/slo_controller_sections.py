@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from cotenant.objects.metadata import LabelSelector
-from cotenant.objects.node import Node
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.objects.node import Node
 from cotenant_batch_resource_calculator.config import colocation, sections
 from cotenant_batch_resource_calculator.config.colocation import ColocationConfig, ColocationStrategy
 from cotenant_batch_resource_calculator.config.in_force import load_configuration

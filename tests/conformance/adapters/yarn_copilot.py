@@ -7,9 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY
-from cotenant.quantities import format_binary, format_decimal, parse_value
-from cotenant.third_party import (
+from cotenant.domain.third_party import (
     HADOOP_YARN,
     KOORD_BATCH,
     Allocation,
@@ -21,6 +19,8 @@ from cotenant.third_party import (
     write_allocation,
     write_origin,
 )
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.model.quantities import format_binary, format_decimal, parse_value
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_batch_resource_calculator.formulas.placing import offer
 from cotenant_yarn_copilot.batch_source import batch_of_node

@@ -17,17 +17,17 @@ from uuid import uuid4
 
 import msgspec
 
-from cotenant.bus import NatsLog, connect
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.execution import Execution
 from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.requests import LogsRequest, logs_subject
 from cotenant.events.resources import NodeSLORendered
 from cotenant.events.runs import ContainerRun, RunStatus
-from cotenant.log import EXECUTION, LOG, TOMBSTONE_TTL_SECONDS, USAGE, Stored, Write
-from cotenant.requests import LogsRequest, logs_subject
-from cotenant.subjects import placement_subject, slo_subject
-from cotenant_node_executor.kernel.driver import open_driver
-from cotenant_node_executor.kernel.interface import CgroupDriver, Knob
+from cotenant.log.contract import EXECUTION, LOG, TOMBSTONE_TTL_SECONDS, USAGE, Stored, Write
+from cotenant.log.nats.log import NatsLog, connect
+from cotenant.model.subjects import placement_subject, slo_subject
+from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.interface import CgroupDriver, Knob
 
 NODE = "host.test"
 NAMESPACE = "default"

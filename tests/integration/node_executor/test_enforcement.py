@@ -18,7 +18,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
 from cotenant.events.resources import CpuIdentity
 from cotenant.events.runs import ExecutorStatus, RunPhase
-from cotenant_node_executor.kernel.interface import Knob
+from cotenant_node_executor.targets.interface import Knob
 from tests.integration.node_executor.executor_harness import NODE, WAIT_SECONDS, Harness, alive, pod_manifest
 from tests.nats_server import NatsServer
 

@@ -13,12 +13,12 @@ import msgspec
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.log import EXECUTION, LOG, NoAnswer, Refused, Stored, Write
-from cotenant.memory_log import MemoryLog
-from cotenant.subjects import placement_subject, run_subject
-from cotenant_node_executor.node import ExecutorNode, Periods
+from cotenant.log.contract import EXECUTION, LOG, NoAnswer, Refused, Stored, Write
+from cotenant.log.memory import MemoryLog
+from cotenant.model.subjects import placement_subject, run_subject
+from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.shell import ExecutorShell
-from cotenant_node_executor.simulated import NodeSize, simulated_node
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 
 NODE = "sim-1"
 PERIOD = 0.05

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.kernel.driver import open_driver
-from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, CgroupVersion
-from cotenant_node_executor.kernel.knobs import probe
-from cotenant_node_executor.kernel.sandbox import SandboxDriver
+from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
+from cotenant_node_executor.targets.knobs import probe
+from cotenant_node_executor.targets.sandbox import SandboxDriver
 from tests.integration.node_kernel.waiting import own_base, until
 
 Start = Callable[[str, str], int]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.kernel.driver import open_driver
-from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, CgroupVersion, InvalidValueError, Knob
+from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, InvalidValueError, Knob
 from tests.integration.node_kernel.waiting import own_base, until
 
 Start = Callable[[str, str], int]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, Knob
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, Knob
 from tests.integration.node_kernel.waiting import until
 
 Start = Callable[[str, str], int]

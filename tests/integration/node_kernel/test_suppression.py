@@ -18,14 +18,14 @@ import pytest
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeSLORendered
-from cotenant.log import LOG
-from cotenant.subjects import placement_subject, slo_subject
-from cotenant_node_executor.core import ExecutorCore
-from cotenant_node_executor.host_facts import executor_status, host_facts
-from cotenant_node_executor.kernel.cpulist import parse_cpu_list
-from cotenant_node_executor.kernel.interface import Capabilities, CgroupDriver, Knob
+from cotenant.log.contract import LOG
+from cotenant.model.subjects import placement_subject, slo_subject
+from cotenant_node_executor.core.core import ExecutorCore
+from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.kernel_machine import KernelMachine
-from cotenant_node_executor.node import ExecutorNode, Periods
+from cotenant_node_executor.sampling.host_facts import executor_status, host_facts
+from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, Knob
 from tests.integration.node_kernel.waiting import until
 
 NODE, UID = "node-1", "11111111-1111-4111-8111-111111111111"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cotenant_console.chaos.schedule import Entry
+from cotenant_verification.workload.schedule import Entry
 
 Change = tuple[object, str, Callable[..., object]]
 """Owner, attribute, and a function that is given the present one and returns the defect."""

@@ -22,7 +22,7 @@ from cotenant.events import (
 )
 from cotenant.events.metrics import HostApplicationMetric, PodMetric, Usage
 from cotenant.events.runs import RunPhase
-from cotenant.subjects import (
+from cotenant.model.subjects import (
     metrics_subject,
     node_subject,
     object_subject,

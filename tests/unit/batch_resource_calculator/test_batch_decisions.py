@@ -7,11 +7,11 @@ import random
 import msgspec
 import pytest
 
-from cotenant.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.events import ExecutorStatus, NodeResources, NodeSLORendered, ObjectStored
 from cotenant.events.metrics import HostApplicationMetric, Usage
 from cotenant.events.runs import RunPhase
-from cotenant.subjects import executor_subject, node_subject, object_subject, resources_subject
+from cotenant.model.subjects import executor_subject, node_subject, object_subject, resources_subject
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import (
     CONFIG_SUBJECT,

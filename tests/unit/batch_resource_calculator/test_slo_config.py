@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement
+from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, camel_name, overlay

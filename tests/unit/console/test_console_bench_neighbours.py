@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.objects.node import decode_node
-from cotenant.objects.pod import decode_pod
-from cotenant_console.bench.neighbours import Neighbours
-from cotenant_console.bench.rooms import Facts, Need, need_of
+from cotenant.api.objects.node import decode_node
+from cotenant.api.objects.pod import decode_pod
+from cotenant_verification.bench.neighbours import Neighbours
+from cotenant_verification.bench.rooms import Facts, Need, need_of
 
 HOST = "kubernetes.io/hostname"
 GOLD = {"matchLabels": {"tier": "gold"}}

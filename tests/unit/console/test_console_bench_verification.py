@@ -13,10 +13,10 @@ from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
-from cotenant_console.bench.constraints import DEDICATED, KINDS, ZONE
-from cotenant_console.bench.core_only import START, decided_log
-from cotenant_console.bench.verification import verify
-from cotenant_console.bench.workload import Workload, node_name, pod_name, synthetic
+from cotenant_verification.bench.constraints import DEDICATED, KINDS, ZONE
+from cotenant_verification.bench.core_only import START, decided_log
+from cotenant_verification.bench.verification import verify
+from cotenant_verification.bench.workload import Workload, node_name, pod_name, synthetic
 
 NODES = 100
 """Enough for a dedicated, a best avoided and a cordoned one."""

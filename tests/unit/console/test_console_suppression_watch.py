@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from cotenant_console.chaos.nodes import Control
-from cotenant_console.chaos.suppressing import Suppressions
+from cotenant_verification.checks.suppressing import Suppressions
+from cotenant_verification.harness.nodes import Control
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CAPACITY_MILLI = 4_000

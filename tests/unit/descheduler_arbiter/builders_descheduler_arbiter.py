@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.core import Request
+from cotenant.engine.core import Request
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
-from cotenant.subjects import (
+from cotenant.model.subjects import (
     eviction_subject,
     executor_subject,
     metrics_subject,
@@ -22,7 +22,7 @@ from cotenant.subjects import (
     pod_subject,
     run_subject,
 )
-from cotenant_descheduler_arbiter.configuration import DeschedulerConfiguration
+from cotenant_descheduler_arbiter.config.configuration import DeschedulerConfiguration
 from cotenant_descheduler_arbiter.core import DeschedulerArbiterCore
 from cotenant_descheduler_arbiter.definition import make_core
 

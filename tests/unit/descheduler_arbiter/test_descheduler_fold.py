@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.subjects import matches
+from cotenant.model.subjects import matches
 from cotenant_descheduler_arbiter.definition import DEFINITION
-from cotenant_descheduler_arbiter.fold import FILTERS
+from cotenant_descheduler_arbiter.state.fold import FILTERS
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster, configuration, hot_and_cold
 
 

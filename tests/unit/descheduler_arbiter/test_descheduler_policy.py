@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from cotenant_descheduler_arbiter.durations import DurationError, parse_duration
-from cotenant_descheduler_arbiter.policy import PolicyError, resolve
+from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
+from cotenant_descheduler_arbiter.config.policy import PolicyError, resolve
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import configuration
 
 

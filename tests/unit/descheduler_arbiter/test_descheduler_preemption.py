@@ -8,7 +8,7 @@ import msgspec
 
 from cotenant.events.migrations import EvictionRequest, Migration
 from cotenant.events.placements import Nomination, Victim, Waiting
-from cotenant.subjects import waiting_subject
+from cotenant.model.subjects import waiting_subject
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import Cluster, configuration
 
 

@@ -6,17 +6,17 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant.api.objects.metadata import ObjectMeta, OwnerReference
+from cotenant.api.objects.pod import Pod
 from cotenant.events.migrations import AnomalyStreak, DetectorState
-from cotenant.objects.metadata import ObjectMeta, OwnerReference
-from cotenant.objects.pod import Pod
-from cotenant_descheduler_arbiter.anomaly import AnomalyCondition, mark
-from cotenant_descheduler_arbiter.classify import is_over, is_under
-from cotenant_descheduler_arbiter.facts import NodeFacts, PodFacts
-from cotenant_descheduler_arbiter.low_node_load import CycleResult, LowNodeLoad, run_cycle
-from cotenant_descheduler_arbiter.max_unavailable import max_away
-from cotenant_descheduler_arbiter.measuring import measure
-from cotenant_descheduler_arbiter.object_limiter import limited
-from cotenant_descheduler_arbiter.pools import Pool, judge
+from cotenant_descheduler_arbiter.eviction.object_limiter import limited
+from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition, mark
+from cotenant_descheduler_arbiter.low_node_load.classify import is_over, is_under
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, LowNodeLoad, run_cycle
+from cotenant_descheduler_arbiter.low_node_load.pools import Pool, judge
+from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
+from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
+from cotenant_descheduler_arbiter.state.measuring import measure
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CAPACITY = 10_000

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from cotenant.api.kinds import BY_RESOURCE, Kind
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
-from cotenant.objects.kinds import BY_RESOURCE, Kind
-from cotenant.subjects import object_subject, placement_subject, run_subject
-from cotenant_gateway.built_in import BUILT_IN
-from cotenant_gateway.core import PODS, GatewayCore
-from cotenant_gateway.plans import Plan
-from cotenant_gateway.requests import Planned, plan_creation
+from cotenant.model.subjects import object_subject, placement_subject, run_subject
+from cotenant_gateway.read_model.core import PODS, GatewayCore
+from cotenant_gateway.shell.built_in import BUILT_IN
+from cotenant_gateway.shell.plans import Plan
+from cotenant_gateway.shell.requests import Planned, plan_creation
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -11,14 +11,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant.domain.qos import PriorityClass
 from cotenant.events.objects import ObjectDeleted, ObjectStored
-from cotenant.qos import PriorityClass
-from cotenant.subjects import object_subject
+from cotenant.model.subjects import object_subject
 from cotenant_gateway.admission.profile_set import PROFILES, draw
 from cotenant_gateway.admission.tier_resources import translated_spec
-from cotenant_gateway.core import PODS
-from cotenant_gateway.requests import Planned, plan_creation, plan_patch
-from cotenant_gateway.statuses import ApiError
+from cotenant_gateway.read_model.core import PODS
+from cotenant_gateway.shell.requests import Planned, plan_creation, plan_patch
+from cotenant_gateway.shell.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

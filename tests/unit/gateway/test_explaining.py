@@ -7,8 +7,8 @@ from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.placements import Figure, Placement, Waiting, WaitingReason
 from cotenant.events.resources import NodeResources, Term
 from cotenant.events.usage import Series, UsageSample
-from cotenant.explain import MAX_EVENTS, CauseWalk, concerns, explain_pod, lookup_all, told
-from cotenant.sentences import figures, sentence
+from cotenant.explain.causes import MAX_EVENTS, CauseWalk, concerns, explain_pod, lookup_all, told
+from cotenant.explain.sentences import figures, sentence
 from tests.unit.gateway.builders_gateway import NOW
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_gateway.patches import (
+from cotenant.api.patches import (
     PatchError,
     PatchTestError,
     json_patch,

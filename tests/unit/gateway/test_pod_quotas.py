@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from cotenant_gateway.core import ELASTIC_QUOTAS, PODS
-from cotenant_gateway.requests import plan_patch
-from cotenant_gateway.statuses import ApiError
+from cotenant_gateway.read_model.core import ELASTIC_QUOTAS, PODS
+from cotenant_gateway.shell.requests import plan_patch
+from cotenant_gateway.shell.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, pod_document
 
 PREFIX = "quota.scheduling.koordinator.sh"

@@ -17,7 +17,7 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase
-from cotenant.subjects import (
+from cotenant.model.subjects import (
     condition_subject,
     executor_subject,
     metrics_subject,
@@ -26,12 +26,12 @@ from cotenant.subjects import (
     resources_subject,
     waiting_subject,
 )
-from cotenant_gateway.budgets import budget_updates
-from cotenant_gateway.core import EVENTS, NODES, PODS, GatewayCore
-from cotenant_gateway.endings import deletion, endings, registrations
 from cotenant_gateway.http.watching import seen_change
-from cotenant_gateway.narration import MAX_HEARD
-from cotenant_gateway.ring import ChangeRing, TooOld
+from cotenant_gateway.read_model.core import EVENTS, NODES, PODS, GatewayCore
+from cotenant_gateway.read_model.narration import MAX_HEARD
+from cotenant_gateway.read_model.ring import ChangeRing, TooOld
+from cotenant_gateway.shell.budgets import budget_updates
+from cotenant_gateway.shell.endings import deletion, endings, registrations
 from tests.unit.gateway.builders_gateway import World, kind, pod_document, raw
 
 

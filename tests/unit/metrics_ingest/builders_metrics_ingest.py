@@ -9,8 +9,8 @@ from cotenant.events.envelope import Event, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.usage import HostApplicationUsage, PodUsage, Series, UsageSample
-from cotenant.log import USAGE
-from cotenant.subjects import metrics_subject, node_subject, usage_subject
+from cotenant.log.contract import USAGE
+from cotenant.model.subjects import metrics_subject, node_subject, usage_subject
 from cotenant_metrics_ingest.core import MetricsConfig, MetricsIngestCore
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

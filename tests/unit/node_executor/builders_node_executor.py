@@ -8,15 +8,14 @@ from typing import Any
 
 import msgspec
 
+from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeSLORendered
 from cotenant.events.runs import ExecutorStatus
-from cotenant.objects.pod import Pod, decode_pod
-from cotenant.subjects import executor_subject, placement_subject, slo_subject
-from cotenant_node_executor.core import ExecutorCore
-from cotenant_node_executor.kernel.interface import Capabilities, CgroupVersion, Knob, KnobSupport
-from cotenant_node_executor.observation import Observation
+from cotenant.model.subjects import executor_subject, placement_subject, slo_subject
+from cotenant_node_executor.core.core import ExecutorCore
+from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
 from cotenant_node_executor.strategies.situation import (
@@ -29,6 +28,7 @@ from cotenant_node_executor.strategies.situation import (
     pod_view,
 )
 from cotenant_node_executor.strategies.suppress_cpuset import Processor
+from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion, Knob, KnobSupport
 
 NODE = "node-1"
 START = datetime(2026, 1, 1, tzinfo=UTC)

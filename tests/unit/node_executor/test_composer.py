@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.events.resources import CpuIdentity, NodeSLORendered
-from cotenant_node_executor.composer import PRECEDENCE, Composer, CompositionError, compose
-from cotenant_node_executor.executions import TOPICS
-from cotenant_node_executor.file_values import FileValues
-from cotenant_node_executor.kernel.interface import Knob
-from cotenant_node_executor.observation import Observation
+from cotenant_node_executor.core.composer import PRECEDENCE, Composer, CompositionError, compose
+from cotenant_node_executor.core.executions import TOPICS
+from cotenant_node_executor.core.file_values import FileValues
+from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.strategies.situation import Situation, Wish, Wishes
 from cotenant_node_executor.strategies.suppress import suppress
+from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
 
 IDENTITY = {

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 from datetime import timedelta
 
+from cotenant.api.objects.pod import Pod
 from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
 from cotenant.events.usage import UsageSample
-from cotenant.log import EXECUTION, LOG, USAGE
-from cotenant.objects.pod import Pod
-from cotenant_node_executor.executions import MAX_CHANGES, NEWEST_USAGE, Executions
-from cotenant_node_executor.kernel.interface import Knob, Refused, WriteReport, Written
-from cotenant_node_executor.node import Periods
+from cotenant.log.contract import EXECUTION, LOG, USAGE
+from cotenant_node_executor.core.executions import MAX_CHANGES, NEWEST_USAGE, Executions
+from cotenant_node_executor.core.node import Periods
+from cotenant_node_executor.core.usage_window import MAX_SAMPLES, UsageWindow
 from cotenant_node_executor.runtime.interface import PodToRun, Stop
-from cotenant_node_executor.simulated import NodeSize, simulated_node
-from cotenant_node_executor.usage_window import MAX_SAMPLES, UsageWindow
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.targets.interface import Knob, Refused, WriteReport, Written
 from tests.unit.node_executor.builders_node_executor import NODE, START, Bench, batch, pod, service, snapshot
 
 

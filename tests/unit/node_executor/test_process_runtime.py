@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.objects.process_runtime import process_runtime_errors
+from cotenant.api.validation.process_runtime import process_runtime_errors
 from cotenant_node_executor.runtime.container_files import attempt_files, drop_old_attempts, newest_attempt
 from cotenant_node_executor.runtime.log_files import bound_log, read_tail
 from cotenant_node_executor.runtime.program import arguments, environment, expand, user_and_group

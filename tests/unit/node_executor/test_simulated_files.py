@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cotenant.objects.pod import decode_pod
-from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
+from cotenant.api.objects.pod import decode_pod
 from cotenant_node_executor.runtime.interface import Collect, PodToRun, Start
 from cotenant_node_executor.sampling.snapshot import GroupUsage
-from cotenant_node_executor.simulated import NodeSize, SimulatedMachine, simulated_facts
-from cotenant_node_executor.simulated_files import SimulatedFiles
+from cotenant_node_executor.simulated.files import SimulatedFiles
+from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_facts
+from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BE, POD, CONTAINER = "besteffort", "besteffort/pod1", "besteffort/pod1/main"

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.simulation import START, World
-from cotenant_node_executor.participant import NodeParticipant
 from cotenant_node_executor.runtime.oom_score import oom_score_adj
-from cotenant_node_executor.simulated import NodeSize, simulated_node
-from cotenant_node_executor.simulated_memory import Holding, ended
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.simulated.memory import Holding, ended
+from cotenant_node_executor.simulated.participant import NodeParticipant
 from tests.unit.node_executor.builders_node_executor import batch, pod, service
 from tests.unit.node_executor.test_simulated_node import NODE, place, run_of
 

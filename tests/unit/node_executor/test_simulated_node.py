@@ -16,15 +16,15 @@ from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeSLORendered
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.events.usage import UsageSample
-from cotenant.log import Stored, Write
+from cotenant.log.contract import Stored, Write
+from cotenant.model.subjects import placement_subject, run_subject, slo_subject
 from cotenant.simulation import World
-from cotenant.subjects import placement_subject, run_subject, slo_subject
-from cotenant_node_executor.node import Periods
-from cotenant_node_executor.participant import NodeParticipant
-from cotenant_node_executor.pod_life import lives
-from cotenant_node_executor.runtime.simulated import parse_duration
-from cotenant_node_executor.simulated import NodeSize, simulated_node
-from cotenant_node_executor.simulated_usage import Curve, share_out, wanted_usage
+from cotenant_node_executor.core.node import Periods
+from cotenant_node_executor.core.pod_lifecycle import lives
+from cotenant_node_executor.simulated.containers import parse_duration
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.simulated.participant import NodeParticipant
+from cotenant_node_executor.simulated.usage import Curve, share_out, wanted_usage
 from tests.unit.node_executor.builders_node_executor import batch, pod, service
 
 NODE = "sim-1"

@@ -7,14 +7,14 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
 from cotenant_node_executor.runtime.interface import ContainerState, Forget, PodToRun, Start, Stop
-from cotenant_node_executor.runtime.simulated import SimulatedRuntime
-from cotenant_node_executor.simulated import NodeSize, simulated_facts
-from cotenant_node_executor.simulated_files import SimulatedFiles
-from cotenant_node_executor.simulated_groups import SimulatedGroups
-from cotenant_node_executor.simulated_sampler import BOUND_QUOTA, SimulatedSampler
+from cotenant_node_executor.simulated.containers import SimulatedRuntime
+from cotenant_node_executor.simulated.files import SimulatedFiles
+from cotenant_node_executor.simulated.groups import SimulatedGroups
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_facts
+from cotenant_node_executor.simulated.sampler import BOUND_QUOTA, SimulatedSampler
 from cotenant_node_executor.strategies.situation import pod_view
+from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from tests.unit.node_executor.builders_node_executor import NODE, START, batch, service
 
 SECOND = timedelta(seconds=1)

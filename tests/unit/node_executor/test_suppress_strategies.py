@@ -6,12 +6,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.strategies.situation import BESTEFFORT
 from cotenant_node_executor.strategies.suppress import CPUSET, OFF, Suppression, suppress
 from cotenant_node_executor.strategies.suppress_cfs import FLOOR_US, next_quota
 from cotenant_node_executor.strategies.suppress_cpuset import Processor, next_cpuset, select_cpus, steadied
 from cotenant_node_executor.strategies.suppress_quantity import UsageSplit, suppress_milli
+from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
 
 QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_node_executor.kernel import convert
-from cotenant_node_executor.kernel.cpulist import format_cpu_list, parse_cpu_list, smallest_cpu_list
-from cotenant_node_executor.kernel.files import KNOB_FILES, check_value, holds, kernel_text, own_value
-from cotenant_node_executor.kernel.interface import CgroupVersion, InvalidValueError, Knob
+from cotenant_node_executor.targets import convert
+from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list, smallest_cpu_list
+from cotenant_node_executor.targets.files import KNOB_FILES, check_value, holds, kernel_text, own_value
+from cotenant_node_executor.targets.interface import CgroupVersion, InvalidValueError, Knob
 
 V1, V2 = CgroupVersion.V1, CgroupVersion.V2
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.kernel.driver import open_driver
-from cotenant_node_executor.kernel.hierarchy import Hierarchies, parse_mountinfo, parse_own_groups
-from cotenant_node_executor.kernel.interface import CgroupVersion
-from cotenant_node_executor.kernel.tree import parents
+from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.hierarchy import Hierarchies, parse_mountinfo, parse_own_groups
+from cotenant_node_executor.targets.interface import CgroupVersion
+from cotenant_node_executor.targets.tree import parents
 
 V1_MOUNTS = r"""
 24 20 0:24 /docker/abc /run/bind\040mount rw - cgroup cgroup rw,memory

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_node_executor.kernel.cpulist import parse_cpu_list
-from cotenant_node_executor.kernel.interface import Knob
-from cotenant_node_executor.kernel.levels import Change, Phase, level_values, plan
+from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.levels import Change, Phase, level_values, plan
 
 TIER, POD, CONTAINER = "besteffort", "besteffort/poda", "besteffort/poda/main"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cotenant_node_executor.kernel import parse, paths
-from cotenant_node_executor.kernel.interface import CgroupVersion
-from cotenant_node_executor.kernel.paths import HostApplicationPath, KubeQoS, Layout
-from cotenant_node_executor.kernel.psi import parse_pressure
+from cotenant_node_executor.targets import parse, paths
+from cotenant_node_executor.targets.interface import CgroupVersion
+from cotenant_node_executor.targets.paths import HostApplicationPath, KubeQoS, Layout
+from cotenant_node_executor.targets.psi import parse_pressure
 
 V1, V2 = CgroupVersion.V1, CgroupVersion.V2
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant_node_executor.kernel.cpulist import format_cpu_list
-from cotenant_node_executor.kernel.interface import CgroupVersion, Knob
-from cotenant_node_executor.kernel.knobs import probe
-from cotenant_node_executor.kernel.sandbox import SandboxDriver
-from cotenant_node_executor.kernel.sandbox_usage import members, parse_process, read_processes
-from cotenant_node_executor.kernel.writer import Writer
+from cotenant_node_executor.targets.cpulist import format_cpu_list
+from cotenant_node_executor.targets.interface import CgroupVersion, Knob
+from cotenant_node_executor.targets.knobs import probe
+from cotenant_node_executor.targets.sandbox import SandboxDriver
+from cotenant_node_executor.targets.sandbox_usage import members, parse_process, read_processes
+from cotenant_node_executor.targets.writer import Writer
 
 V1, V2 = CgroupVersion.V1, CgroupVersion.V2
 TIER, POD, CONTAINER = "besteffort", "besteffort/poda", "besteffort/poda/main"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_node_executor.kernel.interface import CgroupVersion, Stat
-from cotenant_node_executor.kernel.sandbox import SandboxDriver
 from cotenant_node_executor.sampling import proc, usage
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.usage import Counter, Point
+from cotenant_node_executor.targets.interface import CgroupVersion, Stat
+from cotenant_node_executor.targets.sandbox import SandboxDriver
 
 SECOND = 1_000_000_000
 MEMINFO = "MemTotal: 1000 kB\nMemFree: 200 kB\nMemAvailable: 600 kB\n"

@@ -11,7 +11,7 @@ from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.subjects import (
+from cotenant.model.subjects import (
     node_subject,
     object_subject,
     placement_subject,

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.quota.names import DEFAULT, ROOT, SYSTEM
-from cotenant.quota.sums import OwnPods, QuotaNode, TreeSums
-from cotenant.quota.view import built_in_quota
+from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
+from cotenant.domain.quota.sums import OwnPods, QuotaNode, TreeSums
+from cotenant.domain.quota.view import built_in_quota
 from cotenant_quota_tree.hierarchy import Tree
 from cotenant_quota_tree.runtime import TreeShares
 from cotenant_quota_tree.scale_min import MinOf, scale_mins

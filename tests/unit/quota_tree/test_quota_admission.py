@@ -4,14 +4,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.api.validation.fields import FieldError
+from cotenant.domain.quota.admission import QuotaLevel, admit
+from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.domain.quota.membership import Membership, QuotaIdentity, QuotaIndex
+from cotenant.domain.quota.sums import OwnPods, PodSums
+from cotenant.domain.quota.validation import validate_quota, validate_quota_deletion
+from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.objects.validation import FieldError
-from cotenant.quota.admission import QuotaLevel, admit
-from cotenant.quota.ledger import QuotaLedger
-from cotenant.quota.membership import Membership, QuotaIdentity, QuotaIndex
-from cotenant.quota.sums import OwnPods, PodSums
-from cotenant.quota.validation import validate_quota, validate_quota_deletion
-from cotenant.quota.view import ElasticQuotaView, decode_quota
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document
 
 GIB = 2**30

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.domain.quota.membership import Membership
 from cotenant.events import QuotaRuntime
 from cotenant.events.envelope import encode_payload
-from cotenant.quota.ledger import QuotaLedger
-from cotenant.quota.membership import Membership
 from tests.unit.quota_tree.builders_quota_tree import QuotaLog
 
 

@@ -10,16 +10,16 @@ from random import Random
 
 import msgspec
 
+from cotenant.domain.quota.names import ROOT
+from cotenant.engine.commit import Identity
+from cotenant.engine.replay import verify
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.log import Write
-from cotenant.quota.names import ROOT
-from cotenant.replay import verify
-from cotenant.sealing import Identity
+from cotenant.log.contract import Write
+from cotenant.model.subjects import node_subject, object_subject, placement_subject, pod_subject
 from cotenant.simulation import ServiceParticipant, World
-from cotenant.subjects import node_subject, object_subject, placement_subject, pod_subject
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_quota_tree.definition import DEFINITION, QuotaTreeConfig
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document, stored

@@ -16,7 +16,7 @@ from cotenant.events.placements import Nomination, Placement, PlacementPhase, Wa
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
-from cotenant.subjects import (
+from cotenant.model.subjects import (
     condition_subject,
     executor_subject,
     metrics_subject,
@@ -30,7 +30,7 @@ from cotenant.subjects import (
     waiting_subject,
 )
 from cotenant_scheduler.core import VIEWS, SchedulerCore
-from cotenant_scheduler.policy import SchedulerConfig
+from cotenant_scheduler.framework.policy import SchedulerConfig
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GIB = 1 << 30

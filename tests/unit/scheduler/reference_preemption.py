@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from cotenant.api.objects.pod import Pod
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination, Victim
-from cotenant.objects.pod import Pod
 from tests.unit.scheduler.reference_scheduler import World, choose, node_allows, others_allow, priority_of
 
 LABELS_THAT_PROTECT = {

@@ -16,17 +16,17 @@ from typing import Any
 
 import msgspec
 
+from cotenant.api.objects.node import Node, Taint, decode_node
+from cotenant.api.objects.pod import Pod, Toleration, decode_pod, pod_requests
+from cotenant.domain.qos import PriorityClass, priority_default
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import RunStatus
-from cotenant.objects.node import Node, Taint, decode_node
-from cotenant.objects.pod import Pod, Toleration, decode_pod, pod_requests
-from cotenant.qos import PriorityClass, priority_default
-from cotenant.quantities import resource_amount
-from cotenant.subjects import tokens
+from cotenant.model.quantities import resource_amount
+from cotenant.model.subjects import tokens
 
 BATCH = {"cpu": "kubernetes.io/batch-cpu", "memory": "kubernetes.io/batch-memory"}
 THRESHOLDS = {"cpu": 65, "memory": 95}

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from cotenant.engine.commit import Decision, Identity, seal
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.runs import RunPhase
-from cotenant.sealing import Decision, Identity, seal
 from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
 
 IDENTITY = Identity(service="scheduler")

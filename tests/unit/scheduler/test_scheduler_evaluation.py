@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cotenant_scheduler import changed_columns, evaluation
-from cotenant_scheduler.changed_columns import ChangedColumns
-from cotenant_scheduler.evaluation import Evaluation
-from cotenant_scheduler.static_results import StaticResults
+from cotenant_scheduler.framework import evaluation
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.framework.static_results import StaticResults
+from cotenant_scheduler.state import changed_columns
+from cotenant_scheduler.state.changed_columns import ChangedColumns
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 
 NODES = 24

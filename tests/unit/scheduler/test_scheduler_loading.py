@@ -11,7 +11,7 @@ import pytest
 from cotenant.events.placements import Figure, Placement
 from cotenant.events.runs import RunPhase
 from cotenant_scheduler.core import SchedulerCore
-from cotenant_scheduler.kept_placements import PlacementView
+from cotenant_scheduler.state.stored_placements import PlacementView
 from tests.unit.scheduler.builders_scheduler import GIB, NOW, Story, batch_pod, node, over_the_wire, pod
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant_scheduler.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.framework.policy import SchedulerConfig
 from cotenant_scheduler.plugins.resource_fit import ScoringStrategy
-from cotenant_scheduler.policy import SchedulerConfig
+from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
 from tests.unit.scheduler.builders_scheduler import GIB, Story, batch_pod, node, pod
 
 percent = st.sampled_from([0, 10, 40, 65, 90])

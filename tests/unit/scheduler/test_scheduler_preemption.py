@@ -6,7 +6,7 @@ from typing import Any
 
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.runs import RunPhase
-from cotenant_scheduler.preempting import NOMINATIONS_PER_DECISION
+from cotenant_scheduler.cycle.preempting import NOMINATIONS_PER_DECISION
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 

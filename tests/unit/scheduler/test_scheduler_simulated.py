@@ -7,17 +7,17 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from cotenant.engine.commit import Identity
+from cotenant.engine.replay import verify
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
-from cotenant.log import Write
-from cotenant.replay import verify
-from cotenant.sealing import Identity
+from cotenant.log.contract import Write
+from cotenant.model.subjects import executor_subject, node_subject, pod_subject, run_subject
 from cotenant.simulation import START, ServiceParticipant, World
-from cotenant.subjects import executor_subject, node_subject, pod_subject, run_subject
 from cotenant_scheduler.definition import DEFINITION
-from cotenant_scheduler.policy import SchedulerConfig
+from cotenant_scheduler.framework.policy import SchedulerConfig
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 NODES = 5

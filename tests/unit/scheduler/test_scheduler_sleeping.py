@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cotenant.events.runs import RunPhase
-from cotenant_scheduler.queue import Walk
+from cotenant_scheduler.cycle.queue import Walk
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 ROOM = {"max": {"cpu": 4000}, "parent": "koordinator-root-quota"}

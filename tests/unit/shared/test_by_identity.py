@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cotenant.by_identity import REMEMBERED, by_identity
-from cotenant.objects.pod import PodSpec, decode_pod, pod_requests
-from cotenant.quantities import QuantityError
+from cotenant.api.objects.pod import PodSpec, decode_pod, pod_requests
+from cotenant.model.by_identity import REMEMBERED, by_identity
+from cotenant.model.quantities import QuantityError
 from cotenant.simulation.routes import Routes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cotenant.reservation import (
+from cotenant.domain.reservation import (
     Reservation,
     kubelet_reserved,
     node_reserved,
@@ -12,7 +12,7 @@ from cotenant.reservation import (
     parse_reservation,
     trim_allocatable,
 )
-from cotenant.third_party import (
+from cotenant.domain.third_party import (
     Allocation,
     ThirdPartyError,
     batch_total,

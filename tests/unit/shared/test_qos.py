@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cotenant.objects.pod import Pod, decode_pod, pod_requests
-from cotenant.qos import (
+from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.domain.qos import (
     KubeQoS,
     PriorityClass,
     QoSClass,

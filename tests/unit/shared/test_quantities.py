@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.quantities import (
+from cotenant.model.quantities import (
     QuantityError,
     format_amount,
     format_binary,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from cotenant.events import Event
-from cotenant.log import KEEP_PER_SUBJECT, USAGE, Write
+from cotenant.log.contract import KEEP_PER_SUBJECT, USAGE, Write
 from cotenant.simulation import START, SimulationError, World
 from tests.contract.toy import metric
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.model.subjects import matches
 from cotenant.simulation.routes import Routes
-from cotenant.subjects import matches
 
 tokens = st.sampled_from(("a", "b", "c", "*"))
 filters = st.builds(

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from cotenant.engine.replay import verify
 from cotenant.events import Commit, Event, NodeResources, encode_event
-from cotenant.log import Write
-from cotenant.replay import verify
+from cotenant.log.contract import Write
 from cotenant.simulation import START, ServiceParticipant, World
 from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
 

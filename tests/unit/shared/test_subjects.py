@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant import subjects
-from cotenant.objects.kinds import find_kind
+from cotenant.api.kinds import find_kind
+from cotenant.model import subjects
 
 
 @given(st.text(min_size=1, max_size=50))

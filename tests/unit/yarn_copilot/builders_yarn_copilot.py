@@ -9,7 +9,7 @@ import msgspec
 
 from cotenant.events import Event, NodeResources, ObjectDeleted, ObjectStored, Payload, Placement, YarnNode
 from cotenant.events.metrics import Usage
-from cotenant.subjects import node_subject, placement_subject, resources_subject, yarn_subject
+from cotenant.model.subjects import node_subject, placement_subject, resources_subject, yarn_subject
 from cotenant_yarn_copilot.core import YarnCopilot
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER
 from cotenant_yarn_copilot.rm_messages import RmNode, read_node

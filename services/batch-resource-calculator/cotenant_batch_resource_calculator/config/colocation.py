@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.names import ANNOTATION_COLOCATION_STRATEGY, LABEL_CPU_RECLAIM_RATIO, LABEL_MEMORY_RECLAIM_RATIO
-from cotenant.objects.metadata import LabelSelector
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.model.names import ANNOTATION_COLOCATION_STRATEGY, LABEL_CPU_RECLAIM_RATIO, LABEL_MEMORY_RECLAIM_RATIO
 from cotenant_batch_resource_calculator.config.json_overlay import (
     ConfigError,
     JsonObject,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.objects.metadata import LabelSelector
+from cotenant.api.objects.metadata import LabelSelector
 from cotenant_batch_resource_calculator.config.json_overlay import (
     ConfigError,
     JsonObject,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cotenant.objects.metadata import LabelSelector, LabelSelectorRequirement
+from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
 
 
 def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool | None:

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cotenant.names import CPU, MEMORY
-from cotenant.quantities import multiply_milli, multiply_value
+from cotenant.model.names import CPU, MEMORY
+from cotenant.model.quantities import multiply_milli, multiply_value
 
 THOUSANDTHS = 1000
 

@@ -24,7 +24,7 @@ from enum import StrEnum
 
 import msgspec
 
-from cotenant.qos import PriorityClass
+from cotenant.domain.qos import PriorityClass
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, margin_of, share
 
 _LENT_TIERS = frozenset({PriorityClass.BATCH, PriorityClass.FREE})

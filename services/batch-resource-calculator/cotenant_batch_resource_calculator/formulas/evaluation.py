@@ -19,8 +19,8 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.qos import PriorityClass
-from cotenant.reservation import Reservation, kubelet_reserved, node_reserved
+from cotenant.domain.qos import PriorityClass
+from cotenant.domain.reservation import Reservation, kubelet_reserved, node_reserved
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping, total
 from cotenant_batch_resource_calculator.formulas.batch import (

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY
-from cotenant.quantities import multiply_milli
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.model.quantities import multiply_milli
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts
 
 ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
+from cotenant.engine.replay import Report, verify
 from cotenant.events.envelope import Event
-from cotenant.replay import Report, verify
 from cotenant_console.api.endpoint import EndpointUnknownError, data_folder, find_endpoint
 from cotenant_console.recorded import NothingRecordedError, history, opened
 from cotenant_console.simulate.catalogue import definitions

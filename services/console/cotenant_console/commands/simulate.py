@@ -6,6 +6,7 @@ gives the same JSON, byte for byte; progress goes to standard error, and only wh
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import sys
@@ -54,9 +55,9 @@ def command(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--for") from error
     if chaos:
-        from cotenant_console.chaos.command import Wish, simulate_chaos
-
-        wish = Wish(
+        # By name: the package of chaos runs imports this one, and only this option needs it.
+        verification = importlib.import_module("cotenant_verification.chaos.command")
+        options = verification.Options(
             seed=seed,
             span=span,
             span_seconds=seconds,
@@ -68,7 +69,7 @@ def command(
             shrink=shrink,
             write=write,
         )
-        raise SystemExit(simulate_chaos(wish))
+        raise SystemExit(verification.simulate_chaos(options))
     if openb is not None:
         _simulate_trace(Path(openb), seed, output)
     elif filename is not None:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 import click
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY
-from cotenant.quantities import QuantityError, parse_milli, parse_value
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant_console.ages import age
 from cotenant_console.api.client import Client, Json, list_at, text_at, value_at
 from cotenant_console.api.kinds import find_by_name

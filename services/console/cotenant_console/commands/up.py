@@ -10,7 +10,7 @@ from cotenant_console.api.endpoint import data_folder
 from cotenant_console.durations import parse_duration
 from cotenant_console.up.folder_lock import FolderInUseError
 from cotenant_console.up.nats_server import NatsServerMissingError
-from cotenant_console.up.session import Session, Wish
+from cotenant_console.up.session import Options, Session
 from cotenant_console.up.stack import NotReadyError
 
 
@@ -41,13 +41,13 @@ def command(
     data: str | None, port: int | None, nats_port: int | None, nodes: int, demo: bool, for_seconds: float | None
 ) -> None:
     """Start everything on this machine: nats-server, every service, this host as a node."""
-    wish = Wish(data_folder(data), nodes, demo, for_seconds, port or 0, nats_port or 0)
+    options = Options(data_folder(data), nodes, demo, for_seconds, port or 0, nats_port or 0)
     try:
-        status = asyncio.run(_run(wish))
+        status = asyncio.run(_run(options))
     except (FolderInUseError, NatsServerMissingError, NotReadyError) as error:
         raise click.ClickException(str(error)) from error
     raise click.exceptions.Exit(status)
 
 
-async def _run(wish: Wish) -> int:
-    return await Session(wish).run()
+async def _run(options: Options) -> int:
+    return await Session(options).run()

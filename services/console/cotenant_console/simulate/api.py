@@ -13,23 +13,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cotenant.api.kinds import BY_RESOURCE, Kind
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
 from cotenant.events.objects import ObjectStored
-from cotenant.log import Stored, Write
-from cotenant.objects.kinds import BY_RESOURCE, Kind
+from cotenant.log.contract import Stored, Write
 from cotenant.simulation import HOP, START, World
 from cotenant_console.api.client import Document, Json, text_at
-from cotenant_gateway.budgets import budget_updates
-from cotenant_gateway.built_in import missing_built_ins
-from cotenant_gateway.composing.times import rfc3339
-from cotenant_gateway.core import BUDGETS, GatewayCore
-from cotenant_gateway.endings import endings, registrations
-from cotenant_gateway.evictions import plan_eviction
-from cotenant_gateway.metadata import with_metadata
-from cotenant_gateway.plans import Plan, PlannedWrite
-from cotenant_gateway.requests import DeletionWish, plan_creation, plan_deletion
-from cotenant_gateway.statuses import ApiError
+from cotenant_gateway.kinds.times import rfc3339
+from cotenant_gateway.read_model.core import BUDGETS, GatewayCore
+from cotenant_gateway.shell.budgets import budget_updates
+from cotenant_gateway.shell.built_in import missing_built_ins
+from cotenant_gateway.shell.endings import endings, registrations
+from cotenant_gateway.shell.evictions import plan_eviction
+from cotenant_gateway.shell.metadata import with_metadata
+from cotenant_gateway.shell.plans import Plan, PlannedWrite
+from cotenant_gateway.shell.requests import DeletionWish, plan_creation, plan_deletion
+from cotenant_gateway.shell.statuses import ApiError
 
 SOURCE = "/cell/gateway/0"
 FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrations.>", "evictions.>")

@@ -10,10 +10,10 @@ import importlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from cotenant.core import Requesting
-from cotenant.definition import Definition
+from cotenant.engine.commit import Identity
+from cotenant.engine.core import Requesting
+from cotenant.engine.definition import Definition
 from cotenant.events.migrations import EvictionRequest
-from cotenant.sealing import Identity
 from cotenant.simulation import HOP, TICK, Participant, ServiceParticipant, World
 from cotenant_console.simulate.api import SimulatedGateway
 from cotenant_console.simulate.wishes import RequestingParticipant

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from cotenant.quantities import QuantityError, parse_milli, parse_value
+from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant_console.api.client import Document
 from cotenant_console.durations import parse_duration
 from cotenant_console.manifests.documents import ManifestError, parse_manifests

@@ -14,7 +14,7 @@ from typing import cast
 
 from cotenant.events.envelope import Event, encode_event
 from cotenant.events.execution import Execution
-from cotenant.log import LOG
+from cotenant.log.contract import LOG
 from cotenant.simulation import START, World, collecting_rarely
 from cotenant_console.api.client import Document, Json, list_at, mapping_at, text_at
 from cotenant_console.simulate.api import SimulatedGateway
@@ -24,8 +24,8 @@ from cotenant_console.simulate.tally import Tally
 from cotenant_console.simulate.workloads import arrivals, node_names
 from cotenant_console.up.figures import NodeFigures, node_figures, phase_counts
 from cotenant_console.up.journal import SUPPRESS_TOPIC, shrinks
-from cotenant_node_executor.participant import NodeParticipant
-from cotenant_node_executor.simulated import NodeSize, simulated_node
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.simulated.participant import NodeParticipant
 
 SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 SETTLE = timedelta(seconds=2)

@@ -13,9 +13,9 @@ from datetime import datetime
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
-from cotenant.log import TOMBSTONE_TTL_SECONDS, Write
+from cotenant.log.contract import TOMBSTONE_TTL_SECONDS, Write
+from cotenant.model.subjects import executor_subject, run_subject
 from cotenant.simulation import World
-from cotenant.subjects import executor_subject, run_subject
 
 
 class TraceNodes:

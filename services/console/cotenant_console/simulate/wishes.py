@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from cotenant.core import Request, Requesting
+from cotenant.engine.core import Request, Requesting
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
 from cotenant.simulation import ServiceParticipant, World

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY
-from cotenant.quantities import QuantityError, parse_value
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.model.quantities import QuantityError, parse_value
 from cotenant_console.api.client import Document, Json, list_at, mapping_at, text_at, value_at
 
 ENDED = ("Succeeded", "Failed")

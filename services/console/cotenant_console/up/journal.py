@@ -20,7 +20,7 @@ from cotenant.events.migrations import EvictionOutcome, Migration
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.sentences import sentence
+from cotenant.explain.sentences import sentence
 
 LINES_KEPT = 200
 PODS_KEPT = 10_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from cotenant.bus import NatsLog, connect
-from cotenant.log import EXECUTION, LOG, Behind
+from cotenant.log.contract import EXECUTION, LOG, Behind
+from cotenant.log.nats.log import NatsLog, connect
 from cotenant_console.up.journal import Journal
 
 LOG_FILTERS = ("node.>", "waiting.>", "evictions.>", "migrations.>", "services.>")

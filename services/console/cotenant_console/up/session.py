@@ -41,7 +41,7 @@ NO_READINGS = Readings({}, {}, None)
 
 
 @dataclass(frozen=True)
-class Wish:
+class Options:
     """What the user asked of `up`."""
 
     folder: Path
@@ -63,8 +63,8 @@ class Cluster:
 class Session:
     """Runs until its time is over or it is told to stop."""
 
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
+    def __init__(self, options: Options) -> None:
+        self.options = options
         self.stopping = asyncio.Event()
         self._journal = Journal(began=datetime.now(UTC))
         self._cluster = Cluster([], {})
@@ -80,10 +80,10 @@ class Session:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.stopping.set)
-        with FolderLock(self.wish.folder), Claims() as claims, Screen() as screen:
-            screen.say(f"cotenant: data folder {self.wish.folder}")
+        with FolderLock(self.options.folder), Claims() as claims, Screen() as screen:
+            screen.say(f"cotenant: data folder {self.options.folder}")
             began = time.monotonic()
-            stack = Stack(planned(self.wish, claims))
+            stack = Stack(planned(self.options, claims))
             demonstration: Demonstration | None = None
             failure = ""
             try:
@@ -92,7 +92,7 @@ class Session:
                         f"ready after {time.monotonic() - began:.1f} s: API {stack.endpoint.api_url}, "
                         f"NATS {stack.endpoint.nats_url}"
                     )
-                    if self.wish.demo:
+                    if self.options.demo:
                         demonstration = await asyncio.to_thread(self._demonstration, stack)
                         stack.supervisor.start(demonstration.load_process())
                     await self._show(stack, demonstration, screen)
@@ -107,9 +107,9 @@ class Session:
         return 1 if failure or crashes else 0
 
     def _demonstration(self, stack: Stack) -> Demonstration:
-        seconds = self.wish.for_seconds
+        seconds = self.options.for_seconds
         shape = Shape() if seconds is None else Shape(day_seconds=max(30.0, min(120.0, seconds * 0.8)))
-        demonstration = Demonstration(stack.endpoint.api_url, self.wish.folder, stack.plan.node, shape)
+        demonstration = Demonstration(stack.endpoint.api_url, self.options.folder, stack.plan.node, shape)
         demonstration.declare()
         if demonstration.interpreter.note:
             self._notes.append(demonstration.interpreter.note)
@@ -140,13 +140,13 @@ class Session:
                     await asyncio.to_thread(self._look, stack, demonstration, client, turn)
                     self._elapsed = time.monotonic() - began
                     screen.show(self._view(stack, demonstration, self._elapsed))
-                    if self.wish.for_seconds is not None and self._elapsed >= self.wish.for_seconds:
+                    if self.options.for_seconds is not None and self._elapsed >= self.options.for_seconds:
                         return
                     if reading.done():
                         self._journal.note(datetime.now(UTC), f"reading the log starts over: {reading.exception()}")
                         reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, self._journal))
                     turn += 1
-                    left = math.inf if self.wish.for_seconds is None else self.wish.for_seconds - self._elapsed
+                    left = math.inf if self.options.for_seconds is None else self.options.for_seconds - self._elapsed
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(min(pause, max(left, 0.01))):
                             await self.stopping.wait()
@@ -174,10 +174,10 @@ class Session:
         jobs = None if demonstration is None else demonstration.jobs
         return View(
             endpoint=stack.endpoint,
-            folder=self.wish.folder,
+            folder=self.options.folder,
             node=stack.plan.node,
             elapsed=elapsed,
-            until=self.wish.for_seconds,
+            until=self.options.for_seconds,
             cpu_percent=self._percent,
             cpus=os.cpu_count() or 1,
             nodes=self._cluster.nodes,
@@ -205,15 +205,15 @@ class Session:
         await stack.stop()
 
 
-def planned(wish: Wish, claims: Claims) -> Plan:
+def planned(options: Options, claims: Claims) -> Plan:
     """What to start: the node's name and the ports that this stack holds from now on. Raises NotReadyError."""
     try:
         return Plan(
-            folder=wish.folder,
-            simulated_nodes=wish.simulated_nodes,
+            folder=options.folder,
+            simulated_nodes=options.simulated_nodes,
             node=claims.node(host_node_name()),
-            api_port=claims.port(wish.api_port or API_PORT, exactly=wish.api_port != 0),
-            nats_port=claims.port(wish.nats_port or NATS_PORT, exactly=wish.nats_port != 0),
+            api_port=claims.port(options.api_port or API_PORT, exactly=options.api_port != 0),
+            nats_port=claims.port(options.nats_port or NATS_PORT, exactly=options.nats_port != 0),
         )
     except NothingLeftError as error:
         raise NotReadyError(str(error)) from error

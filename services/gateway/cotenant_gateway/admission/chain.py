@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cotenant.objects.pod import Pod
-from cotenant.objects.validation import FieldError
+from cotenant.api.objects.pod import Pod
+from cotenant.api.validation.fields import FieldError
 from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
 from cotenant_gateway.admission.node_configuration import node_configuration_is_valid

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
-from cotenant.objects.pod import Pod, PodSpec
-from cotenant.objects.validation import invalid
-from cotenant.quantities import QuantityError, Scalar, parse_nanos
+from cotenant.api.objects.pod import Pod, PodSpec
+from cotenant.api.validation.fields import invalid
+from cotenant.model.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
+from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
 from cotenant_gateway.admission.review import Change, Review
-from cotenant_gateway.metadata import with_annotation
-from cotenant_gateway.statuses import invalid_object
+from cotenant_gateway.shell.metadata import with_annotation
+from cotenant_gateway.shell.statuses import invalid_object
 
 Amounts = dict[str, Scalar]
 _FIELD = f"metadata.annotations[{ANNOTATION_EXTENDED_RESOURCE_SPEC}]"

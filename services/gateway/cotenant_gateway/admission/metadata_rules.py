@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cotenant.objects.validation import FieldError, required
-from cotenant.objects.validation_metadata import metadata_errors
+from cotenant.api.validation.fields import FieldError, required
+from cotenant.api.validation.metadata import metadata_errors
 from cotenant_gateway.admission.review import Review
 
 

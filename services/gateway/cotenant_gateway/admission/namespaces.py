@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cotenant.objects.kinds import BY_RESOURCE
+from cotenant.api.kinds import BY_RESOURCE
 from cotenant_gateway.admission.review import Review
-from cotenant_gateway.snapshots import Snapshot
-from cotenant_gateway.statuses import ApiError, forbidden, not_found
+from cotenant_gateway.read_model.snapshots import Snapshot
+from cotenant_gateway.shell.statuses import ApiError, forbidden, not_found
 
 NAMESPACES = BY_RESOURCE["", "namespaces"]
 BUILT_IN_NAMESPACES = ("default", "kube-system", "koordinator-system")

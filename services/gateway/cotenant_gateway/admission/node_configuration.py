@@ -15,13 +15,13 @@ from math import lcm
 
 import msgspec
 
-from cotenant.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
-from cotenant.objects.kinds import BY_RESOURCE
-from cotenant.objects.metadata import LabelSelector
-from cotenant.objects.policies import ConfigMap
-from cotenant.objects.selectors import selector_holds
-from cotenant.objects.validation import FieldError, forbidden, invalid, required
-from cotenant.objects.validation_metadata import selector_errors
+from cotenant.api.kinds import BY_RESOURCE
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.objects.policies import ConfigMap
+from cotenant.api.objects.selectors import selector_holds
+from cotenant.api.validation.fields import FieldError, forbidden, invalid, required
+from cotenant.api.validation.metadata import selector_errors
+from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration_ranges import SECTIONS, Section, member, section_errors
 from cotenant_gateway.admission.review import Review
 

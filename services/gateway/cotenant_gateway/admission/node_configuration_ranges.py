@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.objects.validation import FieldError, invalid, required, wrong_type
+from cotenant.api.validation.fields import FieldError, invalid, required, wrong_type
 
 Range = tuple[int, int | None]
 Json = object

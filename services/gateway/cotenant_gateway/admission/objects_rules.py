@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cotenant.objects.node import Node
-from cotenant.objects.policies import (
+from cotenant.api.objects.node import Node
+from cotenant.api.objects.policies import (
     ConfigMap,
     PodDisruptionBudget,
     PodMigrationJob,
     PriorityClassObject,
     RuntimeClass,
 )
-from cotenant.objects.validation import FieldError
-from cotenant.objects.validation_policies import (
+from cotenant.api.validation.fields import FieldError
+from cotenant.api.validation.policies import (
     budget_errors,
     config_map_errors,
     migration_job_errors,

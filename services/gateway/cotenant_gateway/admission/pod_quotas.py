@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.objects.metadata import ObjectMeta
-from cotenant.objects.validation import FieldError, forbidden, invalid
-from cotenant.quota.names import LABEL_IS_PARENT, LABEL_PREEMPTIBLE, LABEL_QUOTA
-from cotenant.quota.view import bound_namespaces
+from cotenant.api.objects.metadata import ObjectMeta
+from cotenant.api.validation.fields import FieldError, forbidden, invalid
+from cotenant.domain.quota.names import LABEL_IS_PARENT, LABEL_PREEMPTIBLE, LABEL_QUOTA
+from cotenant.domain.quota.view import bound_namespaces
 from cotenant_gateway.admission.quotas import ELASTIC_QUOTAS
 from cotenant_gateway.admission.review import ObjectSource, Review
 

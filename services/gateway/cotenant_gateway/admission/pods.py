@@ -6,11 +6,11 @@ import json
 
 import msgspec
 
-from cotenant.by_identity import by_identity
-from cotenant.colocation import colocation_errors
-from cotenant.objects.pod import Pod, PodSpec
-from cotenant.objects.validation import FieldError, FieldReason, forbidden, validate_all
-from cotenant.objects.validation_pod import POD_CHECKS, RESERVED_ANNOTATION
+from cotenant.api.objects.pod import Pod, PodSpec
+from cotenant.api.validation.fields import FieldError, FieldReason, forbidden, validate_all
+from cotenant.api.validation.pod import POD_CHECKS, RESERVED_ANNOTATION
+from cotenant.domain.colocation import colocation_errors
+from cotenant.model.by_identity import by_identity
 from cotenant_gateway.admission.review import Review
 
 REMEMBERED_LABELS = 4

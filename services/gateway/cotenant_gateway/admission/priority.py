@@ -6,12 +6,12 @@ class keeps it: the priority tiers are told by value, and manifests for tests an
 
 from __future__ import annotations
 
-from cotenant.objects.kinds import BY_RESOURCE
-from cotenant.objects.pod import Pod
-from cotenant.objects.policies import PriorityClassObject
+from cotenant.api.kinds import BY_RESOURCE
+from cotenant.api.objects.pod import Pod
+from cotenant.api.objects.policies import PriorityClassObject
+from cotenant.api.splices import member_object, members, raw
 from cotenant_gateway.admission.review import Change, ObjectSource, Review, decode_view
-from cotenant_gateway.snapshots import Snapshot
-from cotenant_gateway.splices import member_object, members, raw
+from cotenant_gateway.read_model.snapshots import Snapshot
 
 PRIORITY_CLASSES = BY_RESOURCE["scheduling.k8s.io", "priorityclasses"]
 

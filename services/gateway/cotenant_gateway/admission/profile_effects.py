@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.names import LABEL_PRIORITY, LABEL_QOS_CLASS
-from cotenant.objects.validation import FieldError, invalid, not_found
+from cotenant.api.patches import PatchError, strategic_merge_patch
+from cotenant.api.splices import DocumentError, Members, member_object, members, raw
+from cotenant.api.validation.fields import FieldError, invalid, not_found
+from cotenant.model.names import LABEL_PRIORITY, LABEL_QOS_CLASS
 from cotenant_gateway.admission.priority import find_priority_class
 from cotenant_gateway.admission.profile_set import ReadyProfile
 from cotenant_gateway.admission.review import Review, decode_view, type_error
-from cotenant_gateway.patches import PatchError, strategic_merge_patch
-from cotenant_gateway.splices import DocumentError, Members, member_object, members, raw
-from cotenant_gateway.statuses import ApiError, invalid_object
+from cotenant_gateway.shell.statuses import ApiError, invalid_object
 
 _TEXT = msgspec.json.Decoder(str)
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.colocation_profiles import colocation_profile_errors
-from cotenant.objects.colocation_profile import ClusterColocationProfile
-from cotenant.objects.kinds import BY_RESOURCE
-from cotenant.objects.pod import Pod
-from cotenant.objects.validation import FieldError, forbidden, invalid, labels, required
-from cotenant.objects.validation_metadata import annotation_errors
+from cotenant.api.kinds import BY_RESOURCE
+from cotenant.api.objects.colocation_profile import ClusterColocationProfile
+from cotenant.api.objects.pod import Pod
+from cotenant.api.patches import PatchError, strategic_merge_patch
+from cotenant.api.splices import DocumentError, is_null, is_object, member_object, members
+from cotenant.api.validation.fields import FieldError, forbidden, invalid, labels, required
+from cotenant.api.validation.metadata import annotation_errors
+from cotenant.domain.colocation_profiles import colocation_profile_errors
 from cotenant_gateway.admission.review import Review, decode_view, type_error
-from cotenant_gateway.patches import PatchError, strategic_merge_patch
-from cotenant_gateway.splices import DocumentError, is_null, is_object, member_object, members
 
 PODS = BY_RESOURCE["", "pods"]
 

@@ -13,20 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from cotenant.names import ANNOTATION_SKIP_UPDATE_RESOURCES, LABEL_PRIORITY, LABEL_QOS_CLASS
-from cotenant.objects.colocation_profile import (
+from cotenant.api.kinds import BY_RESOURCE
+from cotenant.api.objects.colocation_profile import (
     ClusterColocationProfile,
     ClusterColocationProfileSpec,
     probability_percent,
 )
-from cotenant.objects.kinds import BY_RESOURCE
-from cotenant.objects.metadata import LabelSelector
-from cotenant.objects.validation import FieldError
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.splices import EMPTY_OBJECT, is_null
+from cotenant.api.validation.fields import FieldError
+from cotenant.model.names import ANNOTATION_SKIP_UPDATE_RESOURCES, LABEL_PRIORITY, LABEL_QOS_CLASS
 from cotenant_gateway.admission.profile_rules import profile_errors
 from cotenant_gateway.admission.review import ObjectSource, decode_view, type_error
-from cotenant_gateway.selectors import SelectorError, from_label_selector
-from cotenant_gateway.snapshots import Snapshot
-from cotenant_gateway.splices import EMPTY_OBJECT, is_null
+from cotenant_gateway.read_model.selectors import SelectorError, from_label_selector
+from cotenant_gateway.read_model.snapshots import Snapshot
 
 PROFILES = BY_RESOURCE["config.koordinator.sh", "clustercolocationprofiles"]
 

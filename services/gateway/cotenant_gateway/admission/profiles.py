@@ -19,10 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from cotenant.names import ANNOTATION_COLOCATION_PROFILES
-from cotenant.objects.pod import Pod
-from cotenant.qos import TIER_RESOURCES, priority_default
-from cotenant.quantities import QuantityError
+from cotenant.api.objects.pod import Pod
+from cotenant.api.splices import EMPTY_OBJECT, member_object, members, raw
+from cotenant.domain.qos import TIER_RESOURCES, priority_default
+from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES
+from cotenant.model.quantities import QuantityError
 from cotenant_gateway.admission.namespaces import NAMESPACES
 from cotenant_gateway.admission.priority import resolve_priority
 from cotenant_gateway.admission.profile_effects import with_profile
@@ -30,8 +31,7 @@ from cotenant_gateway.admission.profile_set import PROFILES, ReadyProfile, draw,
 from cotenant_gateway.admission.review import Change, Review
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.tier_resources import translated_spec
-from cotenant_gateway.metadata import with_metadata
-from cotenant_gateway.splices import EMPTY_OBJECT, member_object, members, raw
+from cotenant_gateway.shell.metadata import with_metadata
 
 Draw = Callable[[str, str, str], int]
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.objects.kinds import BY_RESOURCE
-from cotenant.objects.metadata import LabelSelector, ObjectMeta, View
-from cotenant.quota.names import LABEL_TREE
+from cotenant.api.kinds import BY_RESOURCE
+from cotenant.api.objects.metadata import LabelSelector, ObjectMeta, View
+from cotenant.api.splices import elements, is_array, member_object, members, raw
+from cotenant.domain.quota.names import LABEL_TREE
 from cotenant_gateway.admission.pod_quotas import quota_of
 from cotenant_gateway.admission.review import Change, ObjectSource, Review
-from cotenant_gateway.splices import elements, is_array, member_object, members, raw
 
 QUOTA_PROFILES = BY_RESOURCE["quota.koordinator.sh", "elasticquotaprofiles"]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

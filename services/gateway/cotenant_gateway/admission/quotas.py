@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.names import LABEL_QUOTA_NAME
-from cotenant.objects.kinds import BY_RESOURCE
-from cotenant.objects.policies import ElasticQuota
-from cotenant.objects.validation import FieldError, quantity
-from cotenant.quantities import QuantityError
-from cotenant.quota.names import LABEL_PARENT, LABEL_TREE, ROOT
-from cotenant.quota.validation import binds, validate_quota, validate_quota_deletion
-from cotenant.quota.view import ElasticQuotaView, decode_quota
+from cotenant.api.kinds import BY_RESOURCE
+from cotenant.api.objects.policies import ElasticQuota
+from cotenant.api.validation.fields import FieldError, quantity
+from cotenant.domain.quota.names import LABEL_PARENT, LABEL_TREE, ROOT
+from cotenant.domain.quota.validation import binds, validate_quota, validate_quota_deletion
+from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
+from cotenant.model.names import LABEL_QUOTA_NAME
+from cotenant.model.quantities import QuantityError
 from cotenant_gateway.admission.review import Change, ObjectSource, Review
-from cotenant_gateway.metadata import with_metadata
-from cotenant_gateway.snapshots import Snapshot
-from cotenant_gateway.statuses import ApiError, forbidden
+from cotenant_gateway.read_model.snapshots import Snapshot
+from cotenant_gateway.shell.metadata import with_metadata
+from cotenant_gateway.shell.statuses import ApiError, forbidden
 
 ELASTIC_QUOTAS = BY_RESOURCE["scheduling.sigs.k8s.io", "elasticquotas"]
 PODS = BY_RESOURCE["", "pods"]

@@ -13,12 +13,12 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from cotenant.objects.colocation_profile import ClusterColocationProfile
-from cotenant.objects.kinds import Kind
-from cotenant.objects.metadata import AnyObject
-from cotenant.objects.node import Node
-from cotenant.objects.pod import Pod, decode_pod
-from cotenant.objects.policies import (
+from cotenant.api.kinds import Kind
+from cotenant.api.objects.colocation_profile import ClusterColocationProfile
+from cotenant.api.objects.metadata import AnyObject
+from cotenant.api.objects.node import Node
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.api.objects.policies import (
     ConfigMap,
     ElasticQuota,
     PodDisruptionBudget,
@@ -26,9 +26,9 @@ from cotenant.objects.policies import (
     PriorityClassObject,
     RuntimeClass,
 )
-from cotenant.objects.validation import FieldError, wrong_type
-from cotenant_gateway.snapshots import Snapshot
-from cotenant_gateway.splices import without_nulls
+from cotenant.api.splices import without_nulls
+from cotenant.api.validation.fields import FieldError, wrong_type
+from cotenant_gateway.read_model.snapshots import Snapshot
 
 View = (
     AnyObject

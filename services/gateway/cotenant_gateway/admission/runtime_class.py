@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.objects.kinds import BY_RESOURCE
-from cotenant.objects.pod import Pod
-from cotenant.objects.policies import RuntimeClass
+from cotenant.api.kinds import BY_RESOURCE
+from cotenant.api.objects.pod import Pod
+from cotenant.api.objects.policies import RuntimeClass
+from cotenant.api.splices import Members, elements, is_array, member_object, members, raw
 from cotenant_gateway.admission.review import Change, ObjectSource, Review, decode_view
-from cotenant_gateway.splices import Members, elements, is_array, member_object, members, raw
 
 RUNTIME_CLASSES = BY_RESOURCE["node.k8s.io", "runtimeclasses"]
 

@@ -13,11 +13,11 @@ from functools import lru_cache
 
 import msgspec
 
-from cotenant.names import CPU, MEMORY
-from cotenant.objects.pod import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS
-from cotenant.qos import TIER_RESOURCES, PriorityClass
-from cotenant.quantities import Scalar, format_decimal, parse_milli
-from cotenant_gateway.splices import Members, elements, is_array, member_object, members, raw
+from cotenant.api.objects.pod import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS
+from cotenant.api.splices import Members, elements, is_array, member_object, members, raw
+from cotenant.domain.qos import TIER_RESOURCES, PriorityClass
+from cotenant.model.names import CPU, MEMORY
+from cotenant.model.quantities import Scalar, format_decimal, parse_milli
 
 _SCALAR = msgspec.json.Decoder(Scalar)
 

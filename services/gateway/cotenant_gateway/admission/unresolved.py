@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cotenant.objects.pod import Pod
-from cotenant.objects.validation import FieldError, forbidden, invalid, not_found
-from cotenant.qos import priority_default
-from cotenant.quantities import QuantityError, Scalar, parse_nanos
+from cotenant.api.objects.pod import Pod
+from cotenant.api.validation.fields import FieldError, forbidden, invalid, not_found
+from cotenant.domain.qos import priority_default
+from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
 from cotenant_gateway.admission.priority import find_priority_class
 from cotenant_gateway.admission.review import Review
 from cotenant_gateway.admission.runtime_class import find_runtime_class

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cotenant_gateway.composing.times import parse_rfc3339
+from cotenant_gateway.kinds.times import parse_rfc3339
 
 
 def human_duration(seconds: int) -> str:

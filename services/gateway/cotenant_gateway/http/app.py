@@ -18,7 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
-from cotenant.host import VERSION
+from cotenant.runtime.process import VERSION
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,
@@ -31,7 +31,7 @@ from cotenant_gateway.http.discovery import (
 from cotenant_gateway.http.facts import PREFIX, FactHandlers
 from cotenant_gateway.http.resources import MAX_BODY_BYTES, ResourceHandlers, json_response
 from cotenant_gateway.http.routing import target_of
-from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, too_large
+from cotenant_gateway.shell.statuses import ApiError, bad_request, internal, no_such_path, too_large
 
 logger = logging.getLogger(__name__)
 

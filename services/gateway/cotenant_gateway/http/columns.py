@@ -10,11 +10,11 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.names import LABEL_QOS_CLASS
-from cotenant.objects.metadata import ObjectMeta, View
-from cotenant.quota.names import LABEL_PARENT
+from cotenant.api.objects.metadata import ObjectMeta, View
+from cotenant.domain.quota.names import LABEL_PARENT
+from cotenant.model.names import LABEL_QOS_CLASS
 from cotenant_gateway.http.ages import age
-from cotenant_gateway.snapshots import Snapshot
+from cotenant_gateway.read_model.snapshots import Snapshot
 
 Cell = str | int | bool | None
 

@@ -10,7 +10,7 @@ import platform
 
 import msgspec
 
-from cotenant.objects.kinds import KINDS, Kind
+from cotenant.api.kinds import KINDS, Kind
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _READ_VERBS = ["get", "list", "watch"]

@@ -17,17 +17,17 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
-from cotenant.bus import NatsLog
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted
-from cotenant.explain import CauseWalk, Explanation, concerns, explain_node, explain_pod, told
-from cotenant.log import EXECUTION, HISTORY, LOG, Reader
-from cotenant.subjects import eviction_subject, pod_subject
-from cotenant_gateway.core import NODES, PODS
-from cotenant_gateway.gateway import Gateway
+from cotenant.explain.causes import CauseWalk, Explanation, concerns, explain_node, explain_pod, told
+from cotenant.log.contract import EXECUTION, HISTORY, LOG, Reader
+from cotenant.log.nats.log import NatsLog
+from cotenant.model.subjects import eviction_subject, pod_subject
 from cotenant_gateway.http.resources import json_response
-from cotenant_gateway.statuses import bad_request, no_such_path, not_found
+from cotenant_gateway.read_model.core import NODES, PODS
+from cotenant_gateway.shell.gateway import Gateway
+from cotenant_gateway.shell.statuses import bad_request, no_such_path, not_found
 
 PREFIX = "/apis/cotenant.io/v1"
 MAX_LOOKUPS = 400

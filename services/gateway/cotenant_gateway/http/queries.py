@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from cotenant_gateway.http.routing import Target
-from cotenant_gateway.selectors import (
+from cotenant_gateway.read_model.selectors import (
     EVERYTHING,
     Selector,
     SelectorError,
     parse_field_selector,
     parse_label_selector,
 )
-from cotenant_gateway.snapshots import DEFAULT_FIELD_LABELS, FIELD_LABELS, Snapshot
-from cotenant_gateway.statuses import ApiError, bad_request
+from cotenant_gateway.read_model.snapshots import DEFAULT_FIELD_LABELS, FIELD_LABELS, Snapshot
+from cotenant_gateway.shell.statuses import ApiError, bad_request
 
 MAX_LIMIT = 100_000
 MAX_WATCH_SECONDS = 3600

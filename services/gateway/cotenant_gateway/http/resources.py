@@ -10,9 +10,8 @@ import asyncio
 import msgspec
 from aiohttp import web
 
+from cotenant.api.kinds import Kind
 from cotenant.events.migrations import EvictionRequest
-from cotenant.objects.kinds import Kind
-from cotenant_gateway.gateway import Gateway
 from cotenant_gateway.http.logs import LogReader
 from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF
 from cotenant_gateway.http.protobuf import ProtobufError, as_json
@@ -20,9 +19,10 @@ from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
 from cotenant_gateway.http.watching import MAX_WATCHES, watch
-from cotenant_gateway.requests import PATCH_TYPES, DeletionWish, existing
-from cotenant_gateway.snapshots import Snapshot
-from cotenant_gateway.statuses import (
+from cotenant_gateway.read_model.snapshots import Snapshot
+from cotenant_gateway.shell.gateway import Gateway
+from cotenant_gateway.shell.requests import PATCH_TYPES, DeletionWish, existing
+from cotenant_gateway.shell.statuses import (
     ApiError,
     StatusDetails,
     bad_request,

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from cotenant.objects.kinds import BY_RESOURCE, Kind
+from cotenant.api.kinds import BY_RESOURCE, Kind
 
 
 class Target(msgspec.Struct, frozen=True):

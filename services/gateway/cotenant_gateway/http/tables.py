@@ -7,10 +7,10 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.objects.kinds import Kind
+from cotenant.api.kinds import Kind
+from cotenant.api.splices import EMPTY_OBJECT, members, raw
 from cotenant_gateway.http.columns import LAYOUTS, PLAIN, Column
-from cotenant_gateway.snapshots import Snapshot
-from cotenant_gateway.splices import EMPTY_OBJECT, members, raw
+from cotenant_gateway.read_model.snapshots import Snapshot
 
 _API_VERSION = "meta.k8s.io/v1"
 

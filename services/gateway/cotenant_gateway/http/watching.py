@@ -16,15 +16,15 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
-from cotenant.objects.kinds import Kind
-from cotenant_gateway.core import GatewayCore
-from cotenant_gateway.following import Follower
+from cotenant.api.kinds import Kind
 from cotenant_gateway.http.queries import Query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, with_version
-from cotenant_gateway.ring import Change, TooOld
-from cotenant_gateway.snapshots import Snapshot
-from cotenant_gateway.statuses import ApiError, expired
+from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.read_model.ring import Change, TooOld
+from cotenant_gateway.read_model.snapshots import Snapshot
+from cotenant_gateway.shell.following import Follower
+from cotenant_gateway.shell.statuses import ApiError, expired
 
 MAX_WATCHES = 2000
 CHUNK = 256

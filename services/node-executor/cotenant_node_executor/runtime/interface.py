@@ -12,8 +12,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from cotenant.api.objects.pod import Pod
 from cotenant.events.runs import RunStatus
-from cotenant.objects.pod import Pod
 
 UNKNOWN_EXIT = 137
 """Exit code of a container whose end nobody saw, as kubelet reports it."""

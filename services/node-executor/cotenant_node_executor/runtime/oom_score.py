@@ -13,8 +13,8 @@ outlives best-effort work. Source: kubelet, qos policy; Linux, oom_badness.
 
 from __future__ import annotations
 
-from cotenant.objects.pod import Pod
-from cotenant.qos import KubeQoS, kube_qos
+from cotenant.api.objects.pod import Pod
+from cotenant.domain.qos import KubeQoS, kube_qos
 
 GUARANTEED = -997
 BEST_EFFORT = 1000

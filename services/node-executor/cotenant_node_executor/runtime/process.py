@@ -22,10 +22,9 @@ from pathlib import Path
 
 import msgspec
 
+from cotenant.api.objects.pod import container_requests
 from cotenant.events.runs import RunStatus
-from cotenant.names import MEMORY
-from cotenant.objects.pod import container_requests
-from cotenant_node_executor.kernel.interface import CgroupDriver, Knob
+from cotenant.model.names import MEMORY
 from cotenant_node_executor.runtime.container_files import (
     SHIM,
     AttemptFiles,
@@ -55,6 +54,7 @@ from cotenant_node_executor.runtime.launch import CANNOT_RUN
 from cotenant_node_executor.runtime.log_files import bound_log, read_tail
 from cotenant_node_executor.runtime.oom_score import oom_score_adj
 from cotenant_node_executor.runtime.program import Program, arguments, environment, user_and_group
+from cotenant_node_executor.targets.interface import CgroupDriver, Knob
 
 SHIM_GROUP = "shims"
 LAUNCH = Path(__file__).with_name("launch.py")

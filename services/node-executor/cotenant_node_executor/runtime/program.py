@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cotenant.objects.pod import Container, Pod
-from cotenant.objects.process_runtime import field_path, field_value
+from cotenant.api.objects.pod import Container, Pod
+from cotenant.api.validation.process_runtime import field_path, field_value
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOBODY = 65534

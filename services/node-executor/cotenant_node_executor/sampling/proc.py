@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..kernel.parse import parse_unsigned
+from cotenant_node_executor.targets.parse import parse_unsigned
 
 _BUSY_WORDS = (1, 2, 3, 6, 7)
 HUGEPAGE_KB = {"hugepages-1048576kB": (1048576, "hugepages-1Gi"), "hugepages-2048kB": (2048, "hugepages-2Mi")}

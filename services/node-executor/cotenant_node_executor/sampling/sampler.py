@@ -13,11 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from ..kernel.interface import ROOT_GROUP, CgroupDriver
-from ..kernel.parse import parse_cpu_stat, parse_cpu_usage_ns, parse_memory_stat
-from .counters import CounterFiles, counter_files, read_counters, read_pressure, read_pressures
-from .proc import parse_busy_ticks, parse_node_meminfo
-from .snapshot import (
+from cotenant_node_executor.sampling.counters import CounterFiles, counter_files, read_counters, read_pressure, read_pressures
+from cotenant_node_executor.sampling.proc import parse_busy_ticks, parse_node_meminfo
+from cotenant_node_executor.sampling.snapshot import (
     ContainerUsage,
     GroupUsage,
     HostApplicationUsage,
@@ -28,7 +26,9 @@ from .snapshot import (
     Snapshot,
     SystemUsage,
 )
-from .usage import Counter, group_milli, throttled_ratio
+from cotenant_node_executor.sampling.usage import Counter, group_milli, throttled_ratio
+from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver
+from cotenant_node_executor.targets.parse import parse_cpu_stat, parse_cpu_usage_ns, parse_memory_stat
 
 JIFFY_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 TIERS = ("burstable", "besteffort")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..kernel.psi import Pressure
+from cotenant_node_executor.targets.psi import Pressure
 
 
 class PressureSet(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ..kernel.convert import UNLIMITED
+from cotenant_node_executor.targets.convert import UNLIMITED
 
 
 class Counter(msgspec.Struct, frozen=True):

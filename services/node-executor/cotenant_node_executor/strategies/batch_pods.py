@@ -6,9 +6,9 @@ works by quota batch pods have none of their own: the kernel refuses a parent be
 
 from __future__ import annotations
 
-from cotenant_node_executor.kernel.interface import Knob
 from cotenant_node_executor.strategies.batch_values import BatchAmounts, CgroupValues, batch_values, quota_enabled
 from cotenant_node_executor.strategies.situation import PodShape, PodWishes, Policy, Wish
+from cotenant_node_executor.targets.interface import Knob
 
 STRATEGY = "batch-values"
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from cotenant.qos import QoSClass
-from cotenant_node_executor.kernel.convert import UNLIMITED, milli_to_quota_us, milli_to_shares
+from cotenant.domain.qos import QoSClass
+from cotenant_node_executor.targets.convert import UNLIMITED, milli_to_quota_us, milli_to_shares
 
 CFS_QUOTA = "cfsQuota"
 

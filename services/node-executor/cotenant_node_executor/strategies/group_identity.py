@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from cotenant.qos import KubeQoS, QoSClass
+from cotenant.domain.qos import KubeQoS, QoSClass
 
 POLICY = "groupIdentity"
 ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"

@@ -6,9 +6,8 @@ Children inherit a value only when they are made, so every container gets its ow
 
 from __future__ import annotations
 
+from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.resources import NodeSLORendered
-from cotenant.qos import KubeQoS, QoSClass
-from cotenant_node_executor.kernel.interface import ROOT_GROUP, Capabilities, Knob
 from cotenant_node_executor.strategies.group_identity import (
     ClassIdentity,
     IdentityRule,
@@ -19,6 +18,7 @@ from cotenant_node_executor.strategies.group_identity import (
     pod_identity,
 )
 from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, PodShape, Policy, Situation, Wish, Wishes
+from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities, Knob
 
 STRATEGY = "group-identity"
 

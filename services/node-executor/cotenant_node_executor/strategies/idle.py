@@ -11,14 +11,14 @@ saturating batch work from 1.96 to 1.20 times its p99 alone.
 
 from __future__ import annotations
 
+from cotenant.domain.qos import KubeQoS
 from cotenant.events.resources import NodeSLORendered
-from cotenant.qos import KubeQoS
-from cotenant_node_executor.kernel.convert import MAX_SHARES
-from cotenant_node_executor.kernel.interface import Capabilities, Knob
 from cotenant_node_executor.strategies.group_identity import IdentityRule
 from cotenant_node_executor.strategies.identity import effective_identity, rule_of
 from cotenant_node_executor.strategies.pod_values import group_shares
 from cotenant_node_executor.strategies.situation import BURSTABLE, PodShape, Policy, Situation, Wish, Wishes
+from cotenant_node_executor.targets.convert import MAX_SHARES
+from cotenant_node_executor.targets.interface import Capabilities, Knob
 
 STRATEGY = "idle"
 

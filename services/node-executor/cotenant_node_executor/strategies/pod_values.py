@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from cotenant.qos import KubeQoS
-from cotenant_node_executor.kernel.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
-from cotenant_node_executor.kernel.interface import ROOT_GROUP, UNLIMITED, Knob
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.strategies.situation import (
     BESTEFFORT,
     BURSTABLE,
@@ -28,6 +26,8 @@ from cotenant_node_executor.strategies.situation import (
     Wish,
     Wishes,
 )
+from cotenant_node_executor.targets.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
+from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED, Knob
 
 STRATEGY = "pod-values"
 REMEMBERED_SHARES = 1024

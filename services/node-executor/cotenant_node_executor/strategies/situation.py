@@ -14,9 +14,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.by_identity import by_identity
+from cotenant.api.objects.pod import Container, Pod, PodSpec, Resources
+from cotenant.domain.qos import KubeQoS, QoSClass, kube_qos, qos_raw
 from cotenant.events.resources import NodeSLORendered
-from cotenant.names import (
+from cotenant.model.by_identity import by_identity
+from cotenant.model.names import (
     ANNOTATION_EXTENDED_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
     BATCH_CPU,
@@ -24,15 +26,13 @@ from cotenant.names import (
     CPU,
     MEMORY,
 )
-from cotenant.objects.pod import Container, Pod, PodSpec, Resources
-from cotenant.qos import KubeQoS, QoSClass, kube_qos, qos_raw
-from cotenant.quantities import QuantityError, parse_value, resource_amount
-from cotenant_node_executor.kernel.cpulist import parse_cpu_list
-from cotenant_node_executor.kernel.interface import Capabilities, Knob
+from cotenant.model.quantities import QuantityError, parse_value, resource_amount
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.batch_values import BatchAmounts
 from cotenant_node_executor.strategies.group_identity import ANNOTATION_CPU_QOS, IdentityRule
 from cotenant_node_executor.strategies.suppress_cpuset import Processor, cpu_owners
+from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.targets.interface import Capabilities, Knob
 
 BESTEFFORT = "besteffort"
 BURSTABLE = "burstable"

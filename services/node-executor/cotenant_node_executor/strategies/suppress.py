@@ -20,9 +20,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from cotenant.qos import KubeQoS, QoSClass
-from cotenant_node_executor.kernel.cpulist import parse_cpu_list
-from cotenant_node_executor.kernel.interface import UNLIMITED, Knob
+from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.batch_values import CFS_QUOTA
 from cotenant_node_executor.strategies.situation import BESTEFFORT, Situation, Wish, Wishes
@@ -40,6 +38,8 @@ from cotenant_node_executor.strategies.suppress_quantity import (
     split_usage,
     suppress_milli,
 )
+from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.targets.interface import UNLIMITED, Knob
 
 STRATEGY = "suppress"
 OFF = "off"

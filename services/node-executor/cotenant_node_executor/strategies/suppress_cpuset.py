@@ -18,8 +18,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from cotenant.qos import QoSClass
-from cotenant_node_executor.kernel.cpulist import format_cpu_list
+from cotenant.domain.qos import QoSClass
+from cotenant_node_executor.targets.cpulist import format_cpu_list
 
 MIN_CPUS = 2
 DEAD_BAND_PERCENT = 1

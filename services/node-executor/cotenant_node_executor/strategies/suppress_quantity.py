@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from cotenant.qos import KubeQoS, QoSClass
+from cotenant.domain.qos import KubeQoS, QoSClass
 
 KUBEPODS_BESTEFFORT = "KubepodsBesteffort"
 

@@ -14,9 +14,9 @@ from typing import Protocol
 
 import msgspec
 
-from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows
-from cotenant_scheduler.nodes import NodeTable
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.shapes import Shape
 
 MAX_SCORE = 100
 

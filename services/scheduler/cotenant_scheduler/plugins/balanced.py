@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant.names import CPU, MEMORY
-from cotenant_scheduler.columns import IntArray, Rows, of_rows
-from cotenant_scheduler.nodes import NodeTable
+from cotenant.model.names import CPU, MEMORY
 from cotenant_scheduler.plugins import MAX_SCORE, Normalise, RowFunction
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.state.columns import IntArray, Rows, of_rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.shapes import Shape
 
 
 class NodeResourcesBalancedAllocation:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows
-from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import Refusal, RowFunction, row_count, row_numbers
-from cotenant_scheduler.pod_needs import HostPort
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_needs import HostPort
+from cotenant_scheduler.state.shapes import Shape
 
 ALL_ADDRESSES = "0.0.0.0"
 

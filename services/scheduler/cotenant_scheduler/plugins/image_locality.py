@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.columns import IntArray, Rows
-from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Normalise, RowFunction
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.state.columns import IntArray, Rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.shapes import Shape
 
 MEBIBYTE = 1 << 20
 LEAST = 23 * MEBIBYTE

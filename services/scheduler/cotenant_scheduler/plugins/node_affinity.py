@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from cotenant.objects.selectors import any_node_term_holds, node_term_holds
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows
-from cotenant_scheduler.nodes import NodeTable
+from cotenant.api.objects.selectors import any_node_term_holds, node_term_holds
 from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count, row_numbers
-from cotenant_scheduler.shapes import Shape, decoded_affinity
+from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.shapes import Shape, decoded_affinity
 
 _ABSENT = 1
 """Code of a node that does not match."""

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows
-from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
-from cotenant_scheduler.relation_counts import Tally
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.relation_counts import Tally
+from cotenant_scheduler.state.shapes import Shape
 
 EXISTING, OWN_ANTI, AFFINITY = 1, 2, 3
 

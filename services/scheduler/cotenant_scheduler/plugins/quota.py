@@ -2,20 +2,20 @@
 
 Inputs: the quotas as published, with `used` from the placements; the pod's requests, quota and whether it is preemptible.
 Rule: used + request must fit the quota's runtime (by configuration: its max), for non-preemptible pods min, and every
-ancestor's runtime; `cotenant.quota.admission` has the formula. A refusal names the quota, the ancestor and the
+ancestor's runtime; `cotenant.domain.quota.admission` has the formula. A refusal names the quota, the ancestor and the
 dimension. Source: Koordinator ElasticQuota PreFilter.
 """
 
 from __future__ import annotations
 
+from cotenant.domain.quota.admission import Refusal, admit
+from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.domain.quota.membership import Membership
 from cotenant.events.placements import Waiting, WaitingReason
-from cotenant.quantities import format_amount
-from cotenant.quota.admission import Refusal, admit
-from cotenant.quota.ledger import QuotaLedger
-from cotenant.quota.membership import Membership
-from cotenant.subjects import quota_subject
-from cotenant_scheduler.policy import SchedulerConfig
-from cotenant_scheduler.shapes import Shape
+from cotenant.model.quantities import format_amount
+from cotenant.model.subjects import quota_subject
+from cotenant_scheduler.framework.policy import SchedulerConfig
+from cotenant_scheduler.state.shapes import Shape
 
 
 class QuotaAdmission:

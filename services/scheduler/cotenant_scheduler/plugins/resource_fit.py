@@ -15,12 +15,12 @@ from enum import Enum
 
 import numpy as np
 
-from cotenant.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, PODS
-from cotenant.quantities import format_amount, format_milli
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows, of_rows
-from cotenant_scheduler.nodes import NodeTable
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, PODS
+from cotenant.model.quantities import format_amount, format_milli
 from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows, of_rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.shapes import Shape
 
 SCORED_EXTENDED = (BATCH_CPU, BATCH_MEMORY)
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cotenant.objects.node import Taint
-from cotenant.objects.pod import Toleration
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows
-from cotenant_scheduler.nodes import NodeTable
+from cotenant.api.objects.node import Taint
+from cotenant.api.objects.pod import Toleration
 from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count, row_numbers
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.shapes import Shape
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 SHOWN = 3

@@ -17,14 +17,14 @@ import math
 
 import numpy as np
 
-from cotenant_scheduler.columns import BoolArray, CodeArray, IntArray, Rows
-from cotenant_scheduler.nodes import NodeTable
 from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
 from cotenant_scheduler.plugins.node_affinity import matcher
 from cotenant_scheduler.plugins.taints import untolerated
-from cotenant_scheduler.relation_counts import Tally
-from cotenant_scheduler.relations import Spread
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.relation_counts import Tally
+from cotenant_scheduler.state.relations import Spread
+from cotenant_scheduler.state.shapes import Shape
 
 MILLIONTHS = 1_000_000
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant.objects.node import Taint
-from cotenant_scheduler.columns import CodeArray, IntArray, Rows
-from cotenant_scheduler.nodes import NodeTable
+from cotenant.api.objects.node import Taint
 from cotenant_scheduler.plugins import Refusal, RowFunction
 from cotenant_scheduler.plugins.taints import tolerated
-from cotenant_scheduler.shapes import Shape
+from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.shapes import Shape
 
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 

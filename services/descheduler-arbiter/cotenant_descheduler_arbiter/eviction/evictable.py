@@ -1,0 +1,154 @@
+"""May this pod be evicted at all: the safety filter before anything else is asked.
+
+In: the pod and the arguments. Out: None, or the reason why it stays. The annotation `descheduler.alpha.kubernetes.io/evict`
+(any value) makes a pod evictable whatever else holds. Otherwise it stays if it: belongs to a DaemonSet; is a mirror or
+static pod; is terminating; has no owner (unless failed bare pods or all bare pods may go); is system critical (priority >=
+2e9, or at the priority threshold); uses hostPath or emptyDir; uses a persistent volume claim while these are to be spared;
+is not selected. A gate named in `skip_gates` is not asked.
+
+Source: kubernetes-sigs descheduler DefaultEvictor, koord-descheduler's copy with skipEvictionGates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.objects.pod import Pod
+from cotenant_descheduler_arbiter.config.selection import selects
+from cotenant_descheduler_arbiter.state.facts import PodFacts
+
+ANNOTATION_EVICT = "descheduler.alpha.kubernetes.io/evict"
+ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
+ANNOTATION_SOURCE = "kubernetes.io/config.source"
+ANNOTATION_EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+MAX_EVICTION_COST = 2**31 - 1
+_MIN_COST = -(2**31)
+_MAX_DIGITS = 10
+
+
+class EvictableRules(msgspec.Struct, frozen=True):
+    """Which kinds of pods may go. `priority_threshold` is the value, resolved where a PriorityClass was named."""
+
+    evict_failed_bare_pods: bool = False
+    evict_all_bare_pods: bool = False
+    evict_local_storage_pods: bool = False
+    evict_system_critical_pods: bool = False
+    ignore_pvc_pods: bool = False
+    priority_threshold: int | None = None
+    label_selector: LabelSelector | None = None
+    skip_gates: frozenset[str] = frozenset()
+
+
+_ABSENT = msgspec.Raw(b"")
+
+
+class _Volume(msgspec.Struct, rename="camel"):
+    host_path: msgspec.Raw = _ABSENT
+    empty_dir: msgspec.Raw = _ABSENT
+    persistent_volume_claim: msgspec.Raw = _ABSENT
+
+
+_VOLUME_DECODER = msgspec.json.Decoder(_Volume)
+
+
+_UNREADABLE = _Volume(host_path=msgspec.Raw(b"{}"))
+"""What cannot be read counts as local storage: the pod stays."""
+
+
+def _volumes(pod: Pod) -> Iterator[_Volume]:
+    for raw in pod.spec.volumes:
+        try:
+            yield _VOLUME_DECODER.decode(raw)
+        except msgspec.DecodeError:
+            yield _UNREADABLE
+
+
+def _given(raw: msgspec.Raw) -> bool:
+    return bytes(raw) not in (b"", b"null")
+
+
+def forced(pod: Pod) -> bool:
+    """Tell whether the evict annotation opens every filter; its value does not matter."""
+    return ANNOTATION_EVICT in pod.metadata.annotations
+
+
+def parse_cost(text: str | None) -> int:
+    """Return a cost annotation's value; 0 for anything that is not an int32 in plain decimal."""
+    if text is None:
+        return 0
+    digits = text[1:] if text.startswith("-") else text
+    if len(digits) > _MAX_DIGITS or not (digits.isascii() and digits.isdecimal()):
+        return 0
+    if digits[0] == "0" and text != "0":
+        return 0
+    value = int(text)
+    return value if _MIN_COST <= value <= MAX_EVICTION_COST else 0
+
+
+def below_max_cost(pod: Pod) -> bool:
+    """Tell whether the pod's eviction cost lets it be evicted; the largest int32 means never."""
+    return parse_cost(pod.metadata.annotations.get(ANNOTATION_EVICTION_COST)) != MAX_EVICTION_COST
+
+
+def _ownership(facts: PodFacts, rules: EvictableRules) -> str | None:
+    pod = facts.pod
+    if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
+        return "it belongs to a DaemonSet"
+    if ANNOTATION_MIRROR in pod.metadata.annotations:
+        return "it is a mirror pod"
+    if pod.metadata.annotations.get(ANNOTATION_SOURCE, "api") != "api":
+        return "it is a static pod"
+    if facts.terminating:
+        return "it is terminating already"
+    if (
+        not pod.metadata.owner_references
+        and "BarePods" not in rules.skip_gates
+        and not rules.evict_all_bare_pods
+        and not (rules.evict_failed_bare_pods and facts.phase == "Failed")
+    ):
+        return "it has no owner that would create it again"
+    return None
+
+
+def _importance(pod: Pod, rules: EvictableRules) -> str | None:
+    if rules.evict_system_critical_pods:
+        return None
+    priority = pod.spec.priority
+    if "SystemCritical" not in rules.skip_gates and priority is not None and priority >= SYSTEM_CRITICAL_PRIORITY:
+        return f"its priority {priority} is system critical"
+    threshold = rules.priority_threshold
+    if (
+        "PriorityThreshold" not in rules.skip_gates
+        and threshold is not None
+        and priority is not None
+        and priority >= threshold
+    ):
+        return f"its priority {priority} is at or above the threshold {threshold}"
+    return None
+
+
+def _storage(pod: Pod, rules: EvictableRules) -> str | None:
+    for volume in _volumes(pod):
+        local = _given(volume.host_path) or _given(volume.empty_dir)
+        if local and not rules.evict_local_storage_pods and "LocalStorage" not in rules.skip_gates:
+            return "it uses local storage"
+        if _given(volume.persistent_volume_claim) and rules.ignore_pvc_pods and "PVC" not in rules.skip_gates:
+            return "it uses a persistent volume claim"
+    return None
+
+
+def why_not_evictable(facts: PodFacts, rules: EvictableRules) -> str | None:
+    """Return why the pod must stay, or None if it may be evicted."""
+    pod = facts.pod
+    if forced(pod):
+        return None
+    reason = _ownership(facts, rules) or _importance(pod, rules) or _storage(pod, rules)
+    if reason is not None:
+        return reason
+    if "LabelSelector" not in rules.skip_gates and not selects(rules.label_selector, pod.metadata.labels):
+        return "the label selector does not select it"
+    return None

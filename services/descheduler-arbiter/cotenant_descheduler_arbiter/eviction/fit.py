@@ -1,0 +1,74 @@
+"""Would this pod fit on that node: the test before a pod is sent away.
+
+In: pod, node, what the node's pods request. Out: None, or the first reason why not. All must hold: the node is schedulable;
+nodeSelector and required node affinity match; taints with effect NoSchedule or NoExecute are tolerated; every requested
+resource fits into allocatable minus what is requested there; a pod slot is free where the node says how many it has.
+
+The slot is counted here although koord-descheduler's LowNodeLoad does not: a pod that finds no slot would wait.
+
+Source: koord-descheduler NodeFit; Kubernetes taints and node affinity.
+"""
+
+from __future__ import annotations
+
+from cotenant.api.objects.pod import Pod, Toleration
+from cotenant.api.objects.selectors import any_node_term_holds
+from cotenant.model.names import PODS
+from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts, Taint
+
+_REPELLING = ("NoSchedule", "NoExecute")
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether a toleration covers a taint."""
+    key, value, effect = taint
+    if toleration.effect and toleration.effect != effect:
+        return False
+    if toleration.key and toleration.key != key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and bool(toleration.key) and toleration.value == value
+
+
+def untolerated(pod: Pod, taints: tuple[Taint, ...]) -> Taint | None:
+    """Return the first repelling taint that the pod does not tolerate."""
+    for taint in taints:
+        if taint[2] in _REPELLING and not any(tolerates(each, taint) for each in pod.spec.tolerations):
+            return taint
+    return None
+
+
+def affinity_mismatch(pod: Pod, node: NodeFacts) -> str | None:
+    """Return why the pod's node selector or required affinity excludes the node, or None."""
+    for key, value in sorted(pod.spec.node_selector.items()):
+        if node.labels.get(key) != value:
+            return f"node selector {key}={value} does not match"
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    if (
+        affinity is not None
+        and affinity.required is not None
+        and not any_node_term_holds(affinity.required.node_selector_terms, node.name, node.labels)
+    ):
+        return "required node affinity does not match"
+    return None
+
+
+def misfit(facts: PodFacts, node: NodeFacts) -> str | None:
+    """Return why the pod does not fit the node, or None if it does."""
+    if node.unschedulable:
+        return "the node is unschedulable"
+    mismatch = affinity_mismatch(facts.pod, node)
+    if mismatch is not None:
+        return mismatch
+    taint = untolerated(facts.pod, node.taints)
+    if taint is not None:
+        return f"taint {taint[0]}:{taint[2]} is not tolerated"
+    for name, wanted in sorted(facts.amounts):
+        free = node.allocatable.get(name, 0) - node.requested.get(name, 0)
+        if wanted > 0 and wanted > free:
+            return f"requests {wanted} of {name}, {max(free, 0)} free"
+    slots = node.allocatable.get(PODS)
+    if slots is not None and node.pod_count >= slots:
+        return f"all {slots} pod slots are taken"
+    return None

@@ -1,0 +1,269 @@
+"""One LowNodeLoad cycle over the state: who is hot, what moves, and what is said about it.
+
+In: the state, the policy, the time. Out: a NodeLoadJudged per hot (or formerly hot) node, each followed by the
+Migration jobs created for it. Cycles are the slots of `interval` since 1970; a node is judged once per slot, which its
+last judgement's time tells.
+
+Usage is corrected by what is under way: pods with a job that is not over, or was over less than a report interval
+before the node's metric, no longer count on their source, and count on the target that the job was decided with.
+
+Only nodes that are ready, selected and freshly measured take part. With one node or none there is nothing to balance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+from cotenant.events.envelope import Event
+from cotenant.events.migrations import KeptPod, Migration, NodeLoadJudged
+from cotenant.events.placements import Figure
+from cotenant.model.names import PODS
+from cotenant.model.subjects import descheduling_subject, migration_subject
+from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, Policy
+from cotenant_descheduler_arbiter.config.selection import selects
+from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, workload_key
+from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
+from cotenant_descheduler_arbiter.low_node_load.balance import Kept, Move
+from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, LowNodeLoad, run_cycle, streaks_of
+from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode
+from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
+from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, namespace_refusal
+from cotenant_descheduler_arbiter.migration.reconcile import job_name
+from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.state.fold import ClusterFold
+from cotenant_descheduler_arbiter.state.known import end
+from cotenant_descheduler_arbiter.state.measuring import add_amounts, amounts, fresh, measure, system_amounts
+from cotenant_descheduler_arbiter.state.node_views import is_ready, node_facts, node_labels, node_names
+
+MAX_KEPT = 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def slot_of(at: datetime, interval: timedelta) -> int:
+    """Return the number of the cycle that a time lies in."""
+    return (at - _EPOCH) // interval
+
+
+def start_of_slot(slot: int, interval: timedelta) -> datetime:
+    """Return when a cycle begins."""
+    return _EPOCH + slot * interval
+
+
+def candidates(fold: ClusterFold, policy: Policy) -> list[str]:
+    """Return the nodes that cycles look at: ready and selected."""
+    return [
+        node
+        for node in node_names(fold)
+        if is_ready(fold, node) and selects(policy.node_selector, node_labels(fold, node))
+    ]
+
+
+def judged_in_slot(fold: ClusterFold, policy: Policy, now: datetime) -> frozenset[str]:
+    """Return the nodes that the present cycle has judged already."""
+    slot = slot_of(now, policy.interval)
+    return frozenset(
+        name
+        for name, known in fold.judged.items()
+        if known.value.judged_at is not None and slot_of(known.value.judged_at, policy.interval) >= slot
+    )
+
+
+def forget_gone_nodes(fold: ClusterFold) -> Iterator[Event]:
+    """Yield the end of what is known of nodes that are no more."""
+    for name, known in sorted(fold.judged.items()):
+        if name not in fold.nodes and name not in fold.executors:
+            yield end(descheduling_subject(name), known)
+
+
+class Balancing:
+    """One cycle over one state."""
+
+    def __init__(self, fold: ClusterFold, policy: Policy, filters: JobFilters, now: datetime) -> None:
+        self.fold = fold
+        self.policy = policy
+        self.filters = filters
+        self.now = now
+        self.slot = slot_of(now, policy.interval)
+        self.index = filters.index(arbitrating=False)
+        self.counts = CycleCounts(policy.cycle_limits, self._evicted_in_slot())
+        self.moves = latest_moves(known.value for known in fold.jobs.values())
+
+    def decide(self, args: LowNodeLoad) -> Iterator[Event]:
+        """Yield the events, by node."""
+        names = candidates(self.fold, self.policy)
+        if len(names) <= 1:
+            return
+        pods = {name: self.fold.pods_on(name) for name in names}
+        nodes = [node_facts(self.fold, name, pods[name]) for name in names]
+        leaving, arriving = under_way(self.fold)
+        measured: dict[str, MeasuredNode] = {}
+        for node in nodes:
+            metric = self.fold.metrics.get(node.name)
+            if metric is None or not fresh(metric.value, self.policy.metric_expiration, self.now):
+                continue
+            usage = {
+                f"{pod.namespace}/{pod.name}": amounts(pod.usage)
+                for pod in metric.value.pods
+                if (node.name, f"{pod.namespace}/{pod.name}", pod.uid) not in leaving
+            }
+            system = add_amounts(system_amounts(metric.value), *arriving.get(node.name, ()))
+            measured[node.name] = measure(node, pods[node.name], system, usage)
+        streaks = {name: streaks_of(known.value) for name, known in self.fold.judged.items()}
+        result = run_cycle(
+            args,
+            nodes,
+            measured,
+            streaks,
+            judged_in_slot(self.fold, self.policy, self.now),
+            self.now,
+            why_not_movable=self._why_not_movable,
+            why_not_now=self._why_not_now,
+        )
+        yield from self._events(result)
+
+    def _evicted_in_slot(self) -> list[tuple[str, str]]:
+        return [
+            (known.value.node, known.value.namespace)
+            for _, known in sorted(self.fold.jobs.items())
+            if known.value.trigger == LOW_NODE_LOAD
+            and known.value.created_at is not None
+            and slot_of(known.value.created_at, self.policy.interval) == self.slot
+        ]
+
+    # -- questions of the balance --------------------------------------------------------------------------------
+
+    def _why_not_movable(self, pod: PodFacts) -> str | None:
+        active = self.filters.active_job(pod)
+        if active is not None:
+            return f"job {active.name} moves it already"
+        if self.filters.evicted(pod):
+            return "it was evicted already"
+        reason = namespace_refusal(self.policy.balance_namespaces, pod.namespace)
+        if reason is not None:
+            return reason
+        selectors = self.policy.balance_selectors
+        if selectors and not any(selects(selector, pod.pod.metadata.labels) for selector in selectors):
+            return "no pod selector selects it"
+        reason = self.filters.why_forbidden(pod) or self.filters.why_limited(pod, self.now)
+        if reason is not None:
+            return reason
+        last = self.moves.get(workload_key(pod.workload, pod.namespace, pod.name))
+        if last is not None and last.workload_retry_at is not None and self.now < last.workload_retry_at:
+            until = last.workload_retry_at.isoformat(timespec="seconds")
+            return f"its workload was moved {last.workload_moves} times in a row, the next move may follow at {until}"
+        return None
+
+    def _why_not_now(self, pod: PodFacts) -> str | None:
+        reason = self.counts.refusal(pod.node, pod.namespace)
+        if reason is None:
+            reason = self.filters.why_exhausted(pod, self.index)
+        if reason is None:
+            self.counts.count(pod.node, pod.namespace)
+            self.index.add(JobFacts(name="", namespace=pod.namespace, pod=pod.name, uid=pod.uid))
+        return reason
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def _events(self, result: CycleResult) -> Iterator[Event]:
+        dry_run = self.policy.dry_run or self.policy.balance_dry_run
+        for judgement in sorted(result.judgements, key=lambda each: each.node):
+            moves = [move for move in result.moves if move.source == judgement.node]
+            kept = [each for each in result.kept if each.source == judgement.node]
+            metric = self.fold.metrics[judgement.node]
+            known = self.fold.judged.get(judgement.node)
+            causes = (metric.ref, *((known.ref,) if known is not None else ()))
+            names = tuple(self._job_name(move) for move in moves)
+            yield Event(
+                subject=descheduling_subject(judgement.node),
+                data=self._judged(judgement, names, moves, kept, dry_run),
+                causes=causes,
+            )
+            if not dry_run:
+                for name, move in zip(names, moves, strict=True):
+                    yield self._job(name, move)
+
+    def _judged(
+        self, judgement: Judgement, names: tuple[str, ...], moves: list[Move], kept: list[Kept], dry_run: bool
+    ) -> NodeLoadJudged:
+        streaks = judgement.streaks
+        message = ""
+        if dry_run and moves:
+            message = "dry run: would move " + ", ".join(move.facts.key for move in moves)
+        elif judgement.abnormal and not moves:
+            message = "hot, and nothing can be moved"
+        return NodeLoadJudged(
+            node=judgement.node,
+            pool=judgement.pool,
+            load_class=str(judgement.load_class),
+            judged_at=self.now,
+            node_streak=streaks.node,
+            prod_streak=streaks.prod,
+            abnormal_at=streaks.abnormal_at,
+            figures=_load_figures(judgement.load),
+            moved=() if dry_run else names,
+            kept=tuple(
+                KeptPod(namespace=each.facts.namespace, name=each.facts.name, reason=each.reason)
+                for each in kept[:MAX_KEPT]
+            ),
+            kept_count=len(kept),
+            message=message,
+        )
+
+    def _job_name(self, move: Move) -> str:
+        return job_name(move.facts, f"{move.facts.uid}/{move.facts.key}/{self.slot}")
+
+    def _job(self, name: str, move: Move) -> Event:
+        pod = move.facts
+        source, target = self.fold.metrics[move.source], self.fold.metrics[move.target]
+        known = self.fold.pods.get(pod.key)
+        job = Migration(
+            job=name,
+            namespace=pod.namespace,
+            pod=pod.name,
+            uid=pod.uid,
+            node=move.source,
+            mode=self.policy.default_mode,
+            ttl_seconds=int(self.policy.default_ttl.total_seconds()),
+            trigger=LOW_NODE_LOAD,
+            evict_reason=move.reason,
+            workload=pod.workload,
+            target=move.target,
+            pod_usage=move.pod_usage,
+            figures=_move_figures(move),
+            created_at=self.now,
+            updated_at=self.now,
+        )
+        causes = (source.ref, target.ref, *((known.ref,) if known is not None else ()))
+        return Event(subject=migration_subject(name), data=job, causes=causes)
+
+
+def _figures(prefix: str, amounts_by_name: Mapping[str, int]) -> tuple[Figure, ...]:
+    return tuple(Figure(name=f"{prefix}.{name}", value=value) for name, value in sorted(amounts_by_name.items()))
+
+
+def _load_figures(load: NodeLoad) -> tuple[Figure, ...]:
+    named = [name for name in sorted(load.band.high) if name == PODS or load.allocatable.get(name)]
+    figures = []
+    for prefix, usage, band in (("", load.usage, load.band), ("prod.", load.prod_usage, load.prod_band)):
+        for name in named:
+            figures += [
+                Figure(name=f"{prefix}{name}.usage", value=usage.get(name, 0)),
+                Figure(name=f"{prefix}{name}.low", value=band.low[name]),
+                Figure(name=f"{prefix}{name}.high", value=band.high[name]),
+            ]
+    return tuple(figures)
+
+
+def _move_figures(move: Move) -> tuple[Figure, ...]:
+    return (
+        *_figures("pod.usage", move.pod_usage),
+        *_figures("source.before", move.source_before),
+        *_figures("source.after", move.source_after),
+        *_figures("source.high", move.source_high),
+        *_figures("target.before", move.target_before),
+        *_figures("target.after", move.target_after),
+        *_figures("target.high", move.target_high),
+    )

@@ -1,0 +1,119 @@
+"""Node pools: which nodes are compared with each other, by which thresholds and weights.
+
+In: the pool's arguments and measured nodes. Out: the pool's nodes, and each node's load with its bands.
+
+A pool takes the nodes that its selector selects and that no earlier pool has acted on; a pool without a selector takes all
+of those. (koord-descheduler lets a pool without a selector act on the same node again.) The weight of a resource is 1 for
+cpu, memory and each resource named in a threshold map, unless a positive weight is given.
+
+Source: koord-descheduler LowNodeLoad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.model.names import CPU, MEMORY
+from cotenant_descheduler_arbiter.config.selection import check_selector, selects
+from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition
+from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
+from cotenant_descheduler_arbiter.low_node_load.thresholds import (
+    Band,
+    band_amounts,
+    band_percent,
+    fill_band,
+    mean_percent,
+    pool_resources,
+)
+from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """Arguments of one pool, resolved. Thresholds are percentages."""
+
+    name: str
+    node_selector: LabelSelector | None = None
+    use_deviation_thresholds: bool = False
+    low_thresholds: dict[str, float] = {}
+    high_thresholds: dict[str, float] = {}
+    prod_low_thresholds: dict[str, float] = {}
+    prod_high_thresholds: dict[str, float] = {}
+    resource_weights: dict[str, int] = {}
+    anomaly_condition: AnomalyCondition | None = None
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """The weight of every resource that counts."""
+        named = {CPU, MEMORY, *self.low_thresholds, *self.high_thresholds}
+        given = {name: weight for name, weight in self.resource_weights.items() if weight > 0}
+        return {name: given.get(name, 1) for name in sorted(named | set(self.resource_weights))}
+
+
+class MeasuredPod(msgspec.Struct, frozen=True):
+    """A pod of a measured node; `usage` is None where the node's metrics do not know it."""
+
+    facts: PodFacts
+    usage: dict[str, int] | None
+    prod: bool
+
+
+class MeasuredNode(msgspec.Struct, frozen=True):
+    """A node with a fresh metric. Usage in amounts; `pods` have not ended."""
+
+    facts: NodeFacts
+    usage: dict[str, int]
+    prod_usage: dict[str, int]
+    pods: tuple[MeasuredPod, ...] = ()
+
+
+class JudgedPool(msgspec.Struct, frozen=True):
+    """A pool's loads by node name, and the percentages that held."""
+
+    loads: dict[str, NodeLoad]
+    band: Band
+    prod_band: Band
+
+
+def filter_nodes(
+    selector: LabelSelector | None, nodes: Sequence[tuple[str, Mapping[str, str]]], processed: Collection[str]
+) -> list[str]:
+    """Return the names of the nodes (name, labels) that a pool takes. Raises SelectorError."""
+    if selector is not None:
+        check_selector(selector)
+    return [name for name, labels in nodes if name not in processed and selects(selector, labels)]
+
+
+def judge(pool: Pool, nodes: Sequence[MeasuredNode]) -> JudgedPool:
+    """Return every node's usage beside its bands."""
+    deviation = pool.use_deviation_thresholds
+    resources = pool_resources(
+        pool.low_thresholds, pool.high_thresholds, pool.prod_low_thresholds, pool.prod_high_thresholds
+    )
+    band = fill_band(pool.low_thresholds, pool.high_thresholds, resources, deviation=deviation)
+    prod_band = fill_band(pool.prod_low_thresholds, pool.prod_high_thresholds, resources, deviation=deviation)
+    if deviation:
+        band = band_percent(
+            band, mean_percent([(node.usage, node.facts.real_allocatable) for node in nodes], resources)
+        )
+        prod_band = band_percent(
+            prod_band, mean_percent([(node.prod_usage, node.facts.real_allocatable) for node in nodes], resources)
+        )
+    return JudgedPool(
+        loads={
+            node.facts.name: NodeLoad(
+                name=node.facts.name,
+                allocatable=node.facts.real_allocatable,
+                usage=node.usage,
+                prod_usage=node.prod_usage,
+                band=band_amounts(band, node.facts.real_allocatable),
+                prod_band=band_amounts(prod_band, node.facts.real_allocatable),
+                unschedulable=node.facts.unschedulable,
+            )
+            for node in nodes
+        },
+        band=band,
+        prod_band=prod_band,
+    )

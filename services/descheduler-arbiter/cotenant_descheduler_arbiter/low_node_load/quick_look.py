@@ -1,0 +1,79 @@
+"""Whether a LowNodeLoad cycle can come to anything: a cheap look before pods are counted.
+
+In: the state, the pools. Out: False only if no node that is still to be judged in this cycle can be hot and no streak
+of one can change, so that the full cycle would say nothing.
+
+The look knows cpu and memory of fresh metrics, and counts what is on its way to a node and not what is leaving it. Where a
+pool compares anything else (pods, prod usage, deviation from the mean), the answer is True. A node that was found calm is
+calm until something is folded of it or of a job: only the others are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from cotenant.model.names import CPU, MEMORY
+from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.low_node_load.balancing import judged_in_slot
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import LowNodeLoad, calm_is_news, streaks_of
+from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
+from cotenant_descheduler_arbiter.state.fold import ClusterFold
+from cotenant_descheduler_arbiter.state.measuring import add_amounts, fresh
+from cotenant_descheduler_arbiter.state.node_views import allocatable_of, raw_allocatable_of
+
+_SIMPLE = frozenset({CPU, MEMORY})
+
+
+class QuickLook:
+    """Mutable: remembers which nodes are calm. `now` does not go back from one look to the next."""
+
+    def __init__(self, fold: ClusterFold, policy: Policy, args: LowNodeLoad) -> None:
+        self._fold = fold
+        self._policy = policy
+        self._args = args
+        self._lowest = {CPU: 100.0, MEMORY: 100.0}
+        self._knows_enough = True
+        """Whether all pools compare only what the look knows."""
+        self._doubtful: set[str] = set()
+        self._job_version = 0
+        for pool in args.pools:
+            named = {*pool.low_thresholds, *pool.high_thresholds}
+            if pool.use_deviation_thresholds or pool.prod_high_thresholds or pool.prod_low_thresholds or named - _SIMPLE:
+                self._knows_enough = False
+            for name, percent in pool.high_thresholds.items():
+                self._lowest[name] = min(self._lowest.get(name, 100.0), percent)
+
+    def doubt(self, nodes: Iterable[str]) -> None:
+        """Something was folded of these nodes."""
+        self._doubtful.update(nodes)
+
+    def may_be_hot(self, now: datetime) -> bool:
+        """Tell whether the full cycle must be computed."""
+        if not self._args.pools:
+            return False
+        if not self._knows_enough:
+            return True
+        if self._fold.job_version != self._job_version:
+            self._job_version = self._fold.job_version
+            self._doubtful.update(self._fold.metrics)
+        if not self._doubtful:
+            return False
+        judged_already = judged_in_slot(self._fold, self._policy, now)
+        unjudged = [node for node in sorted(self._doubtful) if node not in judged_already]
+        arriving = under_way(self._fold)[1] if unjudged else {}
+        for node in unjudged:
+            metric = self._fold.metrics.get(node)
+            expiration = self._policy.metric_expiration
+            if metric is not None and fresh(metric.value, expiration, now) and self._may_be_judged(node, arriving, now):
+                return True
+            self._doubtful.discard(node)
+        return False
+
+    def _may_be_judged(self, node: str, arriving: Mapping[str, Sequence[Mapping[str, int]]], now: datetime) -> bool:
+        judged = self._fold.judged.get(node)
+        if judged is not None and calm_is_news(self._args, streaks_of(judged.value), now):
+            return True
+        used = add_amounts(self._fold.measured_usage(node), *arriving.get(node, ()))
+        capacity = {**allocatable_of(self._fold, node), **raw_allocatable_of(self._fold, node)}
+        return any(used[name] > int(self._lowest[name] * 0.01 * capacity.get(name, 0)) for name in (CPU, MEMORY))

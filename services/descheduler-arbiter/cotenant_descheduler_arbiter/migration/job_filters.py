@@ -1,0 +1,169 @@
+"""May this pod be moved: all filters over the present state, asked before a job is created and again when it is arbitrated.
+
+Never (`why_forbidden`): another namespace, the largest eviction cost, not evictable, a workload too small to lose one.
+Not now (`why_exhausted`): the budgets of migrating pods; (`why_limited`): the object limiters. The evict annotation
+opens all but the limiters.
+
+Source: koord-descheduler arbitrator, its non-retryable and retryable filters and object limiters.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cached_property
+
+import msgspec
+
+from cotenant.events.migrations import Migration
+from cotenant_descheduler_arbiter.config.configuration import NamespaceRule
+from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.eviction.evictable import EvictableRules, below_max_cost, forced, why_not_evictable
+from cotenant_descheduler_arbiter.eviction.object_limiter import limited
+from cotenant_descheduler_arbiter.migration import budgets
+from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.job_index import JobIndex
+from cotenant_descheduler_arbiter.migration.max_unavailable import max_away, scaled
+from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.state.fold import ClusterFold
+
+
+def job_facts(job: Migration) -> JobFacts:
+    """Return what arbitration reads of a job."""
+    return JobFacts(
+        name=job.job,
+        namespace=job.namespace,
+        pod=job.pod,
+        uid=job.uid,
+        created=int(job.created_at.timestamp()) if job.created_at is not None else 0,
+        phase=job.phase,
+        passed=job.passed_arbitration,
+    )
+
+
+def namespace_refusal(rule: NamespaceRule, namespace: str) -> str | None:
+    """Return why pods of the namespace stay."""
+    if rule.include and namespace not in rule.include:
+        return f"namespace {namespace} is not among those that may be evicted from"
+    if namespace in rule.exclude:
+        return f"namespace {namespace} is excluded from eviction"
+    return None
+
+
+class JobFilters:
+    """The filters over one state. Reads only; what it looks up twice it remembers."""
+
+    def __init__(self, fold: ClusterFold, policy: Policy) -> None:
+        self.fold = fold
+        self.policy = policy
+        self.rules: EvictableRules = policy.evictable
+        if policy.priority_threshold_class:
+            threshold = fold.priority_classes.get(policy.priority_threshold_class)
+            self.rules = msgspec.structs.replace(policy.evictable, priority_threshold=threshold)
+        self._workloads: dict[str, list[PodFacts]] = {}
+        self._leavings: dict[tuple[str, str], list[datetime]] | None = None
+
+    @cached_property
+    def jobs(self) -> list[JobFacts]:
+        """All jobs, by name."""
+        return [job_facts(known.value) for _, known in sorted(self.fold.jobs.items())]
+
+    @cached_property
+    def _active(self) -> dict[str, list[JobFacts]]:
+        """The unfinished jobs of each pod."""
+        active: dict[str, list[JobFacts]] = {}
+        for job in self.jobs:
+            if job.active:
+                active.setdefault(job.pod_key, []).append(job)
+        return active
+
+    def pod(self, key: str) -> PodFacts | None:
+        """Return the facts of a pod by `namespace/name`."""
+        return self.fold.pod_facts(key)
+
+    def workload_pods(self, workload: str) -> list[PodFacts]:
+        """Return the pods of a workload that have not ended."""
+        if workload not in self._workloads:
+            self._workloads[workload] = self.fold.workload_pods(workload)
+        return self._workloads[workload]
+
+    def active_job(self, pod: PodFacts) -> JobFacts | None:
+        """Return the unfinished job of a pod."""
+        for job in self._active.get(pod.key, ()):
+            if not (job.uid and pod.uid) or job.uid == pod.uid:
+                return job
+        return None
+
+    def evicted(self, pod: PodFacts) -> bool:
+        """Tell whether the pod's eviction was granted before: it happens once."""
+        outcome = self.fold.outcomes.get(pod.key)
+        return outcome is not None and outcome.value.allowed and outcome.value.uid == pod.uid
+
+    def why_forbidden(self, pod: PodFacts) -> str | None:
+        """Return why the pod may never be moved."""
+        if forced(pod.pod):
+            return None
+        reason = None
+        if "Namespaces" not in self.rules.skip_gates:
+            reason = namespace_refusal(self.policy.namespaces, pod.namespace)
+        if reason is None and not below_max_cost(pod.pod):
+            reason = "its eviction cost says never"
+        if reason is None:
+            reason = why_not_evictable(pod, self.rules)
+        if reason is None:
+            reason = budgets.expected_replicas(pod, len(self.workload_pods(pod.workload)), self.policy.budgets)
+        return reason
+
+    def index(self, *, arbitrating: bool) -> JobIndex:
+        """Return the jobs that take from the budgets."""
+        return JobIndex(self.jobs, self.pod, arbitrating=arbitrating)
+
+    def why_exhausted(self, pod: PodFacts, index: JobIndex) -> str | None:
+        """Return why the pod may not be moved while these jobs are what they are."""
+        if forced(pod.pod):
+            return None
+        limits = self.policy.budgets
+        workload = self.workload_pods(pod.workload)
+        return (
+            (budgets.globally(index.everywhere(pod), limits) if limits.max_migrating_globally else None)
+            or budgets.per_node(pod, index.of_node(pod), index.pods, limits)
+            or (budgets.per_namespace(pod, index.of_namespace(pod), limits) if limits.max_migrating_per_namespace else None)
+            or budgets.per_workload(pod, index.of_workload(pod), index.pods, len(workload), workload, limits)
+        )
+
+    def why_limited(self, pod: PodFacts, now: datetime) -> str | None:
+        """Return which object limiter has no token left for the pod. A workload of which all pods have ended keeps the pace
+        of one pod."""
+        for kind, limiter in self.policy.limiters.items():
+            if kind == "workload":
+                if not pod.workload:
+                    continue
+                replicas = max(len(self.workload_pods(pod.workload)), 1)
+                allowed = limiter.max_migrating or self.policy.budgets.max_migrating_per_workload
+                maximum = max_away(replicas, allowed)
+                times = self._left(kind, pod.workload)
+            else:
+                maximum = scaled(limiter.max_migrating, 0) if limiter.max_migrating is not None else 0
+                times = self._left(kind, pod.namespace)
+            if limited(times, duration=limiter.duration, max_migrating=maximum, burst=limiter.burst, now=now):
+                return f"its {kind} has lost {len(times)} pods lately; {maximum} per {limiter.duration} may go"
+        return None
+
+    def ordered(self, job: Migration) -> None:
+        """Take note of an eviction that this decision orders: the next pod of the same workload sees it."""
+        if self._leavings is not None:
+            _note(self._leavings, job)
+
+    def _left(self, kind: str, name: str) -> list[datetime]:
+        """Return when pods of a workload or namespace were evicted, or ordered to be where nobody has answered; ascending."""
+        if self._leavings is None:
+            self._leavings = {}
+            for known in self.fold.jobs.values():
+                _note(self._leavings, known.value)
+        return sorted(self._leavings.get((kind, name), ()))
+
+
+def _note(leavings: dict[tuple[str, str], list[datetime]], job: Migration) -> None:
+    at = job.evicted_at or (None if job.finished else job.ordered_at)
+    if at is not None:
+        leavings.setdefault(("workload", job.workload), []).append(at)
+        leavings.setdefault(("namespace", job.namespace), []).append(at)

@@ -1,0 +1,315 @@
+"""Migration jobs: created from users' objects, arbitrated, run through their phases, and put away.
+
+In: the state, the policy, the time. Out: Migration events, one per job at most, and the eviction requests that are
+outstanding.
+
+A user's job is accepted under the name of its object. Waiting jobs go through one arbitration round per decision; a
+reason to wait is stored again when it changed and the last one is 30 s old. Running jobs take one step. Evictions are
+ordered under a token bucket over all jobs, and a workload's under its object limiter. A job is put away (tombstone)
+when it is over and its ttl + 5 min (30 min without a ttl) and what the back-off and the limiters need of it have
+passed; a user's job when its object is gone.
+
+Source: koord-descheduler migration controller, arbitrator and scavenger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from cotenant.api.objects.policies import PodMigrationJob
+from cotenant.engine.core import Request
+from cotenant.events.envelope import Event
+from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest, Migration
+from cotenant.model.subjects import migration_subject
+from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
+from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, next_in_row, pause, remembered_until, workload_key
+from cotenant_descheduler_arbiter.eviction.evictable import forced
+from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR, tokens_left
+from cotenant_descheduler_arbiter.low_node_load.sorting import creation_seconds, sort_pods
+from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, Verdict, run_round
+from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, job_facts
+from cotenant_descheduler_arbiter.migration.job_order import arbitration_order
+from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
+from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, Answer, JobView, fail, reconcile, timed_out
+from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.state.fold import ClusterFold
+from cotenant_descheduler_arbiter.state.known import Known, end
+
+WAITING = "WaitingForArbitration"
+REPEAT_REASON = timedelta(seconds=30)
+KEPT_AFTER_TTL = timedelta(minutes=5)
+KEPT_WITHOUT_TTL = timedelta(minutes=30)
+LONGEST_TTL = timedelta(days=3650)
+USER = "User"
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ANNOTATION_REASON = "koordinator.sh/evict-reason"
+ANNOTATION_TRIGGER = "koordinator.sh/evict-trigger"
+_MODES = ("EvictDirectly", "ReservationFirst")
+
+
+class JobDecisions:
+    """What follows for the jobs from one state."""
+
+    def __init__(
+        self,
+        fold: ClusterFold,
+        policy: Policy,
+        filters: JobFilters,
+        now: datetime,
+        decided: frozenset[str] = frozenset(),
+    ) -> None:
+        self.fold = fold
+        self.policy = policy
+        self.filters = filters
+        self.now = now
+        self.decided = decided
+        """Subjects of jobs that this decision says something of already."""
+        self._moves: dict[str, Migration] | None = None
+
+    def decide(self) -> Iterator[Event]:
+        """Yield the events, jobs in the order of their names, arbitration first."""
+        accepted = list(self._accept())
+        yield from accepted
+        touched = {event.subject for event in accepted} | self.decided
+        jobs = {
+            name: known
+            for name, known in sorted(self.fold.jobs.items())
+            if migration_subject(name) not in touched and not self._orphaned(known.value)
+        }
+        yield from self._arbitrate(
+            [known for known in jobs.values() if _waits(self._current(known.value)) and not timed_out(known.value, self.now)]
+        )
+        ordered = self._recent_orders()
+        for known in jobs.values():
+            job = self._current(known.value)
+            if job.finished or (_waits(job) and not timed_out(job, self.now) and not self._blocked(job)):
+                continue
+            yield from self._step(known, job, ordered)
+        yield from self._put_away()
+
+    # -- users' jobs ---------------------------------------------------------------------------------------------
+
+    def _accept(self) -> Iterator[Event]:
+        for name, known in sorted(self.fold.job_objects.items()):
+            present = self.fold.jobs.get(name)
+            uid = known.value.metadata.uid
+            if present is None or present.value.object_uid != uid:
+                job = self._from_object(name, known.value)
+                yield Event(subject=migration_subject(name), data=job, causes=(known.ref,))
+
+    def _from_object(self, name: str, wish: PodMigrationJob) -> Migration:
+        ref, annotations = wish.spec.pod_ref, wish.metadata.annotations
+        pod = self.filters.pod(f"{ref.namespace}/{ref.name}")
+        created = creation_seconds(wish.metadata.creation_timestamp)
+        job = Migration(
+            job=name,
+            namespace=ref.namespace,
+            pod=ref.name,
+            uid=ref.uid or (pod.uid if pod is not None else ""),
+            node=pod.node if pod is not None else "",
+            workload=pod.workload if pod is not None else "",
+            object_uid=wish.metadata.uid,
+            mode=wish.spec.mode or self.policy.default_mode,
+            paused=wish.spec.paused,
+            trigger=annotations.get(ANNOTATION_TRIGGER, USER),
+            evict_reason=annotations.get(ANNOTATION_REASON, ""),
+            created_at=datetime.fromtimestamp(created, self.now.tzinfo) if created else self.now,
+            updated_at=self.now,
+        )
+        if job.mode not in _MODES:
+            return fail(job, "InvalidMode", f"spec.mode {job.mode!r} is none of {', '.join(_MODES)}", self.now)
+        try:
+            ttl = parse_duration(wish.spec.ttl) if wish.spec.ttl else self.policy.default_ttl
+        except DurationError as error:
+            return fail(job, "InvalidTTL", f"spec.ttl: {error}", self.now)
+        if ttl < timedelta(0):
+            return fail(job, "InvalidTTL", f"spec.ttl: {wish.spec.ttl} is below 0", self.now)
+        return msgspec.structs.replace(job, ttl_seconds=int(min(ttl, LONGEST_TTL).total_seconds()))
+
+    def _current(self, job: Migration) -> Migration:
+        """Return the job with what its object may change."""
+        known = self.fold.job_objects.get(job.job)
+        if known is None or known.value.metadata.uid != job.object_uid:
+            return job
+        return msgspec.structs.replace(job, paused=known.value.spec.paused)
+
+    def _orphaned(self, job: Migration) -> bool:
+        return bool(job.object_uid) and job.job not in self.fold.job_objects
+
+    # -- arbitration ---------------------------------------------------------------------------------------------
+
+    def _blocked(self, job: Migration) -> bool:
+        """Tell whether a waiting job would fail whatever arbitration says."""
+        pod = self.filters.pod(f"{job.namespace}/{job.pod}")
+        return job.mode == "ReservationFirst" or pod is None or bool(job.uid and pod.uid != job.uid)
+
+    def _arbitrate(self, waiting: list[Known[Migration]]) -> Iterator[Event]:
+        if self.policy.dry_run:
+            return
+        waiting = [known for known in waiting if not self._current(known.value).paused and not self._blocked(known.value)]
+        if not waiting:
+            return
+        by_name = {known.value.job: known for known in waiting}
+        facts = [job_facts(known.value) for known in waiting]
+        everything = self.filters.jobs
+        found = {job.pod_key: self.filters.pod(job.pod_key) for job in everything}
+        pods = {key: pod for key, pod in found.items() if pod is not None}
+        moving = sort_pods([pods[key] for key in sorted({job.pod_key for job in facts})])
+        order = arbitration_order(facts, everything, pods, {pod.key: index for index, pod in enumerate(moving)})
+        index = self.filters.index(arbitrating=True)
+        decisions = run_round(
+            order,
+            lambda job: job.pod_key in pods,
+            lambda job: self.filters.why_forbidden(pods[job.pod_key]),
+            lambda job: self.filters.why_exhausted(pods[job.pod_key], index),
+            index.add,
+        )
+        for decision in decisions:
+            known = by_name[decision.job]
+            job = self._current(known.value)
+            if decision.verdict is Verdict.PASSED:
+                changed = msgspec.structs.replace(job, passed_arbitration=True, reason="", message="")
+            elif decision.verdict is Verdict.FAILED:
+                changed = fail(job, REASON_FORBIDDEN, decision.reason, self.now)
+            else:
+                recent = job.updated_at is not None and self.now - job.updated_at < REPEAT_REASON
+                if job.message == decision.reason or (job.reason == WAITING and recent):
+                    continue
+                changed = msgspec.structs.replace(job, reason=WAITING, message=decision.reason)
+            yield self._event(known, changed)
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def _step(self, known: Known[Migration], job: Migration, ordered: list[datetime]) -> Iterator[Event]:
+        pod = self.filters.pod(f"{job.namespace}/{job.pod}")
+        answer = answer_to(self.fold, job)
+        causes = (answer.ref,) if answer is not None else ()
+        changed = reconcile(job, JobView(pod, answer, self._hold(job, pod, ordered)), self.now)
+        if changed.ordered_at is not None and job.ordered_at is None:
+            ordered.append(self.now)
+            self.filters.ordered(changed)
+        if changed.evicted_at is not None and job.evicted_at is None:
+            changed = self._counted(changed)
+        if changed != known.value:
+            pod_known = self.fold.pods.get(f"{job.namespace}/{job.pod}")
+            yield self._event(known, changed, *causes, *((pod_known.ref,) if pod_known is not None else ()))
+
+    def _hold(self, job: Migration, pod: PodFacts | None, ordered: list[datetime]) -> str | None:
+        if self.policy.dry_run:
+            return "dry run"
+        if tokens_left(ordered, self.policy.evict_qps, self.policy.evict_burst, self.now) < 1:
+            return "evictions are ordered faster than evictQPS"
+        if pod is not None and job.trigger not in (TAINT_EVICTION, PREEMPTION) and not forced(pod.pod):
+            return self.filters.why_limited(pod, self.now)
+        return None
+
+    def _recent_orders(self) -> list[datetime]:
+        since = self.now - timedelta(seconds=self.policy.evict_burst / self.policy.evict_qps + 1)
+        orders = [known.value.ordered_at for known in self.fold.jobs.values()]
+        return sorted(at for at in orders if at is not None and at > since)
+
+    def _counted(self, job: Migration) -> Migration:
+        """Return the job with its place in the workload's row of moves."""
+        base, maximum = self.policy.back_off_base, self.policy.back_off_maximum
+        if self._moves is None:
+            self._moves = latest_moves(known.value for known in self.fold.jobs.values())
+        number = next_in_row(self._moves.get(workload_key(job.workload, job.namespace, job.pod)), base, maximum, self.now)
+        return msgspec.structs.replace(
+            job, workload_moves=number, workload_retry_at=self.now + pause(number, base, maximum)
+        )
+
+    def _event(self, known: Known[Migration], job: Migration, *causes: str) -> Event:
+        return Event(
+            subject=migration_subject(job.job),
+            data=msgspec.structs.replace(job, updated_at=self.now),
+            causes=(known.ref, *causes),
+        )
+
+    # -- putting away --------------------------------------------------------------------------------------------
+
+    def _put_away(self) -> Iterator[Event]:
+        for name, known in sorted(self.fold.jobs.items()):
+            kept_until = self._kept_until(known.value)
+            if kept_until is not None and kept_until <= self.now:
+                yield end(migration_subject(name), known)
+
+    def _kept_until(self, job: Migration) -> datetime | None:
+        """Return when the job is put away; None while it is not over, or a user's object stands for it."""
+        if job.object_uid:
+            if not self._orphaned(job):
+                return None
+            if not job.finished:
+                return self.now
+        elif not job.finished:
+            return None
+        times = [_EPOCH]
+        if job.created_at is not None and not job.object_uid:
+            times.append(job.created_at + kept_for(job.ttl_seconds))
+        if job.evicted_at is not None:
+            window = max((limiter.duration for limiter in self.policy.limiters.values()), default=timedelta(0))
+            times.append(job.evicted_at + window * FORGET_FACTOR + timedelta.resolution)
+        until = remembered_until(job, self.policy.back_off_base, self.policy.back_off_maximum)
+        return max(times if until is None else (*times, until))
+
+    def at_rest_until(self) -> datetime:
+        """Return until when nothing follows for the jobs if nothing follows now, nothing is folded of a job and no pod is
+        nominated: `now` where a job is not over, as its pod, the budgets and the limiters then matter."""
+        if any(not known.value.finished for known in self.fold.jobs.values()):
+            return self.now
+        kept = (self._kept_until(known.value) for known in self.fold.jobs.values())
+        return min((until for until in kept if until is not None), default=NEVER)
+
+
+def _waits(job: Migration) -> bool:
+    return not job.finished and job.phase != "Running" and not job.passed_arbitration
+
+
+def kept_for(ttl_seconds: int) -> timedelta:
+    """Return how old a job must be to be put away."""
+    return timedelta(seconds=ttl_seconds) + KEPT_AFTER_TTL if ttl_seconds else KEPT_WITHOUT_TTL
+
+
+def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:
+    """Return the gateway's answer: to this job, or to whoever had the pod evicted."""
+    known = fold.outcomes.get(f"{job.namespace}/{job.pod}")
+    if known is None or known.value.uid != job.uid or not (known.value.allowed or known.value.job == job.job):
+        return None
+    return Answer(known.ref, known.value.allowed, known.value.message or known.value.reason)
+
+
+def outstanding_evictions(fold: ClusterFold, policy: Policy, now: datetime) -> list[Request]:
+    """Return the evictions that are ordered and not answered, by job name."""
+    requests: list[Request] = []
+    if policy.dry_run:
+        return requests
+    for name in sorted(name for name, known in fold.jobs.items() if known.value.phase == "Running"):
+        job = fold.jobs[name].value
+        if not job.evict_ordered or job.evicted_at is not None or job.paused:
+            continue
+        if job.retry_at is not None and now < job.retry_at:
+            continue
+        answer = answer_to(fold, job)
+        if answer is not None and answer.ref != job.answer:
+            continue
+        body = EvictionRequest(
+            namespace=job.namespace,
+            name=job.pod,
+            uid=job.uid,
+            job=job.job,
+            trigger=job.trigger,
+            reason=job.evict_reason or job.trigger,
+            ignore_budgets=job.ignore_budgets,
+        )
+        requests.append(
+            Request(
+                key=f"evict/{job.namespace}/{job.pod}/{job.uid}/{job.attempts}",
+                subject=EVICT_ENDPOINT,
+                body=msgspec.json.encode(body),
+            )
+        )
+    return requests

@@ -1,0 +1,1 @@
+"""Readiness of nodes: conditions, taints, and the evictions that follow from them."""

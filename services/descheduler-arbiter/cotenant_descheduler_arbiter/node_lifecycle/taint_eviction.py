@@ -1,0 +1,69 @@
+"""Pods of nodes that are lost: which must go, and when.
+
+In: a node's condition, its pods. Out: for each pod that must go how long it tolerates that, and until when. A pod stays
+as long as the smallest tolerationSeconds among its tolerations that cover the NoExecute taint; for ever if these name no
+seconds; the default (300 s, as Kubernetes' admission adds) where it does not tolerate the taint. A pod that came to a node
+that was lost already (it names its node) is tolerated from then on.
+
+Nothing is evicted while every node that was ever measured is lost: then it is this side that is cut off.
+
+Source: Kubernetes taint eviction and DefaultTolerationSeconds; node lifecycle's full-disruption rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from cotenant.api.objects.pod import Pod
+from cotenant.events.conditions import NodeCondition
+from cotenant_descheduler_arbiter.eviction.fit import tolerates
+from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.state.fold import ClusterFold
+from cotenant_descheduler_arbiter.state.node_views import is_ready
+
+_LONGEST = 10**9
+"""Seconds; more would be longer than times can be counted."""
+
+
+def tolerated_for(pod: Pod, condition: NodeCondition, default: timedelta) -> timedelta | None:
+    """Return how long the pod may stay on the node; None is for ever."""
+    shortest: timedelta | None = None
+    for taint in condition.taints:
+        if taint[2] != "NoExecute":
+            continue
+        covering = [each for each in pod.spec.tolerations if tolerates(each, taint)]
+        seconds = [each.toleration_seconds for each in covering if each.toleration_seconds is not None]
+        if covering and not seconds:
+            continue
+        allowed = timedelta(seconds=min(max(min(seconds), 0), _LONGEST)) if covering else default
+        shortest = allowed if shortest is None else min(shortest, allowed)
+    return shortest
+
+
+def everything_is_lost(fold: ClusterFold) -> bool:
+    """Tell whether no measured node is ready."""
+    return not any(is_ready(fold, node) for node in fold.metrics if node in fold.nodes or node in fold.executors)
+
+
+def lost_nodes(fold: ClusterFold) -> list[str]:
+    """Return the nodes that are not ready, by name; none where everything is lost."""
+    lost = sorted(node for node, condition in fold.conditions.items() if not condition.value.ready)
+    return [] if lost and everything_is_lost(fold) else lost
+
+
+def tolerated_pods(
+    fold: ClusterFold, lost: Iterable[str], default: timedelta
+) -> Iterator[tuple[PodFacts, timedelta, datetime]]:
+    """Yield the pods that lost nodes keep for a time only, by node and name: for how long they tolerate it, until when."""
+    for node in lost:
+        condition = fold.conditions[node].value
+        if condition.since is None:
+            continue
+        for pod in fold.pods_on(node):
+            allowed = tolerated_for(pod.pod, condition, default)
+            if allowed is None or pod.terminating:
+                continue
+            bound_at = fold.placements[node][pod.key].bound_at
+            since = condition.since if bound_at is None else max(condition.since, bound_at)
+            yield pod, allowed, since + allowed

@@ -1,0 +1,106 @@
+"""What the rules read of pods and nodes, put together from objects, placements, runs and executors.
+
+Amounts: cpu in milli-cores, everything else in plain units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cotenant.api.objects.metadata import OwnerReference
+from cotenant.api.objects.pod import Pod
+
+Taint = tuple[str, str, str]
+"""key, value, effect"""
+
+
+def controller_of(owners: Sequence[OwnerReference]) -> OwnerReference | None:
+    """Return the managing owner."""
+    for owner in owners:
+        if owner.controller:
+            return owner
+    return None
+
+
+class PodFacts(msgspec.Struct, frozen=True):
+    """A pod and where it is. `phase` is Pending, Running, Succeeded or Failed; empty means not ended.
+
+    `prod` says that its priority class (with defaults) is koord-prod.
+    """
+
+    pod: Pod
+    node: str = ""
+    phase: str = ""
+    ready: bool = False
+    amounts: tuple[tuple[str, int], ...] = ()
+    """Resource and amount of what it effectively requests."""
+    prod: bool = False
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """What it effectively requests."""
+        return dict(self.amounts)
+
+    @property
+    def namespace(self) -> str:
+        return self.pod.metadata.namespace
+
+    @property
+    def name(self) -> str:
+        return self.pod.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`"""
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+    @property
+    def terminating(self) -> bool:
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def available(self) -> bool:
+        """Not ended, not ending, and ready."""
+        return self.ready and not self.ended and not self.terminating
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The managing owner."""
+        return controller_of(self.pod.metadata.owner_references)
+
+    @property
+    def workload(self) -> str:
+        """uid of the managing owner; empty for a bare pod."""
+        controller = self.controller
+        return controller.uid if controller is not None else ""
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """A node as a place for pods. `requested` is the sum over its pods that have not ended.
+
+    `raw_allocatable` overrides what percentages are taken of, where the node's allocatable is amplified.
+    """
+
+    name: str
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: dict[str, int] = {}
+    requested: dict[str, int] = {}
+    pod_count: int = 0
+    raw_allocatable: dict[str, int] = {}
+
+    @property
+    def real_allocatable(self) -> dict[str, int]:
+        """What the machine really has to give."""
+        return {**self.allocatable, **self.raw_allocatable}

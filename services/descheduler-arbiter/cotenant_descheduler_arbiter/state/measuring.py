@@ -1,0 +1,75 @@
+"""What a node uses, as LowNodeLoad counts it.
+
+    usage[r]      = system usage + host applications + sum over the metric's pods        for cpu and memory
+    usage[pods]   = pods on the node that have not ended
+    prod usage    = the same over pods of priority class koord-prod, without system and host applications
+
+A metric is stale when it is older than the expiration, when it says that nothing is known, or when it was never taken; a
+stale node is neither source nor destination. koord-descheduler leaves the host applications out.
+
+Source: koord-descheduler LowNodeLoad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode, MeasuredPod
+from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
+
+
+def fresh(metric: NodeMetricComputed | None, expiration: timedelta, now: datetime) -> bool:
+    """Tell whether the metric may be acted on."""
+    return (
+        metric is not None
+        and metric.unknown_since is None
+        and metric.update_time is not None
+        and now - metric.update_time < expiration
+    )
+
+
+def amounts(usage: Usage) -> dict[str, int]:
+    """Return a usage as amounts."""
+    return {CPU: usage.cpu_milli, MEMORY: usage.memory_bytes}
+
+
+def add_amounts(*parts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sum per resource."""
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def measure(
+    node: NodeFacts,
+    pods: Sequence[PodFacts],
+    system: Mapping[str, int],
+    pod_usage: Mapping[str, Mapping[str, int]],
+) -> MeasuredNode:
+    """Return the node's usage. `pods`: those on it that have not ended; `pod_usage`: all of the metric, by `ns/name`."""
+    measured = tuple(
+        MeasuredPod(
+            facts=facts,
+            usage=dict(pod_usage[facts.key]) if facts.key in pod_usage else None,
+            prod=facts.prod,
+        )
+        for facts in pods
+    )
+    usage = add_amounts(system, *pod_usage.values())
+    prod_usage = add_amounts(*(pod.usage for pod in measured if pod.prod and pod.usage is not None))
+    return MeasuredNode(
+        facts=node,
+        usage={CPU: 0, MEMORY: 0, **usage, PODS: len(measured)},
+        prod_usage={CPU: 0, MEMORY: 0, **prod_usage, PODS: sum(1 for pod in measured if pod.prod)},
+        pods=measured,
+    )
+
+
+def system_amounts(metric: NodeMetricComputed) -> dict[str, int]:
+    """Return what runs on the node outside pods."""
+    return add_amounts(amounts(metric.system_usage), *(amounts(each.usage) for each in metric.host_applications))

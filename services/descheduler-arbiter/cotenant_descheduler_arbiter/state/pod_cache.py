@@ -1,0 +1,121 @@
+"""Pods' objects: whose replica each is, and the rest when somebody asks. In a calm cluster nobody does.
+
+In: pod events. Out: a pod with what is computed from its object once, and the pods of a workload. An object that cannot be
+read counts as absent, and is named in `refused`. Bound: one event or one read pod per live object.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.api.objects.metadata import OwnerReference, View
+from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.domain.qos import PriorityClass, kube_qos, priority_default
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectStored
+from cotenant_descheduler_arbiter.state.facts import controller_of
+from cotenant_descheduler_arbiter.state.known import Known
+
+
+class StoredPod(msgspec.Struct, frozen=True):
+    """A pod object with its effective requests, as resources and amounts."""
+
+    pod: Pod
+    amounts: tuple[tuple[str, int], ...]
+    prod: bool
+
+
+class _Owned(View, frozen=True, kw_only=True):
+    owner_references: list[OwnerReference] = []
+
+
+class _Owners(View, frozen=True, kw_only=True):
+    metadata: _Owned = _Owned()
+
+
+_OWNERS = msgspec.json.Decoder(_Owners)
+
+
+class PodBook:
+    """Mutable; a fold over the last object of each pod, by `namespace/name`."""
+
+    def __init__(self, refused: dict[str, str]) -> None:
+        self._refused = refused
+        """Subject to why its object is not used."""
+        self._unread: dict[str, Event] = {}
+        self._read: dict[str, Known[StoredPod]] = {}
+        self._unsorted: set[str] = set()
+        """Those of the unread pods that are not counted among their controller's yet."""
+        self._workload: dict[str, str] = {}
+        """Its controller's uid, of each pod that has one."""
+        self._replicas: dict[str, dict[str, None]] = {}
+        """Controller's uid to its pods."""
+
+    def store(self, key: str, event: Event) -> None:
+        """The pod's object as it is now."""
+        self._read.pop(key, None)
+        self._leave(key)
+        self._unread[key] = event
+        self._unsorted.add(key)
+
+    def drop(self, key: str) -> None:
+        """The pod's object is gone."""
+        self._unread.pop(key, None)
+        self._unsorted.discard(key)
+        self._read.pop(key, None)
+        self._leave(key)
+
+    def _leave(self, key: str) -> None:
+        """The pod is no replica of its controller any more."""
+        workload = self._workload.pop(key, None)
+        if workload is not None:
+            replicas = self._replicas[workload]
+            del replicas[key]
+            if not replicas:
+                del self._replicas[workload]
+
+    def get(self, key: str) -> Known[StoredPod] | None:
+        """Return the pod, or None where its object is absent or cannot be read."""
+        if key in self._unread:
+            self._decode(key)
+        return self._read.get(key)
+
+    def of_workload(self, workload: str) -> list[str]:
+        """Return the `namespace/name` of a workload's pods, sorted."""
+        for key in list(self._unsorted):
+            self._sort(key)
+        return sorted(self._replicas.get(workload, {}))
+
+    def _sort(self, key: str) -> None:
+        """Count an unread pod among its controller's, where it has one."""
+        self._unsorted.discard(key)
+        try:
+            controller = controller_of(_OWNERS.decode(_document(self._unread[key])).metadata.owner_references)
+        except msgspec.DecodeError:
+            return  # what is wrong is said when it is read
+        if controller is not None and controller.uid:
+            self._workload[key] = controller.uid
+            self._replicas.setdefault(controller.uid, {})[key] = None
+
+    def decode_all(self) -> None:
+        """Read all pods that nobody asked for yet."""
+        for key in list(self._unread):
+            self._decode(key)
+
+    def _decode(self, key: str) -> None:
+        if key in self._unsorted:
+            self._sort(key)
+        event = self._unread.pop(key)
+        try:
+            pod = decode_pod(_document(event))
+            # With a malformed limit a later sort would fail.
+            kube_qos(pod)
+            prod = priority_default(pod) is PriorityClass.PROD
+            self._read[key] = Known(StoredPod(pod, tuple(pod_requests(pod).items()), prod), event.sequence)
+        except (msgspec.DecodeError, ValueError) as error:
+            self._refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
+
+
+def _document(event: Event) -> msgspec.Raw:
+    assert isinstance(event.data, ObjectStored)
+    return event.data.object

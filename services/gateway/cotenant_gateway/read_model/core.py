@@ -1,0 +1,249 @@
+"""The gateway's read model: the fold of everything on the log into API objects.
+
+In: facts (`objects.>`, `node.>`, `metrics.>`, `quotas.>`, `waiting.>`, `migrations.>`, `evictions.>`). State: per API
+object its document and the parts that other services add, and a ring of the last changes. Out: snapshots for get and
+list, changes for watch; `endings` and `budgets` decide from it what the gateway itself has to store.
+
+resourceVersion of an object is the highest sequence among its parts; parts that carry another uid than the document
+do not belong to it. `apply` is idempotent by (subject, sequence) and commutes across subjects: a slot keeps the last
+fact of each of its subjects, and the snapshot is computed from those alone. Indexes (`ending`, `unregistered`) only
+say where to look.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from cotenant.api.kinds import BY_RESOURCE, Kind
+from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.placements import Placement, Waiting
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.runs import RunStatus
+from cotenant.model.subjects import tokens
+from cotenant_gateway.read_model.narration import Narrator
+from cotenant_gateway.read_model.ring import Change, ChangeRing
+from cotenant_gateway.read_model.slots import Collection, Slot
+from cotenant_gateway.read_model.snapshots import Snapshot, stored_document
+
+T = TypeVar("T")
+_OBJECTS = frozenset({ObjectStored, ObjectDeleted})
+_OF_SERVICES = frozenset({Commit, ServiceStarted})
+"""Facts about the services themselves, of no API object."""
+_OF_PODS = frozenset({RunStatus, Placement, Waiting})
+
+PODS = BY_RESOURCE["", "pods"]
+NODES = BY_RESOURCE["", "nodes"]
+NAMESPACES = BY_RESOURCE["", "namespaces"]
+EVENTS = BY_RESOURCE["", "events"]
+NODE_METRICS = BY_RESOURCE["slo.koordinator.sh", "nodemetrics"]
+NODE_SLOS = BY_RESOURCE["slo.koordinator.sh", "nodeslos"]
+ELASTIC_QUOTAS = BY_RESOURCE["scheduling.sigs.k8s.io", "elasticquotas"]
+MIGRATION_JOBS = BY_RESOURCE["scheduling.koordinator.sh", "podmigrationjobs"]
+BUDGETS = BY_RESOURCE["policy", "poddisruptionbudgets"]
+
+
+class GatewayCore:
+    """Fold of the log into API objects."""
+
+    def __init__(self, ring: ChangeRing | None = None) -> None:
+        self.ring = ring or ChangeRing()
+        self.folded = 0
+        """Highest sequence folded: the version of every list."""
+        self._narrator = Narrator()
+        self.collections = {kind: Collection(kind) for kind in BY_RESOURCE.values()}
+        self.collections[EVENTS] = self._narrator
+        self._by_tokens = {(kind.group or "core", kind.plural): of_kind for kind, of_kind in self.collections.items()}
+        """The objects of a kind by two tokens of their subjects."""
+        self._namespaces = self.collections[NAMESPACES].slots
+        self.ending: dict[tuple[str, str, str], Slot] = {}
+        """Objects with a deletionTimestamp, by resource, namespace and name."""
+        self.forsaken: set[str] = set()
+        """Namespaces that have ended and got something since, from a gateway that had not heard of it."""
+        self.unregistered: set[str] = set()
+        """Nodes that have an executor and no object."""
+        self.unreadable = 0
+        """Documents that were no objects of their kind."""
+        self._live = False
+        self._kept: dict[Callable[[], Any], Any] = {}
+
+    # -- folding -------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact of LOG."""
+        payload = type(event.data)
+        if payload in _OBJECTS:
+            self._apply_object(event)
+        elif payload not in _OF_SERVICES:
+            self._apply_part(event)
+            if not self._live:
+                self._narrator.hear(event)
+            else:
+                for before, after in self._narrator.tell(event):
+                    self.ring.append(Change(event.sequence, EVENTS, before, after))
+        if event.sequence > self.folded:
+            self.folded = event.sequence
+
+    def loaded(self) -> None:
+        """Everything before the start marker is folded: watches may start from here."""
+        self._live = True
+        self.ring.restart(self.folded)
+
+    def _apply_object(self, event: Event) -> None:
+        found = tokens(event.subject)
+        if len(found) != 5:
+            return
+        _, group, plural, namespace, name = found
+        collection = self._by_tokens.get((group, plural))
+        if collection is None:
+            return
+        kind = collection.kind
+        slot = collection.slots[namespace if kind.namespaced else "", name]
+        sequence = event.sequence
+        if sequence <= slot.own_sequence:
+            return
+        existed, before = slot.exists, slot.snapshot if self._live else None
+        stored = None
+        if isinstance(event.data, ObjectStored) and not event.tombstone:
+            try:
+                stored = stored_document(kind, event.data.object, sequence, event.time)
+            except (msgspec.MsgspecError, RecursionError):
+                # Stored by someone else than a gateway, and no object of this kind: it is as if there were none.
+                self.unreadable += 1
+        slot.store(stored, sequence)
+        if stored is not None and stored.meta.deletion_timestamp is not None:
+            self.ending[kind.resource, slot.address.namespace, name] = slot
+        elif self.ending:
+            self.ending.pop((kind.resource, slot.address.namespace, name), None)
+        self._index_namespace(slot)
+        self._changed(collection, slot, existed, before, sequence)
+
+    def _index_namespace(self, slot: Slot) -> None:
+        address = slot.address
+        kind, namespace = address.kind, address.namespace
+        if kind is NAMESPACES:
+            if slot.exists:
+                self.forsaken.discard(address.name)
+            elif any(True for _ in self.contents(address.name)):
+                self.forsaken.add(address.name)
+        elif kind.namespaced and slot.exists:
+            home = self._namespaces.get(("", namespace))
+            if home is not None and not home.exists:
+                self.forsaken.add(namespace)
+
+    def _apply_part(self, event: Event) -> None:
+        whole = _whole_of(event)
+        if whole is None:
+            return
+        kind, key = whole
+        collection = self.collections[kind]
+        slot = collection.slots[key]
+        existed, before = slot.exists, slot.snapshot if self._live else None
+        if slot.add(event):
+            self._changed(collection, slot, existed, before, event.sequence)
+
+    def _changed(self, collection: Collection, slot: Slot, existed: bool, before: Snapshot | None, sequence: int) -> None:
+        collection.changed(slot.address, slot.exists != existed)
+        kind = collection.kind
+        if kind is NODES:
+            if slot.registrable:
+                self.unregistered.add(slot.address.name)
+            else:
+                self.unregistered.discard(slot.address.name)
+        if self._live and (existed or slot.exists):
+            self._show(kind, before, slot.snapshot, sequence)
+
+    def _show(self, kind: Kind, before: Snapshot | None, after: Snapshot | None, sequence: int) -> None:
+        """Let watches see an object as it was and is."""
+        if before is not None and after is not None:
+            if after.version == before.version:
+                return
+            if kind is not NODE_METRICS and before.uid != after.uid:  # a NodeMetric's follows from its name
+                self.ring.append(Change(sequence, kind, before, None))
+                before = None
+        self.ring.append(Change(sequence, kind, before, after))
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Snapshot | None:
+        """Return one object, None where it does not exist."""
+        return self.collections[kind].get(namespace, name)
+
+    def own_sequence(self, kind: Kind, namespace: str, name: str) -> int:
+        """Return the last known sequence of the object's own subject (its tombstone's if it ended), 0 if there is none."""
+        slot = self.collections[kind].slots.get((namespace, name))
+        return slot.own_sequence if slot is not None else 0
+
+    def derived(self, kind: Kind, compute: Callable[[GatewayCore], T]) -> T:
+        """Return what a function makes of the objects of this kind alone; remembered until one of them changes."""
+        known = self.collections[kind].derived
+        if compute not in known:
+            known[compute] = compute(self)
+        found: T = known[compute]
+        return found
+
+    def kept(self, make: Callable[[], T]) -> T:
+        """Return what a reader keeps beside the objects from look to look; made at the first."""
+        if make not in self._kept:
+            self._kept[make] = make()
+        found: T = self._kept[make]
+        return found
+
+    def touched(self, kind: Kind) -> Iterable[tuple[str, str]]:
+        """Return namespace and name of the objects of a kind that changed since the last call; of all where nobody knows."""
+        return self.collections[kind].touched()
+
+    def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:
+        """Yield the objects of a kind in order of namespace and name, those after `after` only."""
+        collection = self.collections[kind]
+        order = collection.order
+        start = bisect_right(order, after if after != ("", "") else (namespace, ""))
+        for index in range(start, len(order)):
+            key = order[index]
+            if namespace and key[0] != namespace:
+                break
+            snapshot = collection.get(*key)
+            if snapshot is not None:
+                yield snapshot
+
+    def contents(self, namespace: str) -> Iterator[Snapshot]:
+        """Yield what was stored in a namespace."""
+        for collection in self.collections.values():
+            if collection.kind.namespaced:
+                yield from (found for found in self.objects(collection.kind, namespace) if found.stored is not None)
+
+    def select(
+        self, kind: Kind, namespace: str, wanted: Callable[[Snapshot], bool], limit: int, after: tuple[str, str]
+    ) -> tuple[list[Snapshot], bool]:
+        """Return up to `limit` selected objects, and whether more follow."""
+        found: list[Snapshot] = []
+        for snapshot in self.objects(kind, namespace, after):
+            if wanted(snapshot):
+                if limit and len(found) == limit:
+                    return found, True
+                found.append(snapshot)
+        return found, False
+
+
+def _whole_of(event: Event) -> tuple[Kind, tuple[str, str]] | None:
+    """Return whose part a fact is: its kind, and namespace and name. A pod's fact names the pod itself, others' subjects do."""
+    data: Any = event.data
+    if type(data) in _OF_PODS:
+        return PODS, (data.namespace, data.name)
+    match tokens(event.subject):
+        case ("node", node, "executor" | "resources" | "condition"):
+            return NODES, ("", node)
+        case ("node", node, "slo"):
+            return NODE_SLOS, ("", node)
+        case ("metrics", node):
+            return NODE_METRICS, ("", node)
+        case ("migrations", job):
+            return MIGRATION_JOBS, ("", job)
+        case ("quotas", _, quota) if isinstance(data, QuotaRuntime) and data.namespace:
+            return ELASTIC_QUOTAS, (data.namespace, quota)
+    return None

@@ -1,0 +1,94 @@
+"""The last changes of API objects, in order of resourceVersion: what watches read.
+
+Bounds: at most `capacity` changes and `byte_capacity` bytes of documents; beyond it the oldest go. A watch that wants
+a version below the oldest kept (or a reader that fell behind it) gets `TooOld`, which the API answers with 410.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from cotenant.api.kinds import Kind
+from cotenant_gateway.read_model.snapshots import Snapshot
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """One object before and after one fact; None where it did not, or does no longer, exist."""
+
+    version: int
+    kind: Kind
+    before: Snapshot | None
+    after: Snapshot | None
+
+    @property
+    def weight(self) -> int:
+        """Bytes that keeping this change costs at most."""
+        held = self.after if self.after is not None else self.before
+        return 512 + (memoryview(held.stored.raw).nbytes if held is not None and held.stored is not None else 0)
+
+
+class TooOld(Exception):  # noqa: N818 - a state of the reader, not a fault
+    """The wanted version is below what the ring holds."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"changes up to {oldest} are no longer held")
+        self.oldest = oldest
+
+
+class ChangeRing:
+    """A bounded queue of changes, addressed by a position that only grows."""
+
+    def __init__(self, capacity: int = 20_000, byte_capacity: int = 64 * 1024 * 1024) -> None:
+        self._changes: deque[tuple[Change, int]] = deque()
+        self._capacity = capacity
+        self._byte_capacity = byte_capacity
+        self._bytes = 0
+        self._dropped = 0
+        self.oldest = 0
+        """Highest version whose change is not held: watches may start at this version or above."""
+
+    @property
+    def end(self) -> int:
+        """Position after the newest change."""
+        return self._dropped + len(self._changes)
+
+    def restart(self, version: int) -> None:
+        """Forget everything; watches may start at `version` or above."""
+        self._dropped = self.end
+        self._changes.clear()
+        self._bytes = 0
+        self.oldest = version
+
+    def append(self, change: Change) -> None:
+        """Add the newest change; drop the oldest ones beyond the bounds."""
+        weight = change.weight
+        self._changes.append((change, weight))
+        self._bytes += weight
+        while len(self._changes) > self._capacity or (self._bytes > self._byte_capacity and len(self._changes) > 1):
+            dropped, dropped_weight = self._changes.popleft()
+            self._bytes -= dropped_weight
+            self._dropped += 1
+            self.oldest = dropped.version
+
+    def position_after(self, version: int) -> int:
+        """Return the position of the first change above a version. Raises TooOld."""
+        if version < self.oldest:
+            raise TooOld(self.oldest)
+        low, high = 0, len(self._changes)
+        while low < high:
+            middle = (low + high) // 2
+            if self._changes[middle][0].version <= version:
+                low = middle + 1
+            else:
+                high = middle
+        return self._dropped + low
+
+    def read(self, position: int, limit: int) -> list[Change]:
+        """Return up to `limit` changes from a position on. Raises TooOld where it was dropped."""
+        if position < self._dropped:
+            raise TooOld(self.oldest)
+        start = position - self._dropped
+        stop = min(start + limit, len(self._changes))
+        return [self._changes[index][0] for index in range(start, stop)]

@@ -1,0 +1,168 @@
+"""Everything known under each address: what the snapshots of API objects are made of, and when.
+
+In: documents and other services' facts. Out: the objects of a kind by namespace and name. A snapshot is made when somebody asks
+for it, not when a fact arrives: most facts change an object that nobody looks at before the next one.
+
+Bound: of changes that a reader has not asked for, MAX_TOUCHED names; beyond them it looks at all objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cotenant.api.kinds import Kind
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement, Waiting
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant_gateway.kinds.migration import compose_migration
+from cotenant_gateway.kinds.node import compose_node
+from cotenant_gateway.kinds.pod import compose_pod
+from cotenant_gateway.kinds.quota import compose_quota
+from cotenant_gateway.kinds.slo import compose_node_metric, compose_node_slo
+from cotenant_gateway.read_model.snapshots import Address, Composer, Snapshot, Stored
+
+MAX_TOUCHED = 10_000
+
+_COMPOSERS: Mapping[str, Composer] = {
+    "pods": compose_pod,
+    "nodes": compose_node,
+    "nodemetrics": compose_node_metric,
+    "nodeslos": compose_node_slo,
+    "elasticquotas": compose_quota,
+    "podmigrationjobs": compose_migration,
+}
+
+
+class Slot(msgspec.Struct, eq=False, gc=False):
+    """Everything known under one address."""
+
+    address: Address
+    stored: Stored | None = None
+    own_sequence: int = 0
+    """Last sequence of the object's own subject: the expectation of its next write."""
+    parts: dict[str, Event] = {}
+    """The last fact of each subject, whatever uid it carries."""
+    exists: bool = False
+    """Whether there is an object."""
+    _snapshot: Snapshot | None = None
+    _current: bool = True
+
+    @property
+    def registrable(self) -> bool:
+        """Tell whether an executor reported since the object (if there ever was one) ended."""
+        return self.stored is None and any(
+            isinstance(event.data, ExecutorStatus) and not event.tombstone and event.sequence > self.own_sequence
+            for event in self.parts.values()
+        )
+
+    def store(self, stored: Stored | None, sequence: int) -> None:
+        """Take the object's own document; None: with this sequence there is none."""
+        self.stored, self.own_sequence = stored, sequence
+        self.exists, self._current = True, False
+        if stored is None:
+            self._of_parts_alone()
+
+    def add(self, part: Event) -> bool:
+        """Take another service's fact, and tell whether it is news."""
+        parts, subject = self.parts, part.subject
+        known = parts.get(subject)
+        if known is not None and part.sequence <= known.sequence:
+            return False
+        parts[subject] = part
+        self._current = False
+        if self.stored is None:
+            self._of_parts_alone()
+        return True
+
+    def _of_parts_alone(self) -> None:
+        self.exists = self.address.kind.composed and any(not event.tombstone for event in self.parts.values())
+        if not self.exists:
+            # After an object's end its ended parts carry no more information.
+            for subject in [subject for subject, event in self.parts.items() if event.tombstone]:
+                del self.parts[subject]
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The object as it is; None where there is none."""
+        if not self._current:
+            self._snapshot = self._made() if self.exists else None
+            self._current = True
+        return self._snapshot
+
+    def _made(self) -> Snapshot:
+        stored, plural = self.stored, self.address.kind.plural
+        if stored is not None and plural == "pods":
+            uid = stored.meta.uid
+            parts = {subject: event for subject, event in self.parts.items() if _uid_of(event) == uid}
+        else:
+            parts = self.parts.copy()
+        version = stored.sequence if stored is not None else 0
+        for event in parts.values():
+            if event.sequence > version:
+                version = event.sequence
+        composer = _COMPOSERS.get(plural) if parts or plural == "pods" else None
+        return Snapshot(self.address, stored, parts, version, composer)
+
+
+def _uid_of(event: Event) -> str:
+    data: msgspec.Struct = event.data
+    return data.uid if isinstance(data, (Placement, Waiting, RunStatus)) else ""
+
+
+class _Slots(dict[tuple[str, str], Slot]):
+    """The slots of a kind by namespace and name; one that is asked for by `[]` is made if need be."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def __missing__(self, key: tuple[str, str]) -> Slot:
+        made = self[key] = Slot(Address(self._kind, *key))
+        return made
+
+
+class Collection:
+    """The objects of one kind."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.slots = _Slots(kind)
+        self.derived: dict[Callable[..., Any], Any] = {}
+        """What functions made of the objects as they are."""
+        self._touched: set[tuple[str, str]] | None = None
+        """Names of objects that changed since somebody asked; None: nobody did, or they are too many."""
+        self._order: list[tuple[str, str]] | None = None
+
+    def get(self, namespace: str, name: str) -> Snapshot | None:
+        """Return one object, None where it does not exist."""
+        slot = self.slots.get((namespace, name))
+        return slot.snapshot if slot is not None else None
+
+    def changed(self, address: Address, order: bool) -> None:
+        """An object is another one; `order`: it appeared or ended."""
+        if self.derived:
+            self.derived.clear()
+        if self._touched is not None:
+            self._touched.add((address.namespace, address.name))
+            if len(self._touched) > MAX_TOUCHED:
+                self._touched = None
+        if order:
+            self._order = None
+
+    def touched(self) -> Iterable[tuple[str, str]]:
+        """Return the names of the objects that changed since the last call, of all where that is not known: one reader keeps up
+        so."""
+        touched, self._touched = self._touched, set()
+        return tuple(self.slots) if touched is None else touched
+
+    @property
+    def order(self) -> list[tuple[str, str]]:
+        """Namespace and name of the objects that exist, sorted."""
+        if self._order is None:
+            self._order = sorted(self._names())
+        return self._order
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        return (key for key, slot in self.slots.items() if slot.exists)

@@ -1,0 +1,64 @@
+"""The gateway's own metrics: requests by verb and status class, time spent, objects, watches' ring, writes and batches.
+
+Counted in plain integers on the way of a request and read by OpenTelemetry when someone asks: a creation must not pay
+for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opentelemetry.metrics import CallbackOptions, Observation
+
+from cotenant.runtime.process import Host
+from cotenant_gateway.shell.gateway import Gateway
+
+
+class GatewayTelemetry:
+    """Registers the instruments and takes observations."""
+
+    def __init__(self, host: Host, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._requests: dict[tuple[str, int], int] = {}
+        self._seconds: dict[tuple[str, int], float] = {}
+        meter = host.telemetry.meter
+        meter.create_observable_counter(
+            "cotenant_gateway_requests", [self._count], description="HTTP requests by verb and status class"
+        )
+        meter.create_observable_counter(
+            "cotenant_gateway_request_seconds", [self._spent], unit="s", description="Time until the answer, watches included"
+        )
+        meter.create_observable_gauge("cotenant_gateway_objects", [self._objects], description="API objects by kind")
+        meter.create_observable_gauge("cotenant_gateway_folded", [self._folded], description="Last LOG sequence folded")
+        meter.create_observable_counter(
+            "cotenant_gateway_batches", [self._batches], description="Batches of object writes by outcome"
+        )
+
+    def observe(self, verb: str, status: int, seconds: float) -> None:
+        """Take one answer into account. Verbs are few: anything else than HTTP's own counts as OTHER."""
+        key = (verb if verb in _VERBS else "OTHER", status // 100)
+        self._requests[key] = self._requests.get(key, 0) + 1
+        self._seconds[key] = self._seconds.get(key, 0.0) + seconds
+
+    def _count(self, _: CallbackOptions) -> Iterable[Observation]:
+        for (verb, status), count in list(self._requests.items()):
+            yield Observation(count, {"verb": verb, "status": f"{status}xx"})
+
+    def _spent(self, _: CallbackOptions) -> Iterable[Observation]:
+        for (verb, status), seconds in list(self._seconds.items()):
+            yield Observation(seconds, {"verb": verb, "status": f"{status}xx"})
+
+    def _objects(self, _: CallbackOptions) -> Iterable[Observation]:
+        for kind, collection in self._gateway.core.collections.items():
+            yield Observation(len(collection.order), {"resource": kind.plural})
+
+    def _folded(self, _: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self._gateway.core.folded)
+
+    def _batches(self, _: CallbackOptions) -> Iterable[Observation]:
+        writer = self._gateway.writer
+        yield Observation(writer.batches - writer.refused_batches, {"outcome": "stored"})
+        yield Observation(writer.refused_batches, {"outcome": "refused"})
+
+
+_VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})

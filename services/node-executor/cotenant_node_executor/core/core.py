@@ -1,0 +1,304 @@
+"""The executor's core: what shall live on this node, what its kernel files shall say, and what is true of its pods.
+
+In: the node's subjects on the log (placements, node SLO, the executor's own reports) and an observation of the machine.
+Out: orders for the runtime, one composed value for each kernel file, and reports (`run`) as events.
+
+State = last message of each subject below `node.<node>.>`, and the newest observation. A placement of another uid under
+the same name replaces the former pod, whose processes are then ended like those of any pod that nobody wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.resources import NodeSLORendered
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.log.contract import ending
+from cotenant.model.subjects import run_subject
+from cotenant_node_executor.core.composer import Composed
+from cotenant_node_executor.core.file_values import FileValues
+from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.placed import Key, Placed, read_placement, refused_report
+from cotenant_node_executor.core.placed_pods import PlacedPods
+from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, lives, pod_step
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
+from cotenant_node_executor.strategies.situation import NodeFacts
+from cotenant_node_executor.strategies.suppress import Suppression
+from cotenant_node_executor.targets.interface import Capabilities
+
+MAX_PODS = 110
+"""Pods on one node, as kubelet's default."""
+
+ORPHAN_GRACE_SECONDS = 30
+
+
+class _Report(Struct, frozen=True, gc=False):
+    status: RunStatus
+    sequence: int
+
+
+class Plan(Struct, frozen=True, gc=False):
+    """What one cycle asks of the machine."""
+
+    orders: tuple[Order, ...]
+    groups: tuple[str, ...]
+    """Groups that must be made, parents first, before values are written and processes started."""
+    files: Composed
+    suppression: Suppression | None
+
+
+_GONE = PlacementPhase.GONE
+_NO_GROUPS: frozenset[str] = frozenset()
+_NO_STATES: States = {}
+_NOTHING = Plan(orders=(), groups=(), files=Composed({}, {}), suppression=None)
+
+
+class ExecutorCore:
+    """`plain_processes`: pods run as processes of this machine, so what these cannot do is refused."""
+
+    def __init__(self, facts: NodeFacts, capabilities: Capabilities, boot: str, *, plain_processes: bool) -> None:
+        self.facts = facts
+        self.capabilities = capabilities
+        self.boot = boot
+        self._plain_processes = plain_processes
+        self.pods = PlacedPods()
+        """The pods that are placed here."""
+        self._runs: dict[Key, _Report] = {}
+        self._backoffs: dict[Key, list[datetime]] = {}
+        """When each container that waits may start, of reports that name such."""
+        self._sequences: dict[str, int] = {}
+        self._corrected: dict[str, int] = {}
+        self._slo: NodeSLORendered | None = None
+        self.slo_ref = ""
+        """The node SLO's event, empty before there is one."""
+        self.loaded = False
+        """The own start marker has come back: everything before it is folded."""
+        self._seen: Observation | None = None
+        # What follows is remembered only for speed: it is what the present state gives, and is made anew when that changes.
+        self._values = FileValues(facts, capabilities)
+        self._changed = False
+        """Something was folded since the last decision that may lead to another one."""
+        self._open: set[Key] = set()
+        """Pods that may have an order or a report; the others are steady, and what is reported of them is true."""
+        self._orphans: tuple[str, ...] | None = None
+        self._steps: dict[Key, PodStep] = {}
+        """Of the newest observation at `_stepped_at`, until a fact of the pod comes."""
+        self._stepped_at: datetime | None = None
+
+    def fresh(self) -> ExecutorCore:
+        """A core of the same node that has folded nothing, under a boot of its own."""
+        boot = f"{self.boot.partition('+')[0]}+{int(self.boot.partition('+')[2] or 0) + 1}"
+        return ExecutorCore(self.facts, self.capabilities, boot, plain_processes=self._plain_processes)
+
+    # -- folding -------------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact."""
+        subject, sequence = event.subject, event.sequence
+        if sequence <= self._sequences.get(subject, 0):
+            return
+        self._sequences[subject] = sequence
+        if self._corrected:
+            self._corrected.pop(subject, None)
+        data = event.data
+        if isinstance(data, RunStatus):
+            self._apply_run(data, event)
+        elif isinstance(data, Placement):
+            self._apply_placement(data, event)
+        elif isinstance(data, NodeSLORendered):
+            self._slo = None if event.tombstone else data
+            self.slo_ref = event.ref
+            self._changed = True
+        elif isinstance(data, ExecutorStatus):
+            # With its node ends what the executor said; it goes on, and says it again when it starts again.
+            self.loaded = self.loaded if event.tombstone else data.boot == self.boot
+            self._changed = True
+
+    def _apply_placement(self, data: Placement, event: Event) -> None:
+        key = (data.namespace, data.name)
+        self._touch(key)
+        if self._orphans or key in self.pods.by_name:
+            self._orphans = None
+        if event.tombstone or data.phase is _GONE:
+            self.pods.drop(key)
+        else:
+            self.pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes))
+
+    def _apply_run(self, data: RunStatus, event: Event) -> None:
+        key = (data.namespace, data.name)
+        if self._backoffs:
+            self._backoffs.pop(key, None)
+        if event.tombstone:
+            self._touch(key)
+            self._runs.pop(key, None)
+            return
+        step = self._steps.get(key)
+        if step is not None and step.steady and step.report == data:
+            self._open.discard(key)
+        else:
+            self._touch(key)
+        self._runs[key] = _Report(data, event.sequence)
+        for container in data.containers:
+            if container.reason == REASON_BACKOFF and container.finished_at is not None:
+                ends = container.finished_at + timedelta(seconds=container.backoff_seconds)
+                self._backoffs.setdefault(key, []).append(ends)
+
+    def _touch(self, key: Key) -> None:
+        self._open.add(key)
+        self._steps.pop(key, None)
+        self._changed = True
+
+    def last_sequence(self, subject: str) -> int:
+        """What a write to this subject expects; 0: none."""
+        return self._corrected.get(subject, self._sequences.get(subject, 0))
+
+    def correct_sequence(self, subject: str, sequence: int) -> None:
+        """The server says that the subject's last sequence is another: a tombstone has expired, or an answer was lost.
+
+        Counts until the next message of the subject is folded.
+        """
+        self._corrected[subject] = sequence
+
+    def observe(self, observation: Observation, changed: Set[str] | None = None) -> None:
+        """Take the newest observation of the machine. `changed`: the pods of which it may show other states than the last one;
+        None: that is not known."""
+        before, self._seen = self._seen, observation
+        self._steps.clear()
+        if before is None:
+            changed = observation.states.keys()
+        elif changed is None:
+            changed = _differing(before.states, observation.states)
+        for uid in changed:
+            key = self.pods.name_of(uid)
+            if key is not None:
+                self._open.add(key)
+            else:
+                self._orphans = None
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def restless(self) -> bool:
+        """Whether a cycle on the same observation may ask or say anything that the last one did not."""
+        return self._changed or bool(self._open) or self._orphans != ()
+
+    @property
+    def placed(self) -> Mapping[Key, Placed]:
+        """The pods that are placed here, by namespace and name."""
+        return self.pods.by_name
+
+    def runs(self) -> dict[str, RunStatus]:
+        """The last reports by uid."""
+        return {report.status.uid: report.status for _, report in sorted(self._runs.items())}
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+
+    def plan(self, now: datetime) -> Plan:
+        """Orders and file values of this cycle; empty before the load is complete or anything was observed."""
+        seen = self._seen
+        if seen is None or not self.loaded:
+            return _NOTHING
+        orders: list[Order] = []
+        missing: Set[str] = _NO_GROUPS
+        if self._open or self._orphans != ():
+            orders = self._orders(seen, now)
+            missing = _missing_groups(orders, seen.groups) if orders else _NO_GROUPS
+        files, suppression = self._values.of_cycle(seen, self.pods.views, self.pods.turned(), missing, self._slo)
+        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), files, suppression)
+
+    def _orders(self, seen: Observation, now: datetime) -> list[Order]:
+        """What shall become of the open pods; then the end of what nobody wants any more."""
+        orders: list[Order] = []
+        self._stepped_at = now
+        for key in sorted(self._open):
+            placed = self.pods.by_name.get(key)
+            step = self._step(key, placed, seen, now) if placed is not None else None
+            if step is not None:
+                for order in step.orders:
+                    if not isinstance(order, Collect) or self._has_groups(key, seen):
+                        orders.append(order)
+        if self._orphans != ():
+            orders += self._orphan_orders(seen)
+        return orders
+
+    def _has_groups(self, key: Key, seen: Observation) -> bool:
+        view = self.placed[key].view
+        return view is not None and view.group in seen.groups
+
+    def _orphan_orders(self, seen: Observation) -> list[Order]:
+        """End what nobody wants any more: pods whose placement went while the executor was away, or was replaced."""
+        if self._orphans is None:
+            self._orphans = self.pods.unplaced(seen.states.keys())
+        orders: list[Order] = []
+        for uid in self._orphans:
+            orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if lives(seen.states[uid]) else Forget(uid))
+        return orders
+
+    def _step(self, key: Key, placed: Placed, seen: Observation, now: datetime) -> PodStep | None:
+        """Work out a placed pod's orders and report; None where it cannot run here."""
+        if placed.to_run is None or placed.refusal:
+            return None
+        report, placement = self._runs.get(key), placed.placement
+        uid = placement.uid
+        last = report.status if report is not None and report.status.uid == uid else None
+        step = self._steps[key] = pod_step(placed.to_run, placement, last, seen.states.get(uid, _NO_STATES), now)
+        return step
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        """Reports that are not on the log yet, in order of namespace and name; then the ends of those of pods that went."""
+        seen = self._seen
+        if seen is None or not self.loaded:
+            return ()
+        self._changed = False
+        if not self._open:
+            return ()
+        if self._stepped_at is not now:
+            self._steps.clear()
+            self._stepped_at = now
+        events: list[Event] = []
+        ends: list[Event] = []
+        for key in sorted(self._open):
+            placed, known = self.pods.by_name.get(key), self._runs.get(key)
+            if placed is None:
+                if known is None:
+                    self._open.discard(key)
+                else:
+                    ends.append(self._end(key, known, now))
+                continue
+            step = self._steps.get(key) or self._step(key, placed, seen, now)
+            report = step.report if step is not None else refused_report(placed)
+            if known is None or known.status != report:
+                events.append(Event(subject=run_subject(self.facts.name, *key), data=report, causes=(placed.ref,), time=now))
+            elif step is None or step.steady:
+                self._open.discard(key)
+        events += ends
+        return events[:MAX_EVENTS_PER_DECISION]
+
+    def _end(self, key: Key, known: _Report, now: datetime) -> Event:
+        return ending(run_subject(self.facts.name, *key), known.status, (f"LOG:{known.sequence}",), time=now)
+
+    def next_start(self, now: datetime) -> datetime | None:
+        """When the next container's back-off is over, from the last reports; None: none waits."""
+        if not self._backoffs:
+            return None
+        return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
+
+
+def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:
+    """The pods of which two observations show something else."""
+    return {uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)}
+
+
+def _missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:
+    """Those of the pods' groups and their containers' that a start needs and that are not there."""
+    groups: set[str] = set()
+    for order in orders:
+        if isinstance(order, Start):
+            groups.update((order.pod.group, order.pod.container_group(order.container)))
+    return groups - there

@@ -1,0 +1,155 @@
+"""One node, sans I/O of its own: a cycle of observing, planning, carrying out and reporting.
+
+In: events of the node's subjects, the time, and a machine (the kernel and processes, or the simulation). Out: events to
+be written: reports on LOG, usage on USAGE, what was done on EXECUTION. The order within a cycle matters: groups are made
+and their values written before a process is started in them, and a report speaks of what was observed, never of hopes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from cotenant.events.envelope import Event
+from cotenant.events.runs import ExecutorStatus
+from cotenant.log.contract import USAGE
+from cotenant.model.subjects import executor_subject, usage_subject
+from cotenant_node_executor.core.core import ExecutorCore
+from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions
+from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.usage_window import UsageWindow
+from cotenant_node_executor.runtime.interface import Order, Runtime
+from cotenant_node_executor.targets.interface import Knob, WriteReport
+
+EARLY_REPORT = timedelta(seconds=5)
+"""A suppression says its usage at once, at most this often, so that its cause is the sample it was made from."""
+
+
+class Machine(Protocol):
+    """What a node runs on."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    def observe(self, now: datetime, *, sample: bool) -> Observation:
+        """Look at the machine; without `sample` the last snapshot is shown again."""
+        ...
+
+    def create(self, groups: Sequence[str]) -> None:
+        """Make groups, parents first."""
+        ...
+
+    def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
+        """Make the files of each group say so. `changed`: the groups of which this may be something else than the last time."""
+        ...
+
+    def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
+        """Hand orders to the runtime."""
+        ...
+
+
+class Periods(Struct, frozen=True):
+    """How often a node is sampled, and how often usage is said."""
+
+    sample_seconds: float = 1.0
+    report_seconds: float = 15.0
+
+
+class ExecutorNode:
+    """A core, its machine and its reports. `status` is what the node says of itself at its start."""
+
+    def __init__(self, core: ExecutorCore, machine: Machine, status: ExecutorStatus, periods: Periods) -> None:
+        self.core = core
+        self.machine = machine
+        self._status = status
+        self._periods = periods
+        self.name = name = core.facts.name
+        self._window = UsageWindow(
+            name, core.boot, sample_seconds=periods.sample_seconds, report_seconds=periods.report_seconds
+        )
+        self._executions = Executions(name)
+        self._usage_ref = ""
+        self._said: datetime | None = None
+        self._life = f"node-executor/{name}/{core.boot}"
+        self._named = 0
+        self._adopted = False
+        self._moved = True
+        """The last cycle changed something on the machine, or was refused: the next one sees another machine."""
+
+    def reborn(self) -> ExecutorNode:
+        """The same node on the same machine with a core that has folded nothing."""
+        return ExecutorNode(self.core.fresh(), self.machine, self._status, self._periods)
+
+    def start_marker(self, now: datetime) -> Event:
+        """The executor's own report. Its delivery says that everything before it has been folded."""
+        status = msgspec.structs.replace(self._status, boot=self.core.boot)
+        return Event(subject=executor_subject(self.name), data=status, time=now)
+
+    def apply(self, event: Event) -> None:
+        """Fold one fact."""
+        self.core.apply(event)
+
+    def usage_stored(self, ref: str) -> None:
+        """The last usage message is on its stream under this reference."""
+        self._usage_ref = ref
+
+    def due(self, now: datetime) -> bool:
+        """Whether a cycle has anything to do that the last one has not done, on a machine where nothing happens by itself."""
+        return self._moved or self.core.restless or self._window.due(now)
+
+    @property
+    def report_due(self) -> datetime | None:
+        """When usage is to be said next, in the node's time; None before the first sample."""
+        return self._window.next_report
+
+    def identified(self, event: Event, cell: str) -> Event:
+        """Give an event its id: of this life, counted."""
+        self._named += 1
+        source = f"/{cell}/node-executor/{self.name}"
+        return msgspec.structs.replace(event, id=f"{cell}/{self._life}/{self._named}", source=source)
+
+    def refer(self, event: Event) -> Event:
+        """Put the last stored usage message where an event's causes say "the newest usage"."""
+        if NEWEST_USAGE not in event.causes:
+            return event
+        known = (self._usage_ref,) if self._usage_ref else ()
+        others = tuple(cause for cause in event.causes if cause != NEWEST_USAGE)
+        return msgspec.structs.replace(event, causes=known + others)
+
+    def step(self, now: datetime, *, sample: bool = True) -> list[Event]:
+        """One cycle; nothing before the load is complete. Returns usage first, so that its reference can be a cause."""
+        core, machine = self.core, self.machine
+        if not core.loaded:
+            return []
+        if not self._adopted:
+            machine.runtime.adopt(core.pods.to_run(), core.runs(), now)
+            self._adopted = True
+        seen = machine.observe(now, sample=sample)
+        core.observe(seen, machine.runtime.changed())
+        if sample and seen.snapshot is not None:
+            self._window.add(seen.snapshot, now)
+        plan = core.plan(now)
+        if plan.groups:
+            machine.create(plan.groups)
+        report = machine.write(plan.files.texts, plan.files.changed)
+        if plan.orders:
+            machine.carry_out(plan.orders, now)
+        self._moved = bool(plan.orders or report.written or report.refused)
+        done = self._executions.of_cycle(core, plan, report, plan.orders, now)
+        usage = self._usage(now) if self._window.due(now) or (done and self._early(now, done)) else []
+        return [*usage, *core.decide(now), *done]
+
+    def _usage(self, now: datetime) -> list[Event]:
+        self._said = now
+        message = self._window.message(self.core.pods.to_run(), now)
+        return [Event(subject=usage_subject(self.name), data=message, time=now, stream=USAGE)]
+
+    def _early(self, now: datetime, done: Sequence[Event]) -> bool:
+        """Whether batch work was suppressed and the last usage message is not of just now."""
+        if not self._window.filled or (self._said is not None and now - self._said < EARLY_REPORT):
+            return False
+        return any(event.subject.endswith(".suppress") for event in done)

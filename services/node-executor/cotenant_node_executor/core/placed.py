@@ -1,0 +1,88 @@
+"""A placement as the executor reads it: the manifest with the placement's identity, and why it cannot run here.
+
+In: a placement event. Out: what the runtime and the strategies need to know of the pod, or a refusal in words and the report
+that says it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import Struct
+
+from cotenant.api.objects.pod import Pod, PodSpec, decode_pod
+from cotenant.api.validation.process_runtime import process_runtime_errors
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.model.by_identity import by_identity
+from cotenant.model.quantities import QuantityError
+from cotenant_node_executor.runtime.interface import PodToRun
+from cotenant_node_executor.strategies.situation import PodView, pod_view
+
+REASON_UNSUPPORTED = "UnsupportedPod"
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+_NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
+"""What may become the name of a folder and of a control group."""
+
+
+class Placed(Struct, frozen=True, gc=False):
+    """A placement with its manifest read; `refusal` says why it cannot run here."""
+
+    placement: Placement
+    ref: str
+    to_run: PodToRun | None
+    view: PodView | None
+    refusal: str = ""
+
+
+def read_placement(event: Event, data: Placement, node: str, plain_processes: bool) -> Placed:
+    """Read a placement's manifest; `plain_processes`: what processes of this machine cannot do is refused."""
+    if not _NAME.fullmatch(data.uid):
+        return Placed(data, event.ref, None, None, f"uid {data.uid!r} cannot name a folder")
+    try:
+        pod = _identified(decode_pod(data.pod), data)
+        view = pod_view(pod)
+    except (msgspec.MsgspecError, QuantityError) as error:
+        return Placed(data, event.ref, None, None, f"the manifest cannot be read: {error}")
+    refusals = [str(error) for error in process_runtime_errors(pod)] if plain_processes else []
+    refusals += _name_refusals(pod.spec)
+    return Placed(data, event.ref, PodToRun(pod, view.group, node), view, "; ".join(refusals))
+
+
+@by_identity
+def _name_refusals(spec: PodSpec) -> list[str]:
+    """What is wrong with the names of the containers."""
+    names = [container.name for container in spec.containers]
+    refusals = [f"container name {name!r} cannot name a folder" for name in names if not _NAME.fullmatch(name)]
+    if len(set(names)) < len(names) or not names:
+        refusals.append("containers need names of their own")
+    return refusals
+
+
+def _identified(pod: Pod, placement: Placement) -> Pod:
+    """The manifest with the identity of its placement: uid, namespace and name name its groups and folders."""
+    own = pod.metadata
+    if own.uid == placement.uid and own.namespace == placement.namespace and own.name == placement.name:
+        return pod
+    metadata = msgspec.structs.replace(own, uid=placement.uid, namespace=placement.namespace, name=placement.name)
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def refused_report(placed: Placed) -> RunStatus:
+    """What is said of a pod that cannot run here."""
+    placement = placed.placement
+    ending = placement.phase is PlacementPhase.TERMINATING
+    return RunStatus(
+        node=placement.node,
+        namespace=placement.namespace,
+        name=placement.name,
+        uid=placement.uid,
+        phase=RunPhase.STOPPED if ending else RunPhase.FAILED,
+        reason=placement.reason if ending else REASON_UNSUPPORTED,
+        message=placed.refusal,
+    )

@@ -1,0 +1,96 @@
+"""The pods that are placed on a node, found by name, by uid and by control group.
+
+In: placements as they are read. Out: the same by name, and what an adopting runtime and the strategies take of them. A uid
+is one pod's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, KeysView, Mapping, Set
+
+from cotenant_node_executor.core.placed import Key, Placed
+from cotenant_node_executor.runtime.interface import PodToRun
+from cotenant_node_executor.strategies.situation import PodView
+
+
+class PlacedPods:
+    """A fold of placements. Bound: the pods of one node."""
+
+    def __init__(self) -> None:
+        self._placed: dict[Key, Placed] = {}
+        self._refused: dict[Key, Placed] = {}
+        self._of_uid: dict[str, Key] = {}
+        self._to_run: Mapping[str, PodToRun] | None = None
+        self.by_name: Mapping[Key, Placed] = self._placed
+        """Every placement."""
+        self.refused: Mapping[Key, Placed] = self._refused
+        """Those that cannot run here."""
+        self._views: dict[str, PodView] = {}
+        self.views: Mapping[str, PodView] = self._views
+        """As strategies see them, by group."""
+        self._turned: set[str] = set()
+
+    def put(self, key: Key, placed: Placed) -> None:
+        """Take a placement, in the place of the one that had its name."""
+        self.drop(key)
+        self._placed[key] = placed
+        self._of_uid[placed.placement.uid] = key
+        view = placed.view
+        if view is not None:
+            self._views[view.group] = view
+            self._turned.add(view.group)
+        if placed.refusal:
+            self._refused[key] = placed
+
+    def drop(self, key: Key) -> None:
+        """Forget a placement, if there is one of that name."""
+        self._to_run = None
+        placed = self._placed.pop(key, None)
+        if placed is None:
+            return
+        self._refused.pop(key, None)
+        if self._of_uid.get(placed.placement.uid) == key:
+            del self._of_uid[placed.placement.uid]
+        if placed.view is not None and self.views.get(placed.view.group) is placed.view:
+            del self._views[placed.view.group]
+            self._turned.add(placed.view.group)
+
+    def turned(self) -> Set[str]:
+        """Groups of which `views` says something else than when this was asked last. Bound: those of all pods since."""
+        turned = self._turned
+        if turned:
+            self._turned = set()
+        return turned
+
+    def name_of(self, uid: str) -> Key | None:
+        """The name of the pod with this uid."""
+        return self._of_uid.get(uid)
+
+    def unplaced(self, uids: KeysView[str]) -> tuple[str, ...]:
+        """Those of these uids that no placed pod has, sorted."""
+        placed = self._of_uid.keys()
+        return () if uids <= placed else tuple(sorted(uids - placed))
+
+    def of_uid(self, uid: str) -> Placed | None:
+        """The pod with this uid."""
+        key = self._of_uid.get(uid)
+        return self._placed[key] if key is not None else None
+
+    def around(self, groups: Iterable[str]) -> list[Placed]:
+        """The pods that these groups belong to, by name."""
+        found: set[Key] = set()
+        for group in groups:
+            view = self._views.get(group)
+            while view is None and "/" in group:
+                group = group.rpartition("/")[0]
+                view = self._views.get(group)
+            if view is not None:
+                found.add((view.namespace, view.name))
+        return [self._placed[key] for key in sorted(found)]
+
+    def to_run(self) -> Mapping[str, PodToRun]:
+        """As a runtime knows them, by uid."""
+        if self._to_run is None:
+            found = (placed.to_run for placed in self._placed.values())
+            self._to_run = {pod.uid: pod for pod in found if pod is not None}
+        return self._to_run

@@ -1,0 +1,180 @@
+"""What the executor says of usage: one message a report period, made of the samples of that period.
+
+In: snapshots, and who the pods are. Out: `UsageSample` with the series of node, system and pods. A pod's series ends with
+the newest sample; one that is not in the newest snapshot, or that nobody placed, is left out.
+Bound: MAX_SAMPLES samples; where nobody takes the message for that long, the oldest samples are dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby, repeat
+
+from msgspec import Struct
+
+from cotenant.api.objects.pod import Pod
+from cotenant.domain.qos import priority_default, qos_default
+from cotenant.events.usage import PodUsage, Pressure, Series, UsageSample
+from cotenant_node_executor.runtime.interface import PodToRun
+from cotenant_node_executor.sampling.snapshot import PodUsage as Reading
+from cotenant_node_executor.sampling.snapshot import PressureSet, Snapshot
+
+MAX_SAMPLES = 120
+
+
+class _Taken(Struct, frozen=True, gc=False):
+    at: datetime
+    snapshot: Snapshot
+
+
+class _Said(Struct, frozen=True):
+    """What so many samples that read the same of these pods gave."""
+
+    pods: Mapping[str, PodToRun]
+    readings: Mapping[str, Reading]
+    samples: int
+    messages: tuple[PodUsage, ...]
+
+
+class UsageWindow:
+    """Collects samples between two messages. `boot` names this executor's life."""
+
+    def __init__(self, node: str, boot: str, *, sample_seconds: float, report_seconds: float) -> None:
+        self._node = node
+        self._boot = boot
+        self._sample_ms = round(sample_seconds * 1000)
+        self._period = timedelta(seconds=report_seconds)
+        self._early = timedelta(milliseconds=self._sample_ms // 2)
+        """Half a sample, which is no reason to wait for another."""
+        self._taken: deque[_Taken] = deque(maxlen=MAX_SAMPLES)
+        self._counter = 0
+        self._classes: dict[str, tuple[Pod, tuple[str, str]]] = {}
+        """By uid: a manifest, and what QoS and priority it gives."""
+        self._said: _Said | None = None
+        self._due: datetime | None = None
+        self._ripe: datetime | None = None
+        """When it may be said: half a sample before it is due."""
+
+    def add(self, snapshot: Snapshot, now: datetime) -> None:
+        """Take a snapshot; the first of a life has no rates and is no sample. The first sample is said at once."""
+        if snapshot.node.cpu_milli is None or snapshot.system.cpu_milli is None:
+            return
+        self._taken.append(_Taken(now, snapshot))
+        if self._due is None:
+            self._set_due(now)
+
+    @property
+    def filled(self) -> bool:
+        """Whether there is a sample to say."""
+        return bool(self._taken)
+
+    @property
+    def next_report(self) -> datetime | None:
+        """The end of the present period; None before the first sample."""
+        return self._due
+
+    def due(self, now: datetime) -> bool:
+        """Whether the period is over and there is something to say."""
+        return self._ripe is not None and now >= self._ripe and bool(self._taken)
+
+    def _set_due(self, due: datetime) -> None:
+        self._due, self._ripe = due, due - self._early
+
+    def _class_of(self, uid: str, pod: Pod, most: int) -> tuple[str, str]:
+        known = self._classes.get(uid)
+        if known is None or known[0] is not pod:
+            if len(self._classes) > 4 * most:
+                self._classes.clear()
+            known = self._classes[uid] = (pod, (qos_default(pod).value, priority_default(pod).value))
+        return known[1]
+
+    def message(self, pods: Mapping[str, PodToRun], now: datetime) -> UsageSample:
+        """The message of the period that ends now; the next period begins."""
+        taken = list(self._taken)
+        newest = taken[-1]
+        self._taken.clear()
+        self._counter += 1
+        # Periods stay on their grid; after a pause the grid starts anew.
+        due = (self._due or now) + self._period
+        self._set_due(due if due > now + self._early else now + self._period)
+        return UsageSample(
+            node=self._node,
+            boot=self._boot,
+            counter=self._counter,
+            period_ms=self._sample_ms,
+            offsets_ms=tuple([round((sample.at - newest.at).total_seconds() * 1000) for sample in taken]),
+            node_usage=Series(
+                cpu_milli=tuple([sample.snapshot.node.cpu_milli or 0 for sample in taken]),
+                memory_bytes=tuple([sample.snapshot.node.memory_bytes for sample in taken]),
+            ),
+            system_usage=Series(
+                cpu_milli=tuple([sample.snapshot.system.cpu_milli or 0 for sample in taken]),
+                memory_bytes=tuple([sample.snapshot.system.memory_bytes for sample in taken]),
+            ),
+            pressure=_pressure(newest.snapshot.node.pressure),
+            pods=self._pods(pods, taken),
+        )
+
+    def _pods(self, pods: Mapping[str, PodToRun], taken: list[_Taken]) -> tuple[PodUsage, ...]:
+        """The usage of each pod of the newest sample; the last message's where as many samples read the same of the same."""
+        samples = [sample.snapshot.pods for sample in reversed(taken)]
+        newest = samples[0]
+        alike = all(readings is newest for readings in samples)
+        said = self._said
+        if alike and said is not None and said.readings is newest and said.pods is pods and said.samples == len(taken):
+            return said.messages
+        messages: list[PodUsage] = []
+        for uid in sorted(newest):
+            to_run, usage = pods.get(uid), newest[uid].usage
+            if to_run is None or usage.cpu_milli is None:
+                continue
+            qos, priority = self._class_of(uid, to_run.pod, len(pods))
+            metadata, ratio = to_run.pod.metadata, usage.throttled_ratio
+            said_of_it = PodUsage(
+                namespace=metadata.namespace,
+                name=metadata.name,
+                uid=uid,
+                qos=qos,
+                priority=priority,
+                series=_series(uid, samples),
+                throttled_permille=-1 if ratio is None else round(ratio * 1000),
+                pressure=_pressure(usage.pressure),
+            )
+            messages.append(said_of_it)
+        self._said = _Said(pods, newest, len(taken), tuple(messages)) if alike else None
+        return tuple(messages)
+
+
+def _series(uid: str, samples: Sequence[dict[str, Reading]]) -> Series:
+    """A pod's unbroken series that ends with the newest sample; `samples`: newest first."""
+    cpu: tuple[int, ...] = ()
+    memory: tuple[int, ...] = ()
+    for reading, alike in groupby(map(dict.get, samples, repeat(uid))):
+        if reading is None or (cpu_milli := reading.usage.cpu_milli) is None:
+            break
+        count = len(tuple(alike))
+        cpu = (cpu_milli,) * count + cpu
+        memory = (reading.usage.memory_bytes or 0,) * count + memory
+    return Series(cpu_milli=cpu, memory_bytes=memory)
+
+
+_UNKNOWN = Pressure(cpu_some=-1, memory_some=-1, memory_full=-1, io_some=-1, io_full=-1)
+
+
+def _pressure(found: PressureSet) -> Pressure:
+    cpu, memory, io = found.cpu, found.memory, found.io
+    if cpu is None and memory is None and io is None:
+        return _UNKNOWN
+    return Pressure(
+        cpu_some=_hundredths(cpu.some.avg10) if cpu is not None else -1,
+        memory_some=_hundredths(memory.some.avg10) if memory is not None else -1,
+        memory_full=_hundredths(memory.full.avg10) if memory is not None and memory.full_supported else -1,
+        io_some=_hundredths(io.some.avg10) if io is not None else -1,
+        io_full=_hundredths(io.full.avg10) if io is not None and io.full_supported else -1,
+    )
+
+
+def _hundredths(percent: float) -> int:
+    return round(percent * 100)

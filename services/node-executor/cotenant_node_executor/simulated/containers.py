@@ -1,0 +1,235 @@
+"""The simulated runtime: containers as entries in a table, ended by the clock.
+
+In: orders, and annotations of the pod. Out: states. `cotenant.io/simulated-duration: 30s` lets every attempt run that
+long, `cotenant.io/simulated-exit-code` is what it ends with (default 0); without a duration it runs until it is stopped.
+Everything follows from the last reports and the time, so a restarted executor goes on where it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Set
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from cotenant.api.objects.pod import Pod
+from cotenant.events.runs import ContainerRun, RunStatus
+from cotenant_node_executor.runtime.interface import (
+    REASON_COMPLETED,
+    REASON_ERROR,
+    REASON_OOM,
+    UNKNOWN_EXIT,
+    Collect,
+    ContainerState,
+    Forget,
+    LogRequest,
+    LogUnavailableError,
+    Order,
+    PodToRun,
+    Start,
+    Stop,
+)
+from cotenant_node_executor.simulated.groups import SimulatedGroups
+
+ANNOTATION_DURATION = "cotenant.io/simulated-duration"
+ANNOTATION_EXIT_CODE = "cotenant.io/simulated-exit-code"
+STOPPED_EXIT = 143
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@lru_cache(maxsize=4096)
+def parse_duration(text: str) -> timedelta:
+    """A duration such as `30s`, `1m30s`, `2h`. Raises ValueError that quotes the text."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"duration {text!r}: expected a number with ms, s, m, h or d, such as 90s or 1m30s")
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def simulated_duration(pod: Pod) -> timedelta | None:
+    """How long an attempt of the pod's containers runs; None: until stopped. One that cannot be read counts as absent."""
+    text = pod.metadata.annotations.get(ANNOTATION_DURATION)
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None
+
+
+def simulated_exit_code(pod: Pod) -> int:
+    """What an attempt ends with by itself."""
+    text = pod.metadata.annotations.get(ANNOTATION_EXIT_CODE, "0")
+    return int(text) if text.isdigit() and int(text) < 256 else 0
+
+
+class SimulatedRuntime:
+    """Runs nothing, remembers everything that matters of it. `groups` are the groups that the machine imitates.
+
+    `outlived`: the machine outlives this object, and pods go on as the last reports say; else it begins without any.
+    """
+
+    def __init__(self, groups: SimulatedGroups, *, outlived: bool = True) -> None:
+        self._groups = groups
+        self._outlived = outlived
+        self._pods: dict[str, PodToRun] = {}
+        self._states: dict[str, Mapping[str, ContainerState]] = {}
+        """By uid; what is in it is replaced, never changed."""
+        self._shown: Mapping[str, Mapping[str, ContainerState]] | None = {}
+        """The same, for whoever asks; the same object as long as nothing changes."""
+        self._changed: set[str] = set()
+        """Pods whose states are others than when somebody asked for these last. Bound: those that are or were there."""
+        self._running: set[str] = set()
+        """Pods with a container that has not ended."""
+        self._turned: dict[str, PodToRun | None] = {}
+        """Pods of which the opposite was true when somebody asked last; None: it runs no more. Bound: those that run or did."""
+        self._ends: dict[str, datetime] = {}
+        """When the next container of a pod ends by itself."""
+        self.next_exit: datetime | None = None
+        """When the next container ends by itself; None: never."""
+
+    def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
+        """Go on with what the last reports say of pods that are not known here."""
+        del now
+        for uid in sorted(pods if self._outlived else ()):
+            run = runs.get(uid)
+            if run is None or run.phase.terminal or uid in self._states:
+                continue
+            adopted = {entry.name: _adopted(entry) for entry in run.containers if entry.started_at is not None}
+            if adopted:
+                self._pods[uid] = pods[uid]
+                self._groups.add(pods[uid].group)
+                for name in adopted:
+                    self._groups.add(pods[uid].container_group(name))
+                self._put(uid, adopted)
+
+    def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
+        """Let end what is over by now."""
+        if self.next_exit is not None and now >= self.next_exit:
+            self._end_what_is_over(now)
+        if self._shown is None:
+            self._shown = dict(self._states)
+        return self._shown
+
+    def _end_what_is_over(self, now: datetime) -> None:
+        for uid in [uid for uid, ends in self._ends.items() if now >= ends]:
+            pod, states = self._pods[uid].pod, self._states[uid]
+            code = simulated_exit_code(pod)
+            reason = REASON_ERROR if code else REASON_COMPLETED
+            live = [state for state in states.values() if not state.exited]
+            over = {state.name: _ended(state, ends, code, reason) for state, ends in _ends(pod, live) if now >= ends}
+            self._put(uid, {**states, **over})
+
+    def _put(self, uid: str, states: Mapping[str, ContainerState]) -> None:
+        """The containers of a pod are in these states from now on; none: it is forgotten."""
+        self._shown = None
+        self._changed.add(uid)
+        if states:
+            self._states[uid] = states
+        else:
+            del self._states[uid]
+        live = [state for state in states.values() if state.exit_code is None]
+        if bool(live) is not (uid in self._running):
+            self._running ^= {uid}
+            if uid in self._turned:
+                del self._turned[uid]
+            else:
+                self._turned[uid] = self._pods[uid] if live else None
+        ending = _ends(self._pods[uid].pod, live)
+        if ending:
+            self._ends[uid] = min(end for _, end in ending)
+        elif uid in self._ends:
+            del self._ends[uid]
+        else:
+            return
+        self.next_exit = min(self._ends.values(), default=None)
+
+    def changed(self) -> Set[str]:
+        """Pods whose states are others than when this was asked last."""
+        changed = self._changed
+        if changed:
+            self._changed = set()
+        return changed
+
+    def turned(self) -> Mapping[str, PodToRun | None]:
+        """Pods with a container that runs and had none when this was asked last; None: it is the other way round."""
+        turned = self._turned
+        if turned:
+            self._turned = {}
+        return turned
+
+    def carry_out(self, order: Order, now: datetime) -> None:
+        """Carry out one order; everything happens at once."""
+        match order:
+            case Start():
+                uid = order.pod.uid
+                states = self._states.get(uid, {})
+                known = states.get(order.container)
+                if known is None or known.attempt < order.attempt:
+                    self._pods[uid] = order.pod
+                    state = ContainerState(
+                        order.container, order.attempt, started_at=now, backoff_seconds=order.backoff_seconds
+                    )
+                    self._put(uid, {**states, order.container: state})
+            case Stop():
+                self._end(order.uid, now, STOPPED_EXIT, REASON_ERROR)
+            case Collect():
+                self._drop_groups(order.uid)
+            case Forget():
+                self._drop_groups(order.uid)
+                if order.uid in self._states:
+                    self._put(order.uid, {})
+                self._pods.pop(order.uid, None)
+
+    def run_out_of_memory(self, uid: str, now: datetime) -> None:
+        """The kernel ends every process of a pod. Whoever asks who turned has said so."""
+        self._end(uid, now, UNKNOWN_EXIT, REASON_OOM)
+        self._turned.pop(uid, None)
+
+    def _end(self, uid: str, now: datetime, exit_code: int, reason: str) -> None:
+        if uid in self._running:
+            states = self._states[uid].items()
+            self._put(
+                uid, {name: state if state.exited else _ended(state, now, exit_code, reason) for name, state in states}
+            )
+
+    def _drop_groups(self, uid: str) -> None:
+        if uid in self._pods:
+            self._groups.remove(self._pods[uid].group)
+
+    def read_log(self, request: LogRequest) -> str:
+        """There is no log."""
+        raise LogUnavailableError(f"container {request.container} is simulated and writes no log")
+
+
+def _ends(pod: Pod, live: Iterable[ContainerState]) -> list[tuple[ContainerState, datetime]]:
+    """When containers that run end by themselves."""
+    duration = simulated_duration(pod)
+    if duration is None:
+        return []
+    return [(state, state.started_at + duration) for state in live if state.started_at is not None]
+
+
+def _ended(state: ContainerState, at: datetime, exit_code: int, reason: str) -> ContainerState:
+    return ContainerState(
+        state.name,
+        state.attempt,
+        started_at=state.started_at,
+        finished_at=at,
+        exit_code=exit_code,
+        reason=reason,
+        backoff_seconds=state.backoff_seconds,
+    )
+
+
+def _adopted(entry: ContainerRun) -> ContainerState:
+    return ContainerState(
+        entry.name,
+        entry.restarts,
+        started_at=entry.started_at,
+        finished_at=entry.finished_at,
+        exit_code=entry.exit_code,
+        reason=entry.reason,
+    )

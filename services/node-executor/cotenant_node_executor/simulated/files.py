@@ -1,0 +1,154 @@
+"""The files of a simulated machine's groups: a table, with the refusals of the kernel's hierarchy.
+
+In: the values that the files shall have. Out: what was written, and what was refused and why. On cgroup v1 the kernel refuses a
+child that is wider than its parent, and a parent that is narrower than a child, in quota and CPU set; so the order of writes
+matters, and it is the one of a real machine (`kernel.levels`). On v2 a child may say more than its parent. The rules
+are those of the sandbox (`kernel.sandbox_rules`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from cotenant_node_executor.targets.cpulist import format_cpu_list
+from cotenant_node_executor.targets.interface import (
+    ROOT_GROUP,
+    UNLIMITED,
+    CgroupVersion,
+    Knob,
+    Refused,
+    WriteReport,
+    Written,
+)
+from cotenant_node_executor.targets.levels import Change, plan
+from cotenant_node_executor.targets.sandbox_rules import V1_DEFAULTS, Refusal, check_write
+
+Key = tuple[str, Knob]
+
+SIMULATED_KNOBS = (
+    Knob.CPU_SHARES,
+    Knob.CPU_QUOTA,
+    Knob.CPUSET_CPUS,
+    Knob.CPU_IDLE,
+    Knob.MEMORY_LIMIT,
+)
+_UNCHANGED = WriteReport()
+_START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
+_FILE_OF = {knob: knob.value for knob in SIMULATED_KNOBS}
+
+
+class SimulatedFiles:
+    """What every file says. Files of groups that have gone are forgotten by `keep`."""
+
+    def __init__(self, version: CgroupVersion, cpus: tuple[int, ...]) -> None:
+        self._version = version
+        self._inherits = version is CgroupVersion.V1
+        """Whether a group's CPU set is its parent's until it has one of its own, and the hierarchy is checked."""
+        self._cpus = cpus
+        self._all_cpus = format_cpu_list(cpus) if self._inherits else ""
+        """The CPU set of the root, and on v1 of every new group: a copy of its parent's."""
+        self._texts: dict[str, dict[Knob, str]] = {}
+        """By group: what its files say; those of others say what all start with."""
+
+    def read(self, group: str, knob: Knob) -> str:
+        """What a file says; a new group's are unlimited."""
+        text = self.of(group).get(knob)
+        if text is not None:
+            return text
+        if self._inherits and knob is Knob.CPUSET_CPUS:
+            return self.read(_parent(group), knob) if group else self._all_cpus
+        return ""
+
+    def of(self, group: str) -> Mapping[Knob, str]:
+        """What a group's files say of CPU time and memory, and of its CPU set where it has one of its own."""
+        return self._texts.get(group, _START)
+
+    def texts(self, *keys: Key) -> dict[Key, str]:
+        """What some files say."""
+        return {key: self.read(*key) for key in keys}
+
+    def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
+        """Let the files of some groups say these texts, by group and as they are listed; `groups` are all there are."""
+        changes = []
+        for group in sorted(values):
+            there = self._own(group)
+            for knob, text in values[group].items():
+                present = there.get(knob)
+                if present == text or knob not in _FILE_OF:
+                    continue
+                if present is None:
+                    present = self.read(group, knob)
+                    if present == text:
+                        continue
+                changes.append(Written(group, knob, _FILE_OF[knob], present, text))
+                if not self._inherits:
+                    there[knob] = text
+        if not changes:
+            return _UNCHANGED
+        return self._in_steps(changes, _Hierarchy(groups)) if self._inherits else WriteReport(tuple(changes))
+
+    def _own(self, group: str) -> dict[Knob, str]:
+        """What a group's files say, to be changed."""
+        texts = self._texts.get(group)
+        if texts is None:
+            texts = self._texts[group] = _START.copy()
+        return texts
+
+    def keep(self, groups: Container[str]) -> None:
+        """Forget files of other groups."""
+        for group in [group for group in self._texts if group and group not in groups]:
+            del self._texts[group]
+
+    def begin(self, group: str) -> None:
+        """A new group has new files; on v1 its CPU set is a copy of its parent's (cgroup.clone_children)."""
+        texts = self._texts[group] = _START.copy()
+        if self._inherits:
+            texts[Knob.CPUSET_CPUS] = self.read(_parent(group), Knob.CPUSET_CPUS)
+
+    def _in_steps(self, changes: list[Written], hierarchy: _Hierarchy) -> WriteReport:
+        """Take the steps of a real machine's writer; a file that was refused is left as it is by then."""
+        refused: dict[Key, Refused] = {}
+        for step in plan([Change(change.group, change.knob, change.old, change.new) for change in changes]):
+            key = (step.group, step.knob)
+            if key in refused:
+                continue
+            try:
+                self._check(key, step.value, hierarchy)
+            except Refusal as refusal:
+                refused[key] = Refused(*key, step.knob.value, step.value, refusal.errno, str(refusal))
+            else:
+                self._own(step.group)[step.knob] = step.value
+        written = (
+            Written(change.group, change.knob, change.file, change.old, present)
+            for change in changes
+            if (present := self.read(change.group, change.knob)) != change.old
+        )
+        return WriteReport(written=tuple(written), refused=tuple(refused.values()))
+
+    def _check(self, key: Key, value: str, hierarchy: _Hierarchy) -> None:
+        group, knob = key
+        present = {**self._files(group), knob.value: value}
+        parent = self._files(_parent(group)) if group else None
+        children = (self._files(child) for child in hierarchy.below(group))
+        check_write(self._version, knob.value, present, parent, children, self._cpus)
+
+    def _files(self, group: str) -> dict[str, str]:
+        return {**V1_DEFAULTS, **{knob.value: self.read(group, knob) for knob in SIMULATED_KNOBS}}
+
+
+class _Hierarchy:
+    """Which groups are right below which."""
+
+    def __init__(self, groups: Iterable[str]) -> None:
+        self._below: dict[str, list[str]] = defaultdict(list)
+        for group in groups:
+            if group:
+                self._below[_parent(group)].append(group)
+
+    def below(self, group: str) -> Iterator[str]:
+        return iter(self._below.get(group, ()))
+
+
+def _parent(group: str) -> str:
+    return group.rpartition("/")[0] if "/" in group else ROOT_GROUP

@@ -1,0 +1,175 @@
+"""Simulated nodes: the executor's own core on an imitated machine, without I/O and without a clock of its own.
+
+In: a name, a size, a seed, and the time with every call. Out: the same events as a real node's. The imitation: files are
+a table (`simulated_files`), containers are entries in another (`runtime.simulated`), what pods use follows from both
+(`simulated_sampler`). The same seed and the same times give the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from cotenant.events.runs import ExecutorStatus
+from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
+from cotenant_node_executor.core.core import MAX_PODS, ExecutorCore
+from cotenant_node_executor.core.node import ExecutorNode, Periods
+from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.runtime.interface import Order
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.simulated.containers import SimulatedRuntime
+from cotenant_node_executor.simulated.files import SIMULATED_KNOBS, SimulatedFiles
+from cotenant_node_executor.simulated.groups import SimulatedGroups
+from cotenant_node_executor.simulated.sampler import BOUND_CPUS, BOUND_QUOTA, OutOfMemory, SimulatedSampler
+from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts
+from cotenant_node_executor.strategies.suppress_cpuset import Processor
+from cotenant_node_executor.targets.interface import (
+    ROOT_GROUP,
+    Capabilities,
+    CgroupVersion,
+    Knob,
+    KnobSupport,
+    WriteReport,
+)
+
+
+class NodeSize(Struct, frozen=True):
+    """How large a simulated node is."""
+
+    cpu_milli: int = 8_000
+    memory_bytes: int = 32 * 1024**3
+
+
+class SimulatedMachine:
+    """One imitated host."""
+
+    def __init__(
+        self, facts: NodeFacts, seed: int, version: CgroupVersion = CgroupVersion.V2, *, outlived: bool = True
+    ) -> None:
+        self._groups = SimulatedGroups((BURSTABLE, BESTEFFORT))
+        self._files = SimulatedFiles(version, tuple(processor.cpu for processor in facts.processors))
+        self._sampler = SimulatedSampler(facts, seed, self._files)
+        self._snapshot: Snapshot | None = None
+        self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
+        """What the files say that strategies start from; the same object until something is written."""
+        self._unwritten: set[str] = set()
+        """Groups whose files may say something else than they shall: of new values, new, or refused."""
+        self._removals = 0
+        """Removals of groups whose files are forgotten."""
+        self.runtime = SimulatedRuntime(self._groups, outlived=outlived)
+
+    def observe(self, now: datetime, *, sample: bool) -> Observation:
+        """Look at the table; a sample says what was used."""
+        states = self.runtime.poll(now)
+        if sample:
+            self._snapshot = self._sampler.sample(now, self.runtime.turned())
+            for pod in self._sampler.out_of_memory:
+                self.runtime.run_out_of_memory(pod.uid, now)
+                states = self.runtime.poll(now)
+        return Observation(self._snapshot, states, self._groups.shown(), self._current)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest sample."""
+        return self._snapshot
+
+    @property
+    def out_of_memory(self) -> tuple[OutOfMemory, ...]:
+        """Whom the kernel ended at the newest sample, in order; the same object until the next."""
+        return self._sampler.out_of_memory
+
+    def create(self, groups: Sequence[str]) -> None:
+        """Make groups."""
+        for group in groups:
+            if self._groups.add(group):
+                self._files.begin(group)
+                self._unwritten.add(group)
+
+    def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
+        """Change the table; unlimited and empty are what a new group starts with."""
+        if not changed and not self._unwritten:
+            return _UNCHANGED
+        self._unwritten.update(changed)
+        groups = self._groups.shown()
+        if self._removals != self._groups.removals:
+            self._removals = self._groups.removals
+            self._files.keep(groups)
+        there = {group: values[group] for group in self._unwritten if group in values and (not group or group in groups)}
+        report = self._files.write(there, groups)
+        # What was refused is tried again in the next cycle, as on a real machine.
+        self._unwritten = {refused.group for refused in report.refused}
+        if report.written:
+            written = {each.group for each in report.written}
+            self._sampler.written(written)
+            if BESTEFFORT in written or ROOT_GROUP in written:
+                self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
+        return report
+
+    def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
+        """Hand orders to the runtime."""
+        for order in orders:
+            self.runtime.carry_out(order, now)
+
+
+_UNCHANGED = WriteReport()
+
+
+def simulated_facts(name: str, size: NodeSize) -> NodeFacts:
+    """One socket, one NUMA node, two threads a core."""
+    return NodeFacts(
+        name=name,
+        capacity_milli=size.cpu_milli,
+        allocatable_milli=size.cpu_milli,
+        memory_bytes=size.memory_bytes,
+        processors=tuple(Processor(cpu=cpu, core=cpu // 2, socket=0, node=0) for cpu in range(size.cpu_milli // 1000)),
+    )
+
+
+def simulated_status(
+    facts: NodeFacts, boot: str, version: str, devices: Mapping[str, int], labels: Mapping[str, str]
+) -> ExecutorStatus:
+    """What a simulated node says of itself; any pod may land on it."""
+    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS, **devices}
+    return ExecutorStatus(
+        node=facts.name,
+        boot=boot,
+        version=version,
+        capacity=amounts,
+        allocatable=amounts,
+        labels={LABEL_HOSTNAME: facts.name, "kubernetes.io/os": "linux", SIMULATED_KEY: "true", **labels},
+        simulated=True,
+        capabilities={knob.value: "simulated" for knob in SIMULATED_KNOBS},
+        message="simulated: no processes, usage by a model",
+    )
+
+
+def simulated_node(
+    name: str,
+    size: NodeSize,
+    *,
+    seed: int = 0,
+    boot: str = "simulated",
+    version: str = "",
+    periods: Periods | None = None,
+    cgroup: CgroupVersion = CgroupVersion.V2,
+    devices: Mapping[str, int] | None = None,
+    labels: Mapping[str, str] | None = None,
+    outlived: bool = True,
+) -> ExecutorNode:
+    """A simulated node, ready for `start_marker`, `apply` and `step`; `devices` are amounts that it offers beside the usual.
+
+    `outlived`: its pods are taken to have gone on while nobody imitated them; else the machine begins with none.
+    """
+    facts = simulated_facts(name, size)
+    capabilities = Capabilities(
+        version=cgroup,
+        controllers=("cpu", "cpuset", "memory"),
+        sandbox=True,
+        root=f"simulated/{name}",
+        knobs={knob.value: KnobSupport(True) for knob in SIMULATED_KNOBS},
+    )
+    core = ExecutorCore(facts, capabilities, boot, plain_processes=False)
+    status = simulated_status(facts, boot, version, devices or {}, labels or {})
+    return ExecutorNode(core, SimulatedMachine(facts, seed, cgroup, outlived=outlived), status, periods or Periods())

@@ -1,0 +1,138 @@
+"""A node in the simulation: the executor's cycle driven by the virtual clock.
+
+In: the world's clock and the node's messages. Out: reports on LOG with their expectations, usage and executions. With
+`periodic` off (traces over months) there are no samples: the node is woken by messages and by the end of its pods only.
+With `calm`, a node is sampled every `period` within BUSY of a change (a placement, a node SLO, a report of its own), and
+otherwise when its usage is due to be said, every `calm` at least; always on the same grid of periods.
+
+`offset` is what the node's clock is ahead of the log's: everything that the node does reads its own clock, as a real one
+does; only the pace of its samples is that of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement
+from cotenant.events.resources import NodeSLORendered
+from cotenant.log.contract import LOG, USAGE, Refused, Stored, Write
+from cotenant.model.subjects import encode_token
+from cotenant.simulation import NEVER, World
+from cotenant_node_executor.core.node import ExecutorNode
+from cotenant_node_executor.simulated.containers import SimulatedRuntime
+
+AGAIN = timedelta(milliseconds=1)
+EARLY = timedelta(microseconds=1)
+"""What is due at a sample's moment is said with that sample."""
+MARKER_PAUSE = timedelta(seconds=0.5)
+BUSY = timedelta(seconds=60)
+CHANGES = (Placement, NodeSLORendered)
+"""What changes what a node has to do; its own reports and its resources do not."""
+
+
+class NodeParticipant:
+    """Seats one simulated node in a world; see `cotenant.simulation.Participant`."""
+
+    def __init__(
+        self,
+        node: ExecutorNode,
+        *,
+        cell: str = "cell",
+        period: timedelta = timedelta(seconds=1),
+        periodic: bool = True,
+        calm: timedelta | None = None,
+    ) -> None:
+        self.name = f"node-{node.name}"
+        self.node = node
+        self.filters: tuple[str, ...] = (f"node.{encode_token(node.name)}.>",)
+        self.usage_filters: tuple[str, ...] = ()
+        self._cell = cell
+        self._period = period
+        self._periodic = periodic
+        self._calm = calm or period
+        self._busy_until = NEVER
+        self._sampled = NEVER
+        self.offset = timedelta(0)
+        self._next_sample = NEVER
+        self._mark_at = NEVER
+        assert isinstance(node.machine.runtime, SimulatedRuntime)
+        self._runtime = node.machine.runtime
+
+    def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
+        """Fold, run one cycle, store what it reports."""
+        local = now + self.offset if self.offset else now
+        changed = self._next_sample is NEVER
+        if changed:
+            self._next_sample = self._sampled = now
+        core = self.node.core
+        for event in inbox:
+            core.apply(event)
+            changed = changed or isinstance(event.data, CHANGES)
+        if not core.loaded and now >= self._mark_at:
+            # As the shell: until it is delivered, the start marker is stored again.
+            self._mark_at = now + MARKER_PAUSE
+            self._store(self.node.start_marker(local), world)
+        sample = self._periodic and now >= self._next_sample
+        if sample:
+            self._sampled = now
+        stored = self._cycle(local, sample, world) if sample or self._due(local) else False
+        if stored or changed:
+            self._busy_until = now + BUSY
+        self._plan_sample(now)
+        return self._wake_at(now, local, stored)
+
+    def _due(self, local: datetime) -> bool:
+        """Whether a cycle without a sample has anything to do; the echo of an own report, say, is no reason for one."""
+        return self.node.due(local) or ((ends := self._runtime.next_exit) is not None and ends <= local)
+
+    def _cycle(self, local: datetime, sample: bool, world: World) -> bool:
+        """Run a cycle and store what it says; returns whether a report is on the log."""
+        stored = False
+        for event in self.node.step(local, sample=sample):
+            if event.stream == LOG:
+                stored = self._store(event, world) or stored
+            else:
+                kept = world.publish(self.node.identified(self.node.refer(event), self._cell))
+                if kept is not None and kept.stream == USAGE:
+                    self.node.usage_stored(kept.ref)
+        return stored
+
+    def _plan_sample(self, now: datetime) -> None:
+        """The next sample: always a whole number of periods after the last, so that pauses do not shift any report."""
+        until, following = now, self._sampled + self._period
+        if now >= self._busy_until and (due := self.node.report_due) is not None:
+            until = max(min(due - self.offset - self._period / 2, self._sampled + self._calm) - EARLY, now)
+        if following <= until:
+            following += ((until - following) // self._period + 1) * self._period
+        self._next_sample = following
+
+    def _store(self, event: Event, world: World) -> bool:
+        write = Write(event=self.node.identified(event, self._cell), expected=self.node.core.last_sequence(event.subject))
+        outcome = world.append([write], wakes_writer=False)
+        if isinstance(outcome, Stored):
+            kept = world.streams.log.event(outcome.first)
+            if kept is not None:
+                self.node.core.apply(kept)
+            return True
+        if isinstance(outcome, Refused):
+            self.node.core.correct_sequence(event.subject, world.streams.log.last_of(event.subject))
+        return False
+
+    def _wake_at(self, now: datetime, local: datetime, stored: bool) -> datetime | None:
+        """When something is due by itself; what a stored report leads to, at once."""
+        if stored and self.node.due(local):
+            return now + AGAIN
+        first = self._next_sample if self._periodic else None
+        if not self.node.core.loaded:
+            first = _earlier(first, self._mark_at)
+        if (ends := self._runtime.next_exit) is not None:
+            first = _earlier(first, ends - self.offset)
+        if (starts := self.node.core.next_start(local)) is not None:
+            first = _earlier(first, starts - self.offset)
+        return first if first is None or first > now + AGAIN else now + AGAIN
+
+
+def _earlier(known: datetime | None, other: datetime) -> datetime:
+    return other if known is None or other < known else known

@@ -1,0 +1,270 @@
+"""What the pods of a simulated machine use: a snapshot a sample, with the pods that use the same as before taken over from it.
+
+In: the pods that run, what their groups' files say, the time. Out: snapshots. `simulated_usage` says what a pod wants; a
+quota and a CPU set bound what the best-effort tree gets, services go before batch. A pod that wants more than its quota is
+throttled in every period; whom the kernel ends for want of memory (`simulated_memory`) is not in the sample any more. Worked
+out anew are pods whose use moves with the time, that came, or whose files changed; all of them only while not everybody has
+what it wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cotenant.api.objects.pod import Pod, pod_requests
+from cotenant.domain.qos import QoSClass, qos_raw
+from cotenant.model.names import MEMORY
+from cotenant_node_executor.runtime.interface import PodToRun
+from cotenant_node_executor.runtime.oom_score import oom_score_adj
+from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
+from cotenant_node_executor.simulated.files import SimulatedFiles
+from cotenant_node_executor.simulated.memory import Holding, ended
+from cotenant_node_executor.simulated.usage import Wanted, elapsed_ms, share_out, wanted_usage
+from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts
+from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.targets.interface import Knob
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SYSTEM_PERMILLE = 30
+SYSTEM_MEMORY_PERMILLE = 20
+
+BOUND_QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)
+BOUND_CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
+_QUOTA, _SHARES, _LIMIT = Knob.CPU_QUOTA, Knob.CPU_SHARES, Knob.MEMORY_LIMIT
+_BATCH = QoSClass.BE
+_NO_PRESSURE = PressureSet()
+
+
+class OutOfMemory(Struct, frozen=True):
+    """A pod that the kernel ended: what all pods held just before; whether it was the machine that lacked memory."""
+
+    uid: str
+    held: Mapping[str, int]
+    machine: bool
+
+
+class _Load(Struct, gc=False):
+    """A running pod: what it wants, what its files allow, and what it uses by both if nobody else wants anything."""
+
+    group: str
+    tier: str
+    batch: bool
+    wanted: Wanted
+    pod: Pod
+    quota: int = -1
+    weight: int = 0
+    memory_limit: int = -1
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    throttled: bool = False
+
+
+class SimulatedSampler:
+    """Samples one machine. Bound: the pods that run."""
+
+    def __init__(self, facts: NodeFacts, seed: int, files: SimulatedFiles) -> None:
+        self._facts = facts
+        self._seed = seed
+        self._files = files
+        self._system_milli = facts.capacity_milli * SYSTEM_PERMILLE // 1000
+        self._system_bytes = facts.memory_bytes * SYSTEM_MEMORY_PERMILLE // 1000
+        self._free_bytes = facts.memory_bytes - self._system_bytes
+        self._loads: dict[str, _Load] = {}
+        self._uids: dict[str, str] = {}
+        """By group: whose load it is."""
+        self._services_milli = self._batch_milli = self._memory_bytes = 0
+        """Sums over the loads."""
+        self._moving: set[str] = set()
+        """Pods whose use moves with the time."""
+        self._stirred: set[str] = set()
+        """Pods that came, or whose files changed."""
+        self._unrated: set[str] = set()
+        """Pods that came at the newest sample: they have no rates yet."""
+        self._plenty = True
+        """Whether everybody had what it wants at the newest sample, so that nobody's figures follow from the others'."""
+        self._settled = False
+        """Whether the next sample gives the same figures as long as nothing changes."""
+        self._pods: dict[str, PodUsage] = {}
+        self._rated_milli = 0
+        """What the pods use that were there at the last sample but one."""
+        self.out_of_memory: tuple[OutOfMemory, ...] = ()
+        """Whom the kernel ended at the newest sample."""
+        self._last_ns: int | None = None
+
+    def written(self, groups: Iterable[str]) -> None:
+        """Files of these groups say something else now."""
+        for group in groups:
+            uid = self._uids.get(group)
+            if uid is not None:
+                self._allow(self._loads[uid])
+                self._stirred.add(uid)
+        self._settled = False
+
+    def sample(self, now: datetime, turned: Mapping[str, PodToRun | None]) -> Snapshot:
+        """Read what is used now. `turned`: pods that have begun to run since the last sample, None where one runs no more."""
+        since_ms = elapsed_ms(now, EPOCH)
+        for uid, to_run in turned.items():
+            if to_run is None:
+                self._drop(uid)
+            else:
+                self._take(uid, to_run, since_ms)
+        self.out_of_memory = ()
+        if not self._settled:
+            self._read(since_ms)
+        now_ns = since_ms * 1_000_000
+        last_ns, self._last_ns = self._last_ns, now_ns
+        first = last_ns is None
+        node_bytes = self._system_bytes + self._memory_bytes
+        return Snapshot(
+            monotonic_ns=now_ns,
+            interval_ns=None if last_ns is None else max(now_ns - last_ns, 0),
+            node=NodeUsage(
+                cpu_milli=None if first else self._system_milli + self._rated_milli,
+                cpu_capacity_milli=self._facts.capacity_milli,
+                memory_bytes=node_bytes,
+                memory_with_page_cache_bytes=node_bytes,
+                memory_total_bytes=self._facts.memory_bytes,
+                pressure=_NO_PRESSURE,
+            ),
+            system=SystemUsage(None if first else self._system_milli, self._system_bytes),
+            pods=self._pods,
+            tiers={},
+        )
+
+    # -- whose load ----------------------------------------------------------------------------------------------------
+
+    def _take(self, uid: str, to_run: PodToRun, since_ms: int) -> None:
+        """A pod has begun to run."""
+        tier = to_run.group.partition("/")[0]
+        batch = tier == BESTEFFORT or qos_raw(to_run.pod) is _BATCH
+        tier = tier if tier in (BURSTABLE, BESTEFFORT) else "guaranteed"
+        load = _Load(to_run.group, tier, batch, self._wanted(to_run.pod, since_ms), to_run.pod)
+        self._allow(load)
+        self._loads[uid] = load
+        self._uids[load.group] = uid
+        self._stirred.add(uid)
+        if not load.wanted.constant:
+            self._moving.add(uid)
+        self._settled = False
+
+    def _drop(self, uid: str) -> None:
+        """A pod runs no more."""
+        load = self._loads.pop(uid)
+        del self._uids[load.group]
+        self._count(load, 0, 0)
+        self._moving.discard(uid)
+        self._stirred.discard(uid)
+        self._unrated.discard(uid)
+        self._settled = False
+
+    def _wanted(self, pod: Pod, since_ms: int) -> Wanted:
+        try:
+            return wanted_usage(pod, self._seed, since_ms)
+        except ValueError:
+            # As if it had said nothing about its usage.
+            return wanted_usage(replace(pod, metadata=replace(pod.metadata, annotations={})), self._seed, since_ms)
+
+    def _allow(self, load: _Load) -> None:
+        """Take what its files say."""
+        texts = self._files.of(load.group)
+        load.quota, load.weight, load.memory_limit = int(texts[_QUOTA]), max(int(texts[_SHARES]), 2), int(texts[_LIMIT])
+
+    # -- what they use -------------------------------------------------------------------------------------------------
+
+    def _read(self, since_ms: int) -> None:
+        """What each pod is given now."""
+        loads, before = self._loads, self._pods
+        beyond = False
+        for uid in self._stirred | self._moving:
+            if self._weigh(loads[uid], since_ms):
+                beyond = True
+        if beyond or self._memory_bytes > self._free_bytes:
+            self._run_out_of_memory()
+        given = self._given(sorted(self._stirred | self._moving | self._unrated))
+        pods = before.copy()
+        for uid, milli in given.items():
+            pods[uid] = self._usage(uid, milli, before.get(uid))
+        self._pods = pods if len(pods) == len(loads) else {uid: pods[uid] for uid in loads}
+        self._unrated = self._stirred.difference(before)
+        self._stirred.clear()
+        used = self._services_milli + self._batch_milli if self._plenty else sum(given.values())
+        for uid in self._unrated:
+            used -= given[uid]
+        self._rated_milli = used
+        self._settled = not self._unrated and not self._moving
+
+    def _weigh(self, load: _Load, since_ms: int) -> bool:
+        """Work out what a pod uses within its quota so long after the epoch; True: it is beyond its memory limit."""
+        place = since_ms + load.wanted.phase_ms
+        cpu = max(load.wanted.cpu.at(place), 0)
+        load.throttled = 0 <= load.quota < cpu * 100
+        self._count(load, load.quota // 100 if load.throttled else cpu, load.wanted.memory.at(place))
+        return 0 <= load.memory_limit < load.memory_bytes
+
+    def _count(self, load: _Load, cpu_milli: int, memory_bytes: int) -> None:
+        """Let a pod use so much."""
+        if load.batch:
+            self._batch_milli += cpu_milli - load.cpu_milli
+        else:
+            self._services_milli += cpu_milli - load.cpu_milli
+        self._memory_bytes += memory_bytes - load.memory_bytes
+        load.cpu_milli, load.memory_bytes = cpu_milli, memory_bytes
+
+    def _run_out_of_memory(self) -> None:
+        """End whom the kernel ends; whoever starts again is taken for somebody new."""
+        pods = {uid: self._holding(self._loads[uid]) for uid in sorted(self._loads)}
+        found = []
+        for uid, machine in ended(pods, self._free_bytes, self._facts.memory_bytes):
+            found.append(OutOfMemory(uid, {other: load.memory_bytes for other, load in self._loads.items()}, machine))
+            self._drop(uid)
+        self.out_of_memory = tuple(found)
+
+    def _holding(self, load: _Load) -> Holding:
+        score = oom_score_adj(load.pod, pod_requests(load.pod).get(MEMORY, 0), self._facts.memory_bytes)
+        return Holding(load.memory_bytes, load.memory_limit, score)
+
+    def _given(self, moved: Sequence[str]) -> dict[str, int]:
+        """What is given to the pods whose figures may have changed: services first, then batch within its bound, each tier by
+        weight. As long as there is plenty for everybody these are the ones that moved."""
+        loads, free = self._loads, self._facts.capacity_milli - self._system_milli
+        left = free - self._services_milli
+        before = self._plenty
+        self._plenty = left >= 0 and (not self._batch_milli or self._batch_milli <= min(left, self._best_effort_bound()))
+        if self._plenty:
+            return {uid: loads[uid].cpu_milli for uid in (moved if before else loads)}
+        weights = {uid: load.weight for uid, load in loads.items()}
+        given = share_out(free, {uid: load.cpu_milli for uid, load in loads.items() if not load.batch}, weights)
+        left = min(free - sum(given.values()), self._best_effort_bound())
+        return given | share_out(left, {uid: load.cpu_milli for uid, load in loads.items() if load.batch}, weights)
+
+    def _usage(self, uid: str, cpu_milli: int, before: PodUsage | None) -> PodUsage:
+        """A pod's usage; a first reading has no rates. What has not changed is the same object."""
+        load = self._loads[uid]
+        cpu = cpu_milli if before is not None else None
+        ratio = None if load.quota < 0 or self._last_ns is None else float(load.throttled)
+        if (
+            before is not None
+            and before.usage.cpu_milli == cpu
+            and before.usage.memory_bytes == load.memory_bytes
+            and before.usage.throttled_ratio == ratio
+        ):
+            return before
+        usage = GroupUsage(
+            group=load.group,
+            cpu_milli=cpu,
+            memory_bytes=load.memory_bytes,
+            memory_with_page_cache_bytes=load.memory_bytes,
+            throttled_ratio=ratio,
+            pressure=_NO_PRESSURE,
+        )
+        return PodUsage(uid, load.tier, usage)
+
+    def _best_effort_bound(self) -> int:
+        quota = int(self._files.read(*BOUND_QUOTA))
+        cpus = self._files.read(*BOUND_CPUS)
+        bound = self._facts.capacity_milli if quota < 0 else quota // 100
+        return min(bound, len(parse_cpu_list(cpus)) * 1000) if cpus else bound

@@ -1,0 +1,49 @@
+"""Choose the driver for this machine: v1, v2, or where neither may be written an imitating tree, with the reason.
+
+The own root is ``<base>/cotenant/<node>``. Without a base it lies, on v2, in the group that systemd handed over to this
+unit (Delegate=yes), and else directly below the mount.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cotenant_node_executor.targets.hierarchy import delegated_group, is_namespace_root, read_hierarchies
+from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion
+from cotenant_node_executor.targets.sandbox import SandboxDriver
+from cotenant_node_executor.targets.tree import check_group
+from cotenant_node_executor.targets.v1 import V1Driver
+from cotenant_node_executor.targets.v2 import V2Driver, move_aside
+
+FAMILY = "cotenant"
+
+
+def open_driver(base: str | None, node: str, *, sandbox_dir: Path | None = None) -> CgroupDriver:
+    """The kernel's tree where it may be written; else a sandbox in ``sandbox_dir``, or the kernel's refusal if that is None.
+
+    ``base`` is relative to the mount. A root left by an earlier life of this node is adopted: ``groups()`` names what is there.
+    Raises OSError with the kernel's refusal, or ValueError for a base or node that cannot be a directory.
+    """
+    check_group(base or "")
+    if not node or "/" in check_group(node):
+        raise ValueError(f"node name {node!r} cannot be the name of a directory")
+    try:
+        return _open_kernel(base, f"{FAMILY}/{node}")
+    except OSError as error:
+        if sandbox_dir is None:
+            raise
+        why = f"{error.filename or 'cgroup'}: {error.strerror or error}"
+        return SandboxDriver(sandbox_dir, node, why_sandbox=why)
+
+
+def _open_kernel(base: str | None, own: str) -> CgroupDriver:
+    hierarchies = read_hierarchies()
+    if hierarchies.version is CgroupVersion.V1:
+        return V1Driver(hierarchies, base or "", own)
+    if hierarchies.version is None or hierarchies.v2 is None:
+        raise FileNotFoundError("no mounted cgroup hierarchy has the cpu controller")
+    mount = hierarchies.v2
+    delegated = delegated_group(mount, hierarchies.own.get("", "")) if base is None else None
+    if delegated is None and is_namespace_root(mount):
+        move_aside(mount)  # in a container the mount's top is a group like any other, and the container's processes sit in it
+    return V2Driver(mount, base or delegated or "", own, delegated=delegated is not None)

@@ -1,0 +1,97 @@
+"""The order of a cycle's writes, so that the kernel refuses no intermediate state.
+
+| phase | direction | what |
+|---|---|---|
+| RELAX | top to bottom | bursts that shrink, for a quota may not fall below its burst; cpu.idle off, for it locks shares |
+| WIDEN | top to bottom | what becomes looser, or has no order; a cpuset that leaves the old one: the union of both |
+| NARROW | bottom to top | the exact value where WIDEN left another one |
+| TIGHTEN | top to bottom | bursts that grow (the quota has grown by now), cpu.idle switched on |
+
+So a parent is widened before its child, and a child narrowed before its parent (koordlet's leveled write, kept exact:
+what WIDEN left as a union is always narrowed). Looser is a larger number, -1 being the largest. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+import msgspec
+
+from cotenant_node_executor.targets.convert import parse_int
+from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
+from cotenant_node_executor.targets.interface import Knob
+
+_NUMBERS = frozenset((Knob.CPU_QUOTA, Knob.CPU_RT_RUNTIME, Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH))
+_SETS = frozenset((Knob.CPUSET_CPUS, Knob.CPUSET_MEMS))
+# Within a group: the period decides what a quota means, and shares may be written only where cpu.idle is off.
+_KNOB_ORDER = {knob: index for index, knob in enumerate(Knob)} | {Knob.CPU_PERIOD: -1}
+
+
+class Phase(IntEnum):
+    RELAX = 0
+    WIDEN = 1
+    NARROW = 2
+    TIGHTEN = 3
+
+
+class Change(msgspec.Struct, frozen=True):
+    group: str
+    knob: Knob
+    old: str | None  # None: unreadable or not known; then the value is written whole in WIDEN
+    new: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    phase: Phase
+    group: str
+    knob: Knob
+    value: str
+    final: bool  # False for a union that NARROW will replace
+
+
+def _number(text: str, knob: Knob) -> float:
+    value = parse_int(text, knob.value)
+    return float("inf") if value == -1 else value
+
+
+def level_values(knob: Knob, old: str, new: str) -> tuple[str | None, str | None]:
+    """What is written on the way down and on the way up; None where nothing is.
+
+    Raises ValueError for an old value that cannot be compared.
+    """
+    if knob in _NUMBERS:
+        if _number(new, knob) > _number(old, knob):
+            return new, None
+        return None, new if _number(new, knob) < _number(old, knob) else None
+    if knob in _SETS:
+        wanted, present = set(parse_cpu_list(new)), set(parse_cpu_list(old))
+        if wanted == present:
+            return None, None
+        if wanted <= present:
+            return None, new
+        union = wanted | present
+        return (new, None) if union == wanted else (format_cpu_list(union), new)
+    return (new, None) if new != old else (None, None)
+
+
+def _steps(change: Change) -> list[Step]:
+    group, knob, old, new = change.group, change.knob, change.old, change.new
+    if knob in (Knob.CPU_BURST, Knob.CPU_IDLE):
+        rises = old is None or parse_int(new, knob.value) > parse_int(old, knob.value)
+        return [Step(Phase.TIGHTEN if rises else Phase.RELAX, group, knob, new, True)]
+    if old is None:
+        return [Step(Phase.WIDEN, group, knob, new, True)]
+    first, second = level_values(knob, old, new)
+    steps = [Step(Phase.WIDEN, group, knob, first, second is None)] if first is not None else []
+    return steps + ([Step(Phase.NARROW, group, knob, second, True)] if second is not None else [])
+
+
+def _position(step: Step) -> tuple[int, int, str, int]:
+    depth = step.group.count("/") + 1 if step.group else 0
+    return (step.phase, -depth if step.phase is Phase.NARROW else depth, step.group, _KNOB_ORDER[step.knob])
+
+
+def plan(changes: Iterable[Change]) -> list[Step]:
+    """All steps of a cycle in the order in which they are to be taken."""
+    return sorted((step for change in changes for step in _steps(change)), key=_position)

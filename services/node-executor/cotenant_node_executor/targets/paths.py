@@ -1,0 +1,170 @@
+"""Directory names below the cgroup root as kubelet lays them out, with the systemd driver and with cgroupfs.
+
+| | systemd | cgroupfs |
+|---|---|---|
+| root | kubepods.slice | kubepods |
+| QoS directory (none for Guaranteed) | kubepods-burstable.slice | burstable |
+| pod | kubepods-burstable-pod<uid>.slice, "-" of the uid as "_" | pod<uid> |
+| container | cri-containerd-<id>.scope | <id> |
+
+Pure text rules; where a rule cannot hold, ValueError says what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from posixpath import basename, join, normpath
+
+import msgspec
+
+from cotenant_node_executor.targets.interface import CgroupVersion
+
+
+class Layout(Enum):
+    SYSTEMD = "systemd"
+    CGROUPFS = "cgroupfs"
+
+
+class KubeQoS(Enum):
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BESTEFFORT = "BestEffort"
+
+
+_ROOT = {Layout.SYSTEMD: "kubepods.slice", Layout.CGROUPFS: "kubepods"}
+_TIER = {KubeQoS.GUARANTEED: "", KubeQoS.BURSTABLE: "burstable", KubeQoS.BESTEFFORT: "besteffort"}
+_SCOPE_PREFIX = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
+_PARSED_SCOPE_PREFIXES = ("docker-", "cri-containerd-", "crio-")  # pouch scopes are made but never parsed back
+
+
+def tier_dir(layout: Layout, qos: KubeQoS) -> str:
+    """The QoS directory with the root before it; the root itself for Guaranteed."""
+    tier = _TIER[qos]
+    if not tier:
+        return _ROOT[layout]
+    return join(_ROOT[layout], tier if layout is Layout.CGROUPFS else f"kubepods-{tier}.slice")
+
+
+def pod_dir(layout: Layout, qos: KubeQoS, uid: str) -> str:
+    if layout is Layout.CGROUPFS:
+        return join(tier_dir(layout, qos), f"pod{uid}")
+    tier = _TIER[qos]
+    prefix = f"kubepods-{tier}-pod" if tier else "kubepods-pod"
+    return join(tier_dir(layout, qos), f"{prefix}{uid.replace('-', '_')}.slice")
+
+
+def split_container_id(container_id: str) -> tuple[str, str]:
+    runtime, separator, number = container_id.partition("://")
+    if not separator or runtime not in _SCOPE_PREFIX:
+        raise ValueError(f"container id {container_id!r}: expected one of {', '.join(_SCOPE_PREFIX)} then ://<id>")
+    return runtime, number
+
+
+def container_dir(layout: Layout, container_id: str) -> str:
+    runtime, number = split_container_id(container_id)
+    return number if layout is Layout.CGROUPFS else f"{_SCOPE_PREFIX[runtime]}{number}.scope"
+
+
+def pod_uid_of_dir(layout: Layout, name: str) -> str:
+    """The uid in a pod directory's name; on systemd its underscores stay, for what they were cannot be known."""
+    if layout is Layout.CGROUPFS:
+        if name.startswith("pod"):
+            return name.removeprefix("pod")
+    elif name.endswith(".slice"):
+        for prefix in ("kubepods-besteffort-pod", "kubepods-burstable-pod", "kubepods-pod"):
+            if name.startswith(prefix):
+                return name.removeprefix(prefix).removesuffix(".slice")
+    raise ValueError(f"{name!r} is not the directory of a pod in the {layout.value} layout")
+
+
+def container_number_of_dir(layout: Layout, name: str) -> str:
+    if layout is Layout.CGROUPFS:
+        return name
+    for prefix in _PARSED_SCOPE_PREFIXES:
+        if name.startswith(prefix) and name.endswith(".scope"):
+            return name.removeprefix(prefix).removesuffix(".scope")
+    raise ValueError(f"{name!r} is not the directory of a container in the systemd layout")
+
+
+def kube_qos_of_dir(path: str) -> KubeQoS:
+    if "besteffort" in path:
+        return KubeQoS.BESTEFFORT
+    return KubeQoS.BURSTABLE if "burstable" in path else KubeQoS.GUARANTEED
+
+
+def cgroup_file(version: CgroupVersion, root: str, controller: str, directory: str, file: str = "") -> str:
+    """v1 has one tree a controller, v2 one tree."""
+    parts = (root, controller, directory) if version is CgroupVersion.V1 else (root, directory)
+    return normpath(join(*parts, file))
+
+
+class HostApplicationPath(msgspec.Struct, frozen=True):
+    base: str = ""  # CgroupRoot, Kubepods, KubepodsBurstable, KubepodsBesteffort
+    parent_dir: str = ""
+    relative_path: str = ""
+
+
+_LATENCY_SENSITIVE = ("LSE", "LSR", "LS")
+
+
+def host_application_dir(layout: Layout, name: str, qos: str, path: HostApplicationPath | None) -> str:
+    """The default parent directories apply only where no path is given at all."""
+    if path is None:
+        if qos in _LATENCY_SENSITIVE:
+            return join("host-latency-sensitive", name)
+        return join("host-best-effort", name) if qos == "BE" else name
+    bases = {
+        "Kubepods": _ROOT[layout],
+        "KubepodsBurstable": tier_dir(layout, KubeQoS.BURSTABLE),
+        "KubepodsBesteffort": tier_dir(layout, KubeQoS.BESTEFFORT),
+    }
+    cleaned = normpath(join("/", bases.get(path.base, ""), path.parent_dir.strip("/"), path.relative_path.strip("/")))
+    return cleaned.lstrip("/")
+
+
+def detect_layout(version: CgroupVersion, existing: Iterable[str], kubelet: Layout | None = None) -> Layout:
+    """``existing``: directories relative to the cgroup root; systemd wins where both are there or nothing is known."""
+    prefix = "cpu/" if version is CgroupVersion.V1 else ""
+    there = set(existing)
+    for layout in (Layout.SYSTEMD, Layout.CGROUPFS):
+        if prefix + _ROOT[layout] in there:
+            return layout
+    return kubelet or Layout.SYSTEMD
+
+
+def sandbox_container_id(
+    layout: Layout, directories: Sequence[str], container_ids: Sequence[str], init_container_ids: Sequence[str]
+) -> str:
+    """The id of the one directory of a pod that belongs to no known container; "" before the pod has container statuses.
+
+    cri-o gives its sandbox a directory without ``.scope``.
+    """
+    if not container_ids:
+        return ""
+    runtime = split_container_id(container_ids[0])[0]
+    known = {container_dir(layout, container_id) for container_id in (*container_ids, *init_container_ids)}
+    bare = layout is Layout.SYSTEMD and runtime == "cri-o"
+    rest = [name for name in directories if name not in known and not (bare and name.endswith(".scope"))]
+    if len(rest) != 1:
+        raise ValueError(f"{len(rest)} directories belong to no known container; exactly one would be the sandbox")
+    number = rest[0].removeprefix("crio-") if bare else container_number_of_dir(layout, rest[0])
+    return f"{runtime}://{number}"
+
+
+class PodLifeEvent(msgspec.Struct, frozen=True):
+    kind: str  # podAdded, podDeleted, containerAdded, containerDeleted
+    pod_uid: str
+    container_id: str | None = None
+
+
+def pod_life_event(layout: Layout, watched: str, action: str, path: str) -> PodLifeEvent | None:
+    """A directory that came or went below a watched one, as what it means; None for what is no pod's or container's."""
+    suffix = "Added" if action == "create" else "Deleted"
+    try:
+        if watched == "pod":
+            return PodLifeEvent(f"pod{suffix}", pod_uid_of_dir(layout, basename(path)))
+        uid = pod_uid_of_dir(layout, basename(path.rsplit("/", 1)[0]))
+        return PodLifeEvent(f"container{suffix}", uid, container_number_of_dir(layout, basename(path)))
+    except ValueError:
+        return None

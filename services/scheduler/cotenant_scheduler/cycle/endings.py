@@ -1,0 +1,314 @@
+"""What follows from a pod that changed, beside finding it a node.
+
+In: the records of pods that changed, what is known of nodes. Out: events. The rules:
+
+    a placement ends when its pod's object is deleted, being deleted, or of another uid, or when its node's object is
+    deleted: it is stored again as terminating, which tells the executor to end the pod, and is gone (a tombstone) when
+      - the run says that the pod has ended, or
+      - no executor ever reported from the node, so nobody runs the pod, or
+      - the node's object is deleted and 60 s have passed since terminating, or
+      - no run was ever reported, and the grace period and 60 s have passed since terminating
+    a placement is stored again when the pod's object changed (the executor sees only its node's subjects)
+    a pod whose spec names a node is placed there without being asked about (its executor admits it), by whatever
+    scheduler a pod that is scheduling-gated, malformed, waits for its predecessor's end, or names a node that is not
+    there: waiting a waiting event ends when its pod has a placement, or is gone, or is another scheduler's
+A pod whose node's object was deleted is placed again once its old placement is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement, PlacementPhase, Waiting, WaitingReason
+from cotenant.log.contract import ending
+from cotenant.model.names import SCHEDULER_NAMES
+from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
+from cotenant_scheduler.state.node_facts import NodeFacts
+from cotenant_scheduler.state.nodes import PodKey
+from cotenant_scheduler.state.pods import Placed, PodRecord
+from cotenant_scheduler.state.shapes import PodFacts
+
+LAST_WORD = timedelta(seconds=60)
+"""How long a silent node may take to say what became of a pod that it was told to end."""
+
+_BOUND = PlacementPhase.BOUND
+NAMED_BY_POD = "the pod names its node"
+
+
+class Endings:
+    """Pods to be looked at, and what follows from each. A pod is looked at until nothing follows any more."""
+
+    def __init__(self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger) -> None:
+        self._nodes = nodes
+        self._quotas = quotas
+        self._attention: dict[PodKey, PodRecord] = {}
+
+    def pod_changed(self, record: PodRecord) -> None:
+        """Have a pod looked at, unless nothing can follow: it waits for a node, or runs where it was placed."""
+        facts = record.facts
+        if facts is None:
+            calm = False
+        elif record.placements:
+            calm = self._only_runs(record, facts)
+        else:
+            calm = not facts.error and (record.group is not None or self.wants_node(record))
+        if not calm:
+            self._attention[record.key] = record
+
+    def _only_runs(self, record: PodRecord, facts: PodFacts) -> bool:
+        if record.waiting is not None or len(record.placements) != 1 or facts.deleting:
+            return False
+        [(node, placed)] = record.placements.items()
+        data = placed.data
+        return (
+            data.uid == facts.uid
+            and data.phase is _BOUND
+            and data.object_sequence == record.object_sequence
+            and self._declared(node)
+        )
+
+    def look_at(self, records: list[PodRecord]) -> None:
+        """Have pods looked at."""
+        for record in records:
+            self._attention[record.key] = record
+
+    def wants_node(self, record: PodRecord) -> bool:
+        """Tell whether the scheduler shall find a node for the pod."""
+        facts = record.facts
+        return (
+            facts is not None
+            and not record.placements
+            and not facts.deleting
+            and not facts.gated
+            and not facts.node_name
+            and facts.scheduler_name in SCHEDULER_NAMES
+            and not record.finished
+        )
+
+    def decide(self, now: datetime, limit: int) -> list[Event]:
+        """Return at most `limit` events, for the pods in the order of their names."""
+        events: list[Event] = []
+        for key in sorted(self._attention) if self._attention else ():
+            found, settled = self._look(self._attention[key], now)
+            if settled and not found:
+                del self._attention[key]
+            if len(events) + len(found) > limit:
+                break
+            events.extend(found)
+        return events
+
+    def waiting_over(self, record: PodRecord) -> Event:
+        """Return the end of a pod's waiting event."""
+        assert record.waiting is not None
+        namespace, name = record.key
+        return ending(
+            waiting_subject(namespace, name),
+            Waiting(namespace=namespace, name=name, uid=record.waiting.uid),
+            (f"LOG:{record.object_sequence}",) if record.object_sequence else (),
+        )
+
+    def _look(self, record: PodRecord, now: datetime) -> tuple[list[Event], bool]:
+        """Return what follows from a record, and whether that depends on nothing but changes of the record."""
+        events: list[Event] = []
+        settled = True
+        for node in sorted(record.placements):
+            placed = record.placements[node]
+            reason = self._reason_to_end(record, node, placed)
+            if reason is None:
+                if record.object_sequence and placed.data.object_sequence != record.object_sequence:
+                    events.append(self._again(record, node, placed, placed.data.phase, placed.data.reason, None))
+                continue
+            settled = False
+            if self._has_ended(record, node, placed, now):
+                events.append(self._gone(record, node, placed, reason))
+            elif placed.data.phase is not PlacementPhase.TERMINATING:
+                events.append(self._again(record, node, placed, PlacementPhase.TERMINATING, reason, now))
+            elif self._is_of(record, placed) and placed.data.object_sequence != record.object_sequence:
+                at = placed.data.terminating_at
+                events.append(self._again(record, node, placed, PlacementPhase.TERMINATING, reason, at))
+        if record.facts is not None and record.facts.node_name and not record.placements:
+            settled = False
+            if (bound := self._named(record, now)) is not None:
+                events.append(bound)
+        blocked = self._blocked(record)
+        if blocked is not None:
+            if self._is_news(record, blocked):
+                events.append(self._waiting(record, blocked))
+        elif record.waiting is not None and not self.wants_node(record):
+            events.append(self.waiting_over(record))
+        return events, settled
+
+    # -- placements ----------------------------------------------------------------------------------------------
+
+    def _is_of(self, record: PodRecord, placed: Placed) -> bool:
+        return record.facts is not None and record.facts.uid == placed.data.uid
+
+    def _reason_to_end(self, record: PodRecord, node: str, placed: Placed) -> str | None:
+        facts = record.facts
+        if record.unreadable:
+            return None
+        if facts is None:
+            return "the pod was deleted"
+        if facts.uid != placed.data.uid:
+            return "the pod was deleted and created again"
+        if facts.deleting:
+            return "the pod is being deleted"
+        if not self._declared(node):
+            return "the node was deleted"
+        # What was told to end ends, even if its node came back meanwhile.
+        return placed.data.reason if placed.data.phase is PlacementPhase.TERMINATING else None
+
+    def _declared(self, node: str) -> bool:
+        facts = self._nodes.get(node)
+        return facts is not None and "object" in facts.sequences
+
+    def _has_ended(self, record: PodRecord, node: str, placed: Placed, now: datetime) -> bool:
+        run = record.run_of(node, placed.data.uid)
+        if run is not None and run[0].phase.terminal:
+            return True
+        facts = self._nodes.get(node)
+        if facts is None or facts.executor is None:
+            return True
+        since = placed.data.terminating_at
+        if placed.data.phase is not PlacementPhase.TERMINATING or since is None:
+            return False
+        if not self._declared(node) and now >= since + LAST_WORD:
+            return True
+        grace = timedelta(seconds=placed.data.grace_period_seconds)
+        return run is None and now >= since + grace + LAST_WORD
+
+    def _again(
+        self,
+        record: PodRecord,
+        node: str,
+        placed: Placed,
+        phase: PlacementPhase,
+        reason: str,
+        terminating_at: datetime | None,
+    ) -> Event:
+        """Return the placement stored again, with the object's present document where it is of this pod."""
+        data = placed.kept.whole()
+        facts, document = record.facts, record.document
+        if facts is not None and document is not None and facts.uid == data.uid:
+            data = msgspec.structs.replace(
+                data,
+                pod=document,
+                requests=facts.shape.requests if facts.shape is not None else data.requests,
+                grace_period_seconds=facts.grace_seconds,
+                object_sequence=record.object_sequence,
+            )
+        return Event(
+            subject=placement_subject(node, *record.key),
+            data=msgspec.structs.replace(data, phase=phase, reason=reason, terminating_at=terminating_at),
+            causes=self._ending_causes(record, node, placed),
+        )
+
+    def _gone(self, record: PodRecord, node: str, placed: Placed, reason: str) -> Event:
+        data = placed.data
+        run = record.run_of(node, data.uid)
+        return ending(
+            placement_subject(node, *record.key),
+            Placement(
+                node=node,
+                namespace=data.namespace,
+                name=data.name,
+                uid=data.uid,
+                phase=PlacementPhase.GONE,
+                bound_at=data.bound_at,
+                terminating_at=data.terminating_at,
+                reason=reason,
+            ),
+            (*self._ending_causes(record, node, placed), *((f"LOG:{run[1]}",) if run is not None else ())),
+        )
+
+    def _ending_causes(self, record: PodRecord, node: str, placed: Placed) -> tuple[str, ...]:
+        object_ref = (f"LOG:{record.object_sequence}",) if record.object_sequence else ()
+        facts = self._nodes.get(node)
+        node_ref = (f"LOG:{facts.sequences['object']}",) if facts is not None and "object" in facts.sequences else ()
+        return (*object_ref, f"LOG:{placed.sequence}", *node_ref)
+
+    def _named(self, record: PodRecord, now: datetime) -> Event | None:
+        """Return the placement on the node that the pod's spec names; None where that must wait or is over."""
+        facts, document = record.facts, record.document
+        assert facts is not None
+        assert document is not None
+        if facts.deleting or facts.shape is None or record.finished or not self._declared(facts.node_name):
+            return None
+        membership = self._quotas.associate(facts.namespace, facts.labels)
+        return Event(
+            subject=placement_subject(facts.node_name, *record.key),
+            data=Placement(
+                node=facts.node_name,
+                namespace=facts.namespace,
+                name=facts.name,
+                uid=facts.uid,
+                pod=document,
+                requests=facts.shape.requests,
+                quota=membership.quota if membership else "",
+                quota_tree=membership.tree if membership else "",
+                bound_at=now,
+                grace_period_seconds=facts.grace_seconds,
+                reason=NAMED_BY_POD,
+                object_sequence=record.object_sequence,
+            ),
+            causes=(f"LOG:{record.object_sequence}", *self._nodes[facts.node_name].causes),
+        )
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    def _blocked(self, record: PodRecord) -> WaitingReason | None:
+        """Return why the pod waits whatever the nodes are like; None where that is not so."""
+        facts = record.facts
+        if facts is None or facts.deleting or record.finished:
+            return None
+        if record.placements:
+            if any(self._is_of(record, placed) for placed in record.placements.values()):
+                return None
+            node = min(record.placements)
+            return _reason("predecessor", f"its predecessor of the same name is still ending on node {node}")
+        if facts.error:
+            return _reason("malformed", facts.error)
+        if facts.node_name:
+            if self._declared(facts.node_name):
+                return None
+            return _reason("node-missing", f"the pod names node {facts.node_name}, which is not there")
+        if facts.scheduler_name not in SCHEDULER_NAMES:
+            return None
+        if facts.gated:
+            return _reason("gated", f"scheduling gates are not removed: {', '.join(facts.gated)}")
+        return None
+
+    def _is_news(self, record: PodRecord, reason: WaitingReason) -> bool:
+        said = record.waiting
+        assert record.facts is not None
+        return said is None or said.uid != record.facts.uid or said.reasons != (reason,)
+
+    def _waiting(self, record: PodRecord, reason: WaitingReason) -> Event:
+        facts = record.facts
+        assert facts is not None
+        namespace, name = record.key
+        wakes = {
+            "predecessor": (f"node.*.run.{namespace}.{name}", f"node.*.placement.{namespace}.{name}"),
+            "node-missing": (node_subject(facts.node_name),) if facts.node_name else (),
+        }.get(reason.code, (pod_subject(namespace, name),))
+        return Event(
+            subject=waiting_subject(namespace, name),
+            data=Waiting(
+                namespace=namespace,
+                name=name,
+                uid=facts.uid,
+                reasons=(reason,),
+                wakes_on=wakes,
+                message=reason.detail,
+            ),
+            causes=(f"LOG:{record.object_sequence}", *(f"LOG:{p.sequence}" for p in record.placements.values())),
+        )
+
+
+def _reason(code: str, detail: str) -> WaitingReason:
+    return WaitingReason(code=code, count=0, detail=detail)

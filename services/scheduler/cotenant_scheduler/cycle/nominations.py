@@ -1,0 +1,125 @@
+"""Rooms held for pods that are nominated to a node and wait for others to leave it.
+
+In: the waiting events of queued pods, what a decision nominates or ends. Out: the node table with the rooms that count for
+the pod that is looked at: those of nominated pods of the same or a higher priority, except its own. Such a room counts
+like the pod itself, but draws no other pod there (affinity).
+
+A decision asks in queue order, so the rooms that count change seldom: most calls change nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.events.placements import Nomination
+from cotenant_scheduler.cycle.queue import Group
+from cotenant_scheduler.state.load_estimate import AssignedPod, microseconds
+from cotenant_scheduler.state.nodes import NodeTable, PodKey, held_key
+from cotenant_scheduler.state.pods import PodRecord
+from cotenant_scheduler.state.shapes import Shape
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What is held, where, for whom."""
+
+    node: str
+    shape: Shape
+    assigned: AssignedPod
+    victims: frozenset[str]
+    """uids of the pods that leave the node for it."""
+
+
+class Nominations:
+    """Which pods are nominated, by the fold and by the decision being made, and which rooms are counted now."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._folded: dict[PodKey, Room] = {}
+        self._decided: dict[PodKey, Room | None] = {}
+        """What the decision being made changes; None: nominated no longer."""
+        self._counted: dict[PodKey, Room] = {}
+        self.leaving: dict[str, set[str]] = {}
+        """By node, uids of the pods that leave it for the rooms that are counted."""
+        self.freed = False
+        """Whether the decision has let go of a room that the pod does not take itself. To be taken down by whoever asks."""
+        self._level: tuple[int, PodKey | None] | None = None
+        """Priority and pod that the counted rooms are right for; None: look at all."""
+
+    def __bool__(self) -> bool:
+        """Any pod is nominated, or any room counted."""
+        return bool(self._folded or self._decided or self._counted)
+
+    def pod_changed(self, record: PodRecord) -> None:
+        """A record changed: it may be nominated, or no longer."""
+        if record.waiting is None and not self._folded:
+            return
+        nomination = nomination_of(record)
+        if nomination is None:
+            if self._folded and self._folded.pop(record.key, None) is not None:
+                self._level = None
+            return
+        assert record.facts is not None
+        assert record.facts.shape is not None
+        self._folded[record.key] = room_of(nomination, record.facts.shape)
+        self._level = None
+
+    def begin(self) -> None:
+        """A decision begins: what the last one changed is forgotten (it is folded, or was not stored)."""
+        self._decided.clear()
+        self._level = None
+        self.freed = False
+
+    def nominate(self, key: PodKey, nomination: Nomination, shape: Shape) -> None:
+        """The decision nominates a pod."""
+        self._change(key, room_of(nomination, shape), nomination.node)
+
+    def end(self, key: PodKey, placed_on: str = "") -> None:
+        """By the decision the pod is nominated no longer: it is placed, or no node or quota takes it."""
+        if key in self._folded or key in self._decided:
+            self._change(key, None, placed_on)
+
+    def _change(self, key: PodKey, room: Room | None, node: str) -> None:
+        before = self._decided[key] if key in self._decided else self._folded.get(key)
+        self._decided[key] = room
+        self._level = None
+        if before is not None and before.node != node:
+            self.freed = True
+
+    def hold(self, priority: int, own: PodKey | None) -> bool:
+        """Count the rooms that a pod has to leave alone; True if that changed the table."""
+        if not (self._folded or self._decided or self._counted) or self._level == (priority, own):
+            return False
+        self._level = (priority, own)
+        wanted = {
+            key: room
+            for key, room in {**self._folded, **self._decided}.items()
+            if room is not None and key != own and room.shape.priority >= priority and self._nodes.is_declared(room.node)
+        }
+        changed = False
+        for key in [key for key, room in self._counted.items() if wanted.get(key) != room]:
+            self._nodes.remove(self._counted.pop(key).node, held_key(key))
+            changed = True
+        for key, room in wanted.items():
+            if key not in self._counted:
+                self._nodes.place(room.node, held_key(key), room.shape, room.assigned)
+                self._counted[key] = room
+                changed = True
+        if changed:
+            self.leaving.clear()
+            for room in self._counted.values():
+                self.leaving.setdefault(room.node, set()).update(room.victims)
+        return changed
+
+
+def nomination_of(record: PodRecord) -> Nomination | None:
+    """Return where a queued pod is nominated to."""
+    said, facts = record.waiting, record.facts
+    if said is None or said.nomination is None or not isinstance(record.group, Group):
+        return None
+    return said.nomination if facts is not None and facts.uid == said.uid else None
+
+
+def room_of(nomination: Nomination, shape: Shape) -> Room:
+    """Return the room that a nominated pod takes: what it would take as placed there when it was nominated."""
+    assigned = AssignedPod(shape.estimate, shape.prod, microseconds(nomination.at))
+    return Room(nomination.node, shape, assigned, frozenset(victim.uid for victim in nomination.victims))

@@ -1,0 +1,135 @@
+"""What becomes of a pod that no node takes: nominated to a node that others leave, still nominated, or just waiting.
+
+In: the pod, the results of its shape, what is nominated. Out: the verdict of its group, or, for a pod that is nominated now,
+its waiting event. The rules:
+
+    a pod whose preemptionPolicy is Never has no other pod end
+    a nomination stands while its node is there, and a pod of lower priority is still ending on it or the victims have not had
+    their time (BACKOFF by attempt), and no pod of a higher priority is nominated to the node meanwhile; then the node is
+    chosen anew
+    a nominated pod is placed like any other as soon as some node takes it, the nominated one or a better one
+    a room that is not held any longer goes to the first in the queue's order who wants it: whom nodes refused is asked again
+The victims are ended by descheduler-arbiter, which reads the waiting events. Source: kube-scheduler's default preemption,
+with its podInitialBackoff and podMaxBackoff.
+
+Bounds: NOMINATIONS_PER_DECISION; the others are nominated in the decisions that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Nomination
+from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
+from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
+from cotenant_scheduler.cycle.queue import Group
+from cotenant_scheduler.cycle.waiting import WaitingPods
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.state.node_facts import NodeFacts
+from cotenant_scheduler.state.nodes import NodeTable, PodKey
+from cotenant_scheduler.state.pods import PodBook, PodRecord
+
+NOMINATIONS_PER_DECISION = 32
+BACKOFF = tuple(timedelta(seconds=seconds) for seconds in (1, 2, 4, 8, 10))
+"""How long the victims have, by attempt; the last one for all further attempts."""
+
+
+def patience(attempts: int) -> timedelta:
+    """How long a choice stands before another one is made, unless pods are ending on the node."""
+    return BACKOFF[min(attempts, len(BACKOFF)) - 1]
+
+
+class Preempting:
+    """Answers for pods that no node takes."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        facts: Mapping[str, NodeFacts],
+        pods: PodBook,
+        waiting: WaitingPods,
+        preemption: Preemption,
+        nominations: Nominations,
+    ) -> None:
+        self._nodes = nodes
+        self._facts = facts
+        self._pods = pods
+        self._waiting = waiting
+        self._preemption = preemption
+        self._nominations = nominations
+        self.nominated: set[PodKey] = set()
+        """Pods that the decision being made nominated."""
+        self._taken: dict[str, int] = {}
+        """By node, the highest priority of a pod that the decision being made nominated to it."""
+
+    def begin(self) -> None:
+        """A decision begins."""
+        self.nominated.clear()
+        self._taken.clear()
+        self._nominations.begin()
+
+    def refused(self, record: PodRecord, group: Group, evaluation: Evaluation, now: datetime) -> Event | None:
+        """Return the waiting event of a pod that is nominated now; else the group gets a verdict."""
+        shape = evaluation.shape
+        before = nomination_of(record)
+        if before is not None and self._stands(before, record, now):
+            line = "not eligible due to a terminating pod on the nominated node." if self._ends_on(before.node, record) else ""
+            group.verdict = self._waiting.node_verdict(group, evaluation, line, before)
+            return None
+        if not shape.preempts or not self._preemption.may_help(shape):
+            line = "not eligible due to preemptionPolicy=Never." if not shape.preempts else ""
+            choice = None
+        else:
+            choice = self._preemption.choose(evaluation)
+            line = "" if choice else self._nothing_found(evaluation)
+        if choice is None:
+            self._nominations.end(record.key)
+            group.verdict = self._waiting.node_verdict(group, evaluation, line)
+            return None
+        if len(self.nominated) >= NOMINATIONS_PER_DECISION:
+            group.verdict = None
+            return None
+        nomination = Nomination(
+            node=choice.node, at=now, attempts=before.attempts + 1 if before else 1, victims=choice.victims
+        )
+        self.nominated.add(record.key)
+        self._taken[choice.node] = max(shape.priority, self._taken.get(choice.node, shape.priority))
+        self._nominations.nominate(record.key, nomination, shape)
+        verdict = self._waiting.node_verdict(group, evaluation, line, nomination)
+        group.stamp = None  # the verdict is this pod's alone
+        return self._waiting.event(record, msgspec.structs.replace(verdict, causes=self._causes(choice)))
+
+    def _stands(self, nomination: Nomination, record: PodRecord, now: datetime) -> bool:
+        assert record.facts is not None
+        priority = record.facts.priority
+        if not self._nodes.is_declared(nomination.node) or self._taken.get(nomination.node, priority) > priority:
+            return False
+        return now < nomination.at + patience(nomination.attempts) or self._ends_on(nomination.node, record)
+
+    def _ends_on(self, node: str, record: PodRecord) -> bool:
+        """Tell whether a pod of a lower priority is ending on a node."""
+        facts = record.facts
+        assert facts is not None
+        for key in self._pods.on_node.get(node, ()):
+            other = self._pods.records[key]
+            placed = other.placements[node]
+            counted = placed.counted
+            if counted is not None and counted.shape.priority < facts.priority and is_ending(other, placed):
+                return True
+        return False
+
+    def _nothing_found(self, evaluation: Evaluation) -> str:
+        total, hopeless = self._nodes.count, self._preemption.hopeless(evaluation)
+        texts = [(hopeless, "Preemption is not helpful for scheduling")]
+        texts.append((total - hopeless, "No preemption victims found for incoming pod"))
+        found = ", ".join(f"{count} {text}" for count, text in texts if count)
+        return f"0/{total} nodes are available: {found}."
+
+    def _causes(self, choice: Choice) -> tuple[str, ...]:
+        """The node as it is, and the placements of those who leave it."""
+        placed = [self._pods.records[victim.namespace, victim.name].placements[choice.node] for victim in choice.victims]
+        return (*self._facts[choice.node].causes, *(f"LOG:{entry.sequence}" for entry in placed))

@@ -1,0 +1,47 @@
+"""Why the nodes refuse a shape, and what can change that.
+
+In: the results of the shape. Out: how many nodes each reason keeps from it, in words, and the subjects to wait for. A node
+counts under the first filter that refuses it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.framework.policy import CODES_PER_FILTER
+from cotenant_scheduler.plugins import Refusal
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """Nodes refused for one reason."""
+
+    refusal: Refusal
+    count: int
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why no node takes a pod."""
+
+    refusals: tuple[Refusals, ...]
+    """The most frequent reason first."""
+    wakes_on: tuple[str, ...]
+    """The subjects whose events can change the refusals."""
+
+
+def explain(evaluation: Evaluation) -> Explanation:
+    """Return why the nodes refuse the shape."""
+    filters, codes = evaluation.policy.filters, evaluation.codes
+    found = []
+    subjects: set[str] = set()
+    for code in np.unique(codes[codes > 0]).tolist():
+        rows = np.flatnonzero(codes == code)
+        index, own = divmod(code, CODES_PER_FILTER)
+        refusal = filters[index].reason(evaluation.nodes, evaluation.shape, own, rows)
+        found.append(Refusals(refusal, int(rows.shape[0])))
+        subjects.update(filters[index].wakes_on)
+    return Explanation(
+        refusals=tuple(sorted(found, key=lambda entry: -entry.count)),
+        wakes_on=tuple(sorted(subjects or {"objects.core.nodes._.*"})),
+    )

@@ -1,0 +1,1 @@
+"""The fold: nodes in columns, pods in shapes, and what both are read from."""

@@ -1,0 +1,76 @@
+"""Disruption budgets: whose end would be one too many.
+
+In: the PodDisruptionBudget objects, whose status the gateway keeps current. Out: for pods in an order, which of them violate
+a budget if all of them end. The rule: each pod takes one disruption from every budget of its namespace whose selector
+selects it, unless the budget's status names it as disrupted already; one for which a budget has none left violates it. A
+pod without labels, and a budget without a selector, match nothing. Source: kube-scheduler's default preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from cotenant.api.objects.metadata import LabelSelector, View
+from cotenant.api.objects.selectors import selector_holds
+
+
+class _Spec(View, frozen=True, kw_only=True):
+    selector: LabelSelector | None = None
+
+
+class _Status(View, frozen=True, kw_only=True):
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, msgspec.Raw] = {}
+
+
+class _Budget(View, frozen=True, kw_only=True):
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_DECODER = msgspec.json.Decoder(_Budget)
+
+
+class DisruptionBudgets:
+    """Budgets by namespace and name."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows whenever an answer may be another one."""
+        self._budgets: dict[str, dict[str, _Budget]] = {}
+
+    def __bool__(self) -> bool:
+        return any(self._budgets.values())
+
+    def set(self, namespace: str, name: str, document: msgspec.Raw) -> None:
+        """Take over a budget. Raises msgspec.DecodeError; the budget then covers no pod."""
+        self.drop(namespace, name)
+        self._budgets.setdefault(namespace, {})[name] = _DECODER.decode(document)
+
+    def drop(self, namespace: str, name: str) -> None:
+        """Forget a budget."""
+        self.version += 1
+        self._budgets.get(namespace, {}).pop(name, None)
+
+    def violating(self, pods: Iterable[tuple[str, str, Mapping[str, str]]]) -> list[bool]:
+        """Tell of each pod (namespace, name, labels) whether its end violates a budget, if all before it end too."""
+        left: dict[tuple[str, str], int] = {}
+        found = []
+        for namespace, pod, labels in pods:
+            violates = False
+            for name, budget in self._budgets.get(namespace, {}).items():
+                if not _covers(budget, pod, labels):
+                    continue
+                now = left[namespace, name] = left.get((namespace, name), budget.status.disruptions_allowed) - 1
+                violates = violates or now < 0
+            found.append(violates)
+        return found
+
+
+def _covers(budget: _Budget, pod: str, labels: Mapping[str, str]) -> bool:
+    selector = budget.spec.selector
+    if selector is None or not labels or pod in budget.status.disrupted_pods:
+        return False
+    return bool(selector.match_labels or selector.match_expressions) and selector_holds(selector, labels)

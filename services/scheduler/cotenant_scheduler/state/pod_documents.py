@@ -1,0 +1,100 @@
+"""The parts of a pod's document that the scheduler looks at, and no others: it decodes every pod's.
+
+Parts that are only compared, or read once a shape, stay bytes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.api.objects.metadata import View
+
+NONE = msgspec.Raw(b"")
+
+
+class Gate(View, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class Owner(View, frozen=True, kw_only=True):
+    kind: str = ""
+
+
+class Container(View, frozen=True, kw_only=True):
+    image: str = ""
+    resources: msgspec.Raw = NONE
+    ports: msgspec.Raw = NONE
+    restart_policy: str | None = None
+
+
+class Identity(View, frozen=True, kw_only=True):
+    """What pods of one template do not share."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+    def grace_seconds(self, of_spec: int | None) -> int:
+        """How long the pod may take to end; `of_spec` is what its spec says."""
+        grace = self.deletion_grace_period_seconds
+        if grace is None:
+            grace = of_spec
+        return 30 if grace is None else grace
+
+
+class Metadata(Identity, frozen=True, kw_only=True):
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[Owner] = []
+
+
+class Spec(View, frozen=True, kw_only=True):
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    node_name: str = ""
+    node_selector: msgspec.Raw = NONE
+    affinity: msgspec.Raw = NONE
+    tolerations: msgspec.Raw = NONE
+    overhead: msgspec.Raw = NONE
+    host_network: bool = False
+    topology_spread_constraints: msgspec.Raw = NONE
+    scheduler_name: str = "default-scheduler"
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    scheduling_gates: list[Gate] = []
+    termination_grace_period_seconds: int | None = None
+
+    @property
+    def from_class(self) -> bool:
+        """Priority or preemption policy are those of a class."""
+        return self.priority is None or (bool(self.priority_class_name) and not self.preemption_policy)
+
+
+class Status(View, frozen=True, kw_only=True):
+    qos_class: str = ""
+
+
+class PodDocument(View, frozen=True, kw_only=True):
+    """The few parts that are read of every pod; the full view is decoded once a shape."""
+
+    metadata: Metadata = Metadata()
+    spec: Spec = Spec()
+    status: Status = Status()
+
+
+class HeadMetadata(Identity, frozen=True, kw_only=True):
+    labels: msgspec.Raw = NONE
+    annotations: msgspec.Raw = NONE
+    owner_references: msgspec.Raw = NONE
+
+
+class PodHead(View, frozen=True, kw_only=True):
+    """A pod whose spec need not be read, nor its labels, as their bytes are known."""
+
+    metadata: HeadMetadata = HeadMetadata()
+    spec: msgspec.Raw = NONE
+    status: msgspec.Raw = NONE

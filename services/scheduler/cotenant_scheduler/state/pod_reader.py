@@ -1,0 +1,251 @@
+"""What the scheduler reads of pod documents, and the shapes that it gives them.
+
+In: the document of a pod, the values of priority classes. Out: `PodFacts` with its `Shape`; pods of the same needs have the
+same one.
+
+Bounds: shapes live as long as a pod has them (one pod has one). Documents seen are recognised by the bytes of their
+relevant parts; at most 16,384 such recognitions are kept, then all are dropped and made anew; as many texts of labels and
+the like, the last ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Set
+from copy import deepcopy
+from functools import lru_cache
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from cotenant.api.objects.pod import decode_pod, pod_limits, pod_requests
+from cotenant.domain.qos import priority_default
+from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS
+from cotenant.model.quantities import QuantityError
+from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load_estimate import estimate_pod, scaling_factors
+from cotenant_scheduler.state.pod_documents import Owner, PodDocument, PodHead
+from cotenant_scheduler.state.pod_needs import host_ports, images, nonzero_requests
+from cotenant_scheduler.state.priorities import NEVER, PriorityValues
+from cotenant_scheduler.state.relations import SelectorBook
+from cotenant_scheduler.state.shapes import PodFacts, Shape, ShapeKey
+
+RECOGNITIONS_KEPT = 16_384
+_POD_AFFINITY = re.compile(rb'"pod(Anti)?Affinity"')
+_DECODER = msgspec.json.Decoder(PodDocument)
+_HEAD = msgspec.json.Decoder(PodHead)
+_TEXTS = msgspec.json.Decoder(dict[str, str])
+_OWNERS = msgspec.json.Decoder(list[Owner])
+
+
+class ShapeError(ValueError):
+    """The pod cannot be scheduled as it is written; the message says what is wrong with it."""
+
+
+class _Template(msgspec.Struct, frozen=True):
+    """What the pods of one spec share: the facts of the first that was read, and what its spec says of its end."""
+
+    first: PodFacts
+    grace_seconds: int | None
+
+
+@lru_cache(maxsize=RECOGNITIONS_KEPT)
+def _texts(document: bytes) -> dict[str, str]:
+    """Labels or annotations; nobody changes them. Raises DecodeError."""
+    return _TEXTS.decode(document) if document else {}
+
+
+@lru_cache(maxsize=RECOGNITIONS_KEPT)
+def _owned_by_daemon_set(document: bytes) -> bool:
+    """Whether owner references name a DaemonSet. Raises DecodeError."""
+    return bool(document) and any(owner.kind == "DaemonSet" for owner in _OWNERS.decode(document))
+
+
+class PodReader:
+    """Reads pod documents and gives pods of the same needs the same shape."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._args = args
+        self._resources = args.tracked_resources()
+        self._wants: set[tuple[object, ...]] = set()
+        self._alike: dict[tuple[object, ...], _Template] = {}
+        self._recognised: dict[tuple[object, ...], Shape | str] = {}
+        self.selectors = SelectorBook()
+        self._shapes: WeakValueDictionary[ShapeKey, Shape] = WeakValueDictionary()
+
+    def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
+        """A copy goes on with the same shapes: they are known by their identity."""
+        copied = PodReader(self._args)
+        memo[id(self)] = copied
+        copied.selectors = deepcopy(self.selectors, memo)
+        copied._wants.update(self._wants)
+        copied._alike.update(self._alike)
+        copied._recognised.update(self._recognised)
+        copied._shapes.update(self._shapes)
+        return copied
+
+    def read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
+        """Return the facts of a pod. Raises msgspec.DecodeError if the document is no pod at all."""
+        if self.selectors.selectors or self._args.allow_customize_estimation:
+            return self._read(document, priorities)
+        # Pods of one template differ in their metadata alone.
+        head = _HEAD.decode(document)
+        metadata = head.metadata
+        labels = _texts(bytes(metadata.labels))
+        alike = (
+            bytes(head.spec),
+            bytes(head.status),
+            labels.get(LABEL_PRIORITY_CLASS),
+            labels.get(LABEL_QOS_CLASS),
+            _owned_by_daemon_set(bytes(metadata.owner_references)),
+            priorities.version,
+        )
+        template = self._alike.get(alike)
+        if template is not None:
+            first = template.first
+            created = metadata.creation_timestamp or ""
+            return PodFacts(
+                metadata.namespace,
+                metadata.name,
+                metadata.uid,
+                first.created if created == first.created else created,
+                metadata.deletion_timestamp is not None,
+                metadata.grace_seconds(template.grace_seconds),
+                labels,
+                _texts(bytes(metadata.annotations)),
+                first.scheduler_name,
+                first.node_name,
+                first.priority,
+                first.from_class,
+                first.gated,
+                first.shape,
+                "",
+            )
+        facts = self._read(document, priorities)
+        if facts.shape is not None and not self.selectors.selectors:
+            if len(self._alike) >= RECOGNITIONS_KEPT:
+                self._alike.clear()
+            self._alike[alike] = _Template(facts, _DECODER.decode(document).spec.termination_grace_period_seconds)
+        return facts
+
+    def forget_unheld(self) -> Set[int]:
+        """Forget the selectors that nobody holds, and what is known by their numbers; returns these."""
+        forgotten = self.selectors.forget_unheld()
+        if forgotten:
+            self._wants.clear()
+            self._recognised.clear()
+        return forgotten
+
+    def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
+        pod = _DECODER.decode(document)
+        spec = pod.spec
+        priority, preempts = spec.priority, spec.preemption_policy != NEVER
+        if spec.from_class:
+            value, class_preempts = priorities.of(spec.priority_class_name)
+            priority = value if priority is None else priority
+            preempts = preempts if spec.preemption_policy else class_preempts
+        priority = priority or 0
+        labels = pod.metadata.labels
+        daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+        custom = (
+            scaling_factors(self._args.estimated_scaling_factors, pod.metadata.annotations, True)
+            if self._args.allow_customize_estimation
+            else None
+        )
+        namespace = pod.metadata.namespace
+        affinity, spread = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
+        # What is wanted of other pods is about the pod's own namespace, and may name its own labels.
+        wants = (namespace, tuple(sorted(labels.items()))) if spread or _POD_AFFINITY.search(affinity) else None
+        if wants is not None and (wants, affinity, spread) not in self._wants:
+            self._number(document, (wants, affinity, spread))
+        recognition = (
+            wants,
+            spread,
+            self.selectors.selecting(namespace, labels),
+            tuple((bytes(c.resources), bytes(c.ports), c.image) for c in spec.containers),
+            tuple((bytes(c.resources), bytes(c.ports), c.image, c.restart_policy) for c in spec.init_containers),
+            priority,
+            preempts,
+            labels.get(LABEL_PRIORITY_CLASS),
+            labels.get(LABEL_QOS_CLASS),
+            daemon,
+            bytes(spec.node_selector),
+            affinity,
+            bytes(spec.tolerations),
+            bytes(spec.overhead),
+            spec.host_network,
+            pod.status.qos_class,
+            tuple(sorted(custom.items())) if custom is not None else None,
+        )
+        found = self._recognised.get(recognition)
+        if found is None:
+            try:
+                found = self._shape(document, priority, preempts, daemon)
+            except (msgspec.DecodeError, QuantityError, ShapeError) as error:
+                found = f"the pod cannot be read: {error}"
+            if len(self._recognised) >= RECOGNITIONS_KEPT:
+                self._recognised.clear()
+            self._recognised[recognition] = found
+        shape, wrong = (None, found) if isinstance(found, str) else (found, "")
+        return PodFacts(
+            namespace,
+            pod.metadata.name,
+            pod.metadata.uid,
+            pod.metadata.creation_timestamp or "",
+            pod.metadata.deletion_timestamp is not None,
+            pod.metadata.grace_seconds(spec.termination_grace_period_seconds),
+            labels,
+            pod.metadata.annotations,
+            spec.scheduler_name,
+            spec.node_name,
+            priority,
+            spec.from_class,
+            tuple([gate.name for gate in spec.scheduling_gates]),
+            shape,
+            wrong,
+        )
+
+    def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:
+        """Give numbers to the selectors of a pod before any pod is held against them."""
+        with contextlib.suppress(msgspec.DecodeError):  # `_shape` says what is wrong with it
+            self.selectors.relations(decode_pod(document))
+        if len(self._wants) >= RECOGNITIONS_KEPT:
+            self._wants.clear()
+        self._wants.add(wants)
+
+    def _shape(self, document: msgspec.Raw | bytes, priority: int, preempts: bool, daemon: bool) -> Shape:
+        pod = decode_pod(document)
+        pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
+        requests = pod_requests(pod)
+        negative = sorted(name for name, amount in requests.items() if amount < 0)
+        if negative:
+            raise ShapeError(f"the request of {negative[0]} is negative")
+        nonzero_cpu, nonzero_memory = nonzero_requests(pod)
+        tier = priority_default(pod)
+        factors = scaling_factors(
+            self._args.estimated_scaling_factors, pod.metadata.annotations, self._args.allow_customize_estimation
+        )
+        estimate = estimate_pod(requests, pod_limits(pod), tier, factors)
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        key = ShapeKey(
+            requests=tuple(sorted(requests.items())),
+            nonzero_cpu=nonzero_cpu,
+            nonzero_memory=nonzero_memory,
+            priority=priority,
+            preempts=preempts,
+            tier=tier,
+            daemon=daemon,
+            estimate=tuple(estimate.get(resource, 0) for resource in self._resources),
+            node_selector=tuple(sorted(pod.spec.node_selector.items())),
+            affinity=msgspec.json.encode(affinity) if affinity else b"",
+            tolerations=tuple(pod.spec.tolerations),
+            host_ports=host_ports(pod),
+            images=images(pod),
+            relations=self.selectors.relations(pod),
+            selected_by=self.selectors.selecting(pod.metadata.namespace, pod.metadata.labels),
+        )
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(key)
+        return shape

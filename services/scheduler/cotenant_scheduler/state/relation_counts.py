@@ -1,0 +1,121 @@
+"""How many pods of each selector, and how many holders of each term, are on which row; and the topologies of rows.
+
+In: pods counted and given back per row, by their shapes. Out: a `Tally` each, with sums per topology domain that are kept
+current as pods come and go. `version` grows whenever such a count changes: whatever was computed from it is then void, for
+all rows.
+
+Cost: a pod without relations that no selector selects costs nothing, another one one addition for each selector and topology
+that was asked about; sums are made anew when nodes or labels change.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from cotenant_scheduler.state.columns import IntArray
+from cotenant_scheduler.state.relations import Term
+from cotenant_scheduler.state.shapes import Shape
+
+K = TypeVar("K")
+
+
+class Tally:
+    """Counts by row, and by domain of the topologies that were asked about."""
+
+    __slots__ = ("_sums", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[int, int] = {}
+        """Row to count, without zeros."""
+        self._sums: dict[str, tuple[IntArray, IntArray]] = {}
+        """Topology to the rows' domains and the sums over them; the last sum is 0, for rows without a domain."""
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    def add(self, row: int, sign: int) -> None:
+        """Count one more on a row, or one less."""
+        left = self.rows.get(row, 0) + sign
+        if left:
+            self.rows[row] = left
+        else:
+            del self.rows[row]
+        for domains, sums in self._sums.values():
+            # A row that is newer than the domains: they are made anew before they are asked about.
+            if row < domains.shape[0] and (domain := domains.item(row)) >= 0:
+                sums[domain] += sign
+
+    def per_domain(self, topology: str, domains: IntArray, number: int) -> IntArray:
+        """Return the sums over the `number` domains, and 0 behind them; to be read only."""
+        known = self._sums.get(topology)
+        if known is not None and known[0] is domains:
+            return known[1]
+        sums = np.zeros(number + 1, dtype=np.int64)
+        for row, count in self.rows.items():
+            if domains[row] >= 0:
+                sums[domains[row]] += count
+        self._sums[topology] = domains, sums
+        return sums
+
+
+_NONE = Tally()
+
+
+class RelationCounts:
+    """Mutable; a fold over what is counted on rows."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._selected: dict[int, Tally] = {}
+        self._anti: dict[Term, Tally] = {}
+        self._wished: dict[Term, Tally] = {}
+        self._domains: dict[str, tuple[tuple[int, int], IntArray, int]] = {}
+
+    def count(self, row: int, shape: Shape, sign: int) -> None:
+        """Count a pod on a row, or no longer."""
+        self.version += 1
+        for selector in shape.selected_by:
+            _add(self._selected, selector, row, sign)
+        for term in shape.relations.anti_affinity:
+            _add(self._anti, term, row, sign)
+        for term in shape.relations.preferred:
+            _add(self._wished, term, row, sign)
+        for term in shape.relations.each_affinity:
+            # A pod that must be together with others draws them a little, with weight 1 (Kubernetes' default).
+            _add(self._wished, Term(term.selector, term.topology, 1), row, sign)
+
+    def selected(self, selector: int) -> Tally:
+        """Pods that a selector selects."""
+        return self._selected.get(selector, _NONE)
+
+    def holders(self, wished: bool) -> list[tuple[Term, Tally]]:
+        """Terms that pods on rows have, with how many hold them: required anti-affinity, or wishes."""
+        return list((self._wished if wished else self._anti).items())
+
+    def domains(
+        self, topology: str, labels: list[dict[str, str]], stamp: tuple[int, int], declared: IntArray
+    ) -> tuple[IntArray, int]:
+        """Return each row's domain, -1 where it has none, and how many domains there are. `stamp` tells when labels
+        change."""
+        known = self._domains.get(topology)
+        if known is not None and known[0] == stamp:
+            return known[1], known[2]
+        numbers: dict[str, int] = {}
+        found = np.full(len(labels), -1, dtype=np.int64)
+        for row, of_node in enumerate(labels):
+            value = of_node.get(topology)
+            if value is not None and declared[row]:
+                found[row] = numbers.setdefault(value, len(numbers))
+        self._domains[topology] = (stamp, found, len(numbers))
+        return found, len(numbers)
+
+
+def _add(tallies: dict[K, Tally], key: K, row: int, sign: int) -> None:
+    found = tallies.get(key)
+    if found is None:
+        found = tallies[key] = Tally()
+    found.add(row, sign)
+    if not found:
+        del tallies[key]

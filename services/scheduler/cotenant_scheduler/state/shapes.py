@@ -1,0 +1,169 @@
+"""Shapes: pods whose scheduling-relevant spec is the same share one.
+
+In: everything that a shape is made of (`ShapeKey`). Out: `Shape`: requests, constraints on nodes, estimate of its load; and
+`PodFacts`, what the scheduler knows of a very pod beside it. Everything that filters and scores look at is in the shape, so
+what was computed for one pod of a shape holds for all. `pod_reader` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from cotenant.api.objects.pod import NodeAffinity, Toleration
+from cotenant.domain.qos import PriorityClass
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant_scheduler.state.columns import Cells, IntArray
+from cotenant_scheduler.state.load_estimate import Vector
+from cotenant_scheduler.state.pod_needs import HostPort
+from cotenant_scheduler.state.relations import NO_RELATIONS, Relations
+
+
+class ShapeKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a shape is made of, hashable."""
+
+    requests: tuple[tuple[str, int], ...]
+    nonzero_cpu: int
+    nonzero_memory: int
+    priority: int
+    preempts: bool
+    tier: PriorityClass
+    daemon: bool
+    estimate: Vector
+    node_selector: tuple[tuple[str, str], ...]
+    affinity: bytes
+    tolerations: tuple[Toleration, ...]
+    host_ports: tuple[HostPort, ...]
+    images: tuple[str, ...]
+    relations: Relations
+    selected_by: tuple[int, ...]
+
+
+class Shape:
+    """What filters and scores look at. Compared by identity: equal shapes are one object."""
+
+    __slots__ = (
+        "__weakref__",
+        "adds",
+        "affinity",
+        "asked",
+        "batch",
+        "daemon",
+        "estimate",
+        "estimate_column",
+        "held",
+        "host_ports",
+        "images",
+        "needs",
+        "node_selector",
+        "nonzero_column",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "preempts",
+        "priority",
+        "prod",
+        "relational",
+        "relations",
+        "request_column",
+        "requests",
+        "selected_by",
+        "tier",
+        "tolerations",
+        "wanted",
+    )
+
+    def __init__(self, key: ShapeKey) -> None:
+        self.requests = dict(key.requests)
+        self.needs = ((PODS, 1), *((name, amount) for name, amount in key.requests if amount))
+        """What must fit, in the order in which a shortage is reported: pods, then by name."""
+        self.nonzero_cpu = key.nonzero_cpu
+        self.nonzero_memory = key.nonzero_memory
+        self.priority = key.priority
+        self.preempts = key.preempts
+        """Pods of a lower priority may have to make room for it."""
+        self.tier = key.tier
+        self.prod = key.tier is PriorityClass.PROD
+        self.batch = any(self.requests.get(name) for name in (BATCH_CPU, BATCH_MEMORY))
+        """Asks for batch resources."""
+        self.daemon = key.daemon
+        """Owned by a DaemonSet: load does not keep it off a node."""
+        self.estimate: Vector = key.estimate
+        self.node_selector = key.node_selector
+        self.affinity = key.affinity
+        self.tolerations = key.tolerations
+        self.host_ports = key.host_ports
+        self.images = key.images
+        self.relations = key.relations
+        self.selected_by = key.selected_by
+        """Numbers of the selectors of other pods' (and its own) terms that select the pod."""
+        self.held = key.relations.held
+        """Numbers of the selectors of its terms."""
+        self.wanted = key.relations.wanted
+        """Numbers of the selectors of pods whose presence can make a node feasible."""
+        self.relational = bool(key.selected_by) or key.relations != NO_RELATIONS
+        """Whether where other pods are matters to it, or it to them."""
+        self.asked: Asked | None = None
+        """What it asks of the node table that was asked last."""
+        self.adds: Adds | None = None
+        """What a pod adds to the node table that was counted on last."""
+        self.request_column = _column((self.requests.get(CPU, 0), self.requests.get(MEMORY, 0)))
+        self.nonzero_column = _column((self.nonzero_cpu, self.nonzero_memory))
+        self.estimate_column = _column(self.estimate)
+
+    def __deepcopy__(self, _memo: dict[int, object]) -> Shape:
+        return self
+
+
+class Asked(msgspec.Struct, frozen=True, eq=False):
+    """What a shape asks of the nodes, as the columns of a table have it."""
+
+    version: object
+    """The version of the table's dimensions that this is about."""
+    dims: tuple[int, ...]
+    """The dimension of each need, -1 where no node offers the resource."""
+    column: IntArray
+    """The needs by dimension, up to the last one that is needed."""
+
+
+class Adds(msgspec.Struct, frozen=True, eq=False):
+    """What a pod of a shape adds to its row: columns of a node table, and how much to each."""
+
+    version: object
+    """The version of the table's dimensions that this is about."""
+    reported: tuple[tuple[Cells, int], ...]
+    """Where the node's report knows the pod."""
+    unreported: tuple[tuple[Cells, int], ...]
+    """Where it does not: also what the pod is taken to use."""
+
+
+def _column(amounts: Iterable[int]) -> IntArray:
+    return np.array(tuple(amounts), dtype=np.int64)[:, np.newaxis]
+
+
+class PodFacts(msgspec.Struct, eq=False, gc=False):
+    """What the scheduler reads of one pod object."""
+
+    namespace: str
+    name: str
+    uid: str
+    created: str
+    deleting: bool
+    grace_seconds: int
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    scheduler_name: str
+    node_name: str
+    priority: int
+    from_class: bool
+    """A class gave the priority or the preemption policy."""
+    gated: tuple[str, ...]
+    shape: Shape | None
+    error: str
+    """Why there is no shape; empty where there is one."""
+
+
+def decoded_affinity(shape: Shape) -> NodeAffinity | None:
+    """Return the shape's node affinity."""
+    return msgspec.json.decode(shape.affinity, type=NodeAffinity) if shape.affinity else None

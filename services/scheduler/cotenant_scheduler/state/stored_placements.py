@@ -1,0 +1,97 @@
+"""How a placement is read and kept: with little effort and small, as there are a hundred thousand of them.
+
+In: a placement as it was read, whole (`Placement`) or with its figures as they were written (`PlacementView`, what the
+service decodes), and the facts of its pod. Out: `Kept`: the placement without its figures, sharing with the facts what both
+say, and the figures as JSON; `whole` gives the placement back as it was read. What was decided here is made of shared parts
+already.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from cotenant.events.envelope import View, null_document
+from cotenant.events.placements import Figure, Placement, PlacementPhase
+from cotenant_scheduler.state.shapes import PodFacts
+
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE = msgspec.json.Decoder(tuple[Figure, ...]).decode
+_NO_FIGURES = msgspec.Raw(b"[]")
+
+
+class PlacementView(View, frozen=True, kw_only=True):
+    """A placement whose figures are only carried along, so they are not decoded: that is half of what reading one costs."""
+
+    OF = Placement
+
+    node: str
+    namespace: str
+    name: str
+    uid: str
+    phase: PlacementPhase = PlacementPhase.BOUND
+    pod: msgspec.Raw = msgspec.field(default_factory=null_document)
+    requests: dict[str, int] = {}
+    quota: str = ""
+    quota_tree: str = ""
+    bound_at: datetime | None = None
+    grace_period_seconds: int = 30
+    reason: str = ""
+    figures: msgspec.Raw = _NO_FIGURES
+    object_sequence: int = 0
+    terminating_at: datetime | None = None
+
+
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """A placement without its figures, and these; or, with no `figures`, the placement as it was decided."""
+
+    data: Placement
+    figures: bytes = b""
+
+    def whole(self) -> Placement:
+        """Return the placement with its figures."""
+        if not self.figures:
+            return self.data
+        try:
+            figures = _DECODE(self.figures)
+        except msgspec.DecodeError:
+            # Not what a scheduler writes; nothing that is decided rests on them.
+            figures = ()
+        return msgspec.structs.replace(self.data, figures=figures)
+
+
+class PlacementKeeper:
+    """Makes `Kept`; remembers what the last one said, as the placements of one decision say it alike."""
+
+    def __init__(self) -> None:
+        self._bound_at: datetime | None = None
+
+    def keep(self, data: Placement | PlacementView, node: str, document: msgspec.Raw, facts: PodFacts | None) -> Kept:
+        """Keep a placement that was read. `node` and `document` are equal to its own, and shared."""
+        if data.bound_at != self._bound_at:
+            self._bound_at = data.bound_at
+        figures = data.figures
+        namespace, name, uid, requests = data.namespace, data.name, data.uid, data.requests
+        if facts is not None:
+            if (facts.uid, facts.name, facts.namespace) == (uid, name, namespace):
+                namespace, name, uid = facts.namespace, facts.name, facts.uid
+            if facts.shape is not None and facts.shape.requests == requests:
+                requests = facts.shape.requests
+        lean = Placement(
+            node=node,
+            namespace=namespace,
+            name=name,
+            uid=uid,
+            phase=data.phase,
+            pod=document,
+            requests=requests,
+            quota=data.quota,
+            quota_tree=data.quota_tree,
+            bound_at=self._bound_at,
+            grace_period_seconds=data.grace_period_seconds,
+            reason=data.reason,
+            object_sequence=data.object_sequence,
+            terminating_at=data.terminating_at,
+        )
+        return Kept(lean, bytes(figures) if isinstance(figures, msgspec.Raw) else _ENCODE(figures))

@@ -1,0 +1,1 @@
+"""Chaos runs with their promises, and the benchmarks."""

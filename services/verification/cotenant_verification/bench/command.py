@@ -1,0 +1,111 @@
+"""`cotenant bench schedule` and `cotenant bench recover`: figures of the scheduler on this machine, checked.
+
+In: sizes. Out: figures, one a line or as JSON. Exit status 0 only if the independent check found nothing wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+
+import click
+import msgspec
+
+from cotenant_console.up.nats_server import NatsServerMissingError
+from cotenant_verification.bench.figures import Figures, lines
+from cotenant_verification.bench.stage import BenchError
+from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
+
+MAX_SUBMIT_SECONDS = 120
+"""Nodes' metrics expire after 180 s."""
+
+
+@click.group("bench")
+def command() -> None:
+    """Measure the scheduler on this machine, with a private server, and check what it decided."""
+
+
+@command.command("schedule")
+@click.option("--nodes", type=click.IntRange(1, 200_000), default=1000, show_default=True)
+@click.option("--pods", type=click.IntRange(1, 1_000_000), default=20_000, show_default=True)
+@click.option("--rate", type=click.FloatRange(0), default=0.0, help="Pods a second; 0: as fast as they are stored.")
+@click.option("--shapes", type=click.IntRange(1, 5000), default=1, show_default=True, help="Different requests, in turn.")
+@click.option("--openb", "openb_folder", type=click.Path(exists=True, file_okay=False), help="Folder with openb's tables.")
+@click.option(
+    "--mix",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    help="Percent of pods with constraints: spread, affinity, host ports, tolerations, batch, mid, tight quota, ...",
+)
+@click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
+@click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+def schedule(
+    nodes: int,
+    pods: int,
+    rate: float,
+    shapes: int,
+    mix: int,
+    openb_folder: str | None,
+    core_only: bool,
+    stack: bool,
+    output: str | None,
+) -> None:
+    """Place pods and say how fast, from the first submit to the last stored placement."""
+    if core_only and (stack or rate):
+        raise click.UsageError("--core-only has no server and no clock: leave out --stack and --rate")
+    if openb_folder and shapes > 1:
+        raise click.UsageError("--openb brings its own shapes: leave out --shapes")
+    if rate and pods / rate > MAX_SUBMIT_SECONDS:
+        raise click.UsageError(
+            f"{pods} pods at {rate:g} a second take {pods / rate:.0f} s; metrics are written once and expire: at most "
+            f"{MAX_SUBMIT_SECONDS} s, so fewer --pods or a higher --rate"
+        )
+    try:
+        workload = openb(nodes, pods, Path(openb_folder), mix) if openb_folder else synthetic(nodes, pods, shapes, mix)
+    except WorkloadError as error:
+        raise click.ClickException(str(error)) from error
+    if core_only:
+        from cotenant_verification.bench.core_only import run as run_core
+
+        _show(run_core(workload), output)
+    else:
+        from cotenant_verification.bench.schedule import run
+
+        _show(_carry_out(run(workload, rate, stack=stack)), output)
+
+
+@command.command("recover")
+@click.option("--nodes", type=click.IntRange(1, 200_000), default=1000, show_default=True)
+@click.option("--pods", type=click.IntRange(10, 1_000_000), default=20_000, show_default=True)
+@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+def recover(nodes: int, pods: int, output: str | None) -> None:
+    """Kill the scheduler under load, start it again, and say how long until the next placement."""
+    from cotenant_verification.bench.recover import run
+
+    _show(_carry_out(run(synthetic(nodes, pods, 1))), output)
+
+
+def _carry_out(running: Coroutine[None, None, Figures]) -> Figures:
+    async def until_told() -> Figures:
+        task = asyncio.ensure_future(running)
+        # Ctrl-C and SIGTERM alike: processes are ended and the folder is removed before this one ends.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
+    try:
+        return asyncio.run(until_told())
+    except asyncio.CancelledError as error:
+        raise click.Abort from error
+    except (BenchError, NatsServerMissingError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _show(figures: Figures, output: str | None) -> None:
+    click.echo(msgspec.json.encode(figures).decode() if output == "json" else "\n".join(lines(figures)))
+    if not figures.verified:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,74 @@
+"""`bench recover`: the scheduler is killed under load and started again; how long until it places the next pod.
+
+The clock runs from the start of the new process to the time at which its first new placement is on the log. Nine tenths of
+the pods are submitted before, the rest while nobody schedules.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from cotenant.log.contract import LOG
+from cotenant_verification.bench.figures import Figures
+from cotenant_verification.bench.stage import SERVER, BenchError, Stage
+from cotenant_verification.bench.submitter import Orders
+from cotenant_verification.bench.verification import verify
+from cotenant_verification.bench.workload import Workload, node_events, quota_events
+
+PLACEMENTS = "node.*.placement.>"
+SETTLE_SECONDS = 5.0
+RECOVER_LIMIT_SECONDS = 240.0
+
+
+async def run(workload: Workload) -> Figures:
+    """Carry out one run."""
+    async with Stage() as stage:
+        now = datetime.now(UTC)
+        await stage.write([*node_events(workload, now), *quota_events(workload, now)])
+        stage.start_scheduler()
+        await stage.scheduler_loaded()
+        reader = await stage.log.follow(LOG, [PLACEMENTS])
+        reader.loaded()
+        reader.max_behind = 0
+        before = workload.pods - max(workload.pods // 10, 1)
+        orders = Orders(stage.url, workload, 0, 0, before, str(stage.folder / "submitted"))
+        stage.start_module("submitter", "cotenant_verification.bench.submitter", stage.written(orders))
+        placed = 0
+        deadline = time.monotonic() + RECOVER_LIMIT_SECONDS
+        while placed < before * 9 // 10:
+            placed += len(await reader.pull(1000, 1.0))
+            if time.monotonic() > deadline:
+                raise BenchError(f"only {placed} pods were placed: {stage.tail('scheduler')}")
+        stage.kill("scheduler")
+        rest = Orders(stage.url, workload, 0, before, workload.pods, str(stage.folder / "submitted-rest"))
+        stage.start_module("submitter-rest", "cotenant_verification.bench.submitter", stage.written(rest))
+        # What the dead one had stored is not the new one's.
+        while events := await reader.pull(1000, 1.0):
+            placed += len(events)
+        started, before_start = time.monotonic(), stage.cpu_seconds()
+        stage.start_scheduler()
+        while not (events := await reader.pull(1000, 1.0)):
+            if time.monotonic() > deadline:
+                raise BenchError(f"nothing was placed any more: {stage.tail('scheduler')}")
+        first, after_start = time.monotonic() - started, stage.cpu_seconds()
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < SETTLE_SECONDS and placed < workload.pods:
+            if events:
+                placed += len(events)
+                quiet_since = time.monotonic()
+            events = await reader.pull(1000, 1.0)
+        memory = stage.peak_memory_mib()
+        verdict = verify(await stage.events())
+        return Figures(
+            placed=verdict.placed,
+            waiting=verdict.waiting,
+            verified=not verdict.wrong,
+            wrong=verdict.wrong,
+            first_placement_seconds=round(first, 2),
+            first_placement_cpu_seconds={
+                name: round(after_start[name] - before_start.get(name, 0.0), 2) for name in (SERVER, "scheduler")
+            },
+            loads=stage.loads(),
+            peak_memory_mib={"scheduler": memory.get("scheduler", 0)},
+        )

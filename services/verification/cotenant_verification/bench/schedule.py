@@ -1,0 +1,111 @@
+"""`bench schedule`, end to end: server, scheduler, submitter and watcher as processes; then the independent check.
+
+With the stack also gateway, quota-tree, calculator, arbiter and simulated executors: pods are submitted by the API, and the
+watcher awaits that their nodes say they run.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from cotenant_verification.bench.figures import Figures, latency
+from cotenant_verification.bench.stack import fleets, start_stack
+from cotenant_verification.bench.stage import Stage
+from cotenant_verification.bench.submitter import Orders
+from cotenant_verification.bench.verification import verify
+from cotenant_verification.bench.watcher import Watch
+from cotenant_verification.bench.workload import Workload, node_events, quota_events, stack_events
+
+LIMIT_SECONDS = 600.0
+SAMPLE_SECONDS = 0.2
+
+
+async def _exists(path: Path) -> bool:
+    return await asyncio.to_thread(path.exists)
+
+
+async def run(workload: Workload, rate: float, *, stack: bool = False) -> Figures:
+    """Carry out one run."""
+    async with Stage() as stage:
+        now = datetime.now(UTC)
+        simulated = fleets(workload) if stack else []
+        if stack:
+            await stage.write(stack_events(now))
+        await stage.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now, runtime=not stack)])
+        gateway = await start_stack(stage, simulated) if stack else ""
+        stage.start_scheduler()
+        await stage.scheduler_loaded()
+        placed_at, submitted_at = stage.folder / "placed", stage.folder / "submitted"
+        watch = Watch(stage.url, workload.pods, str(placed_at), runs=stack)
+        stage.start_module("watcher", "cotenant_verification.bench.watcher", stage.written(watch))
+        await stage.until(partial(_exists, stage.folder / "placed.ready"), "the watcher watches", 30)
+        before = stage.cpu_seconds()
+        orders = Orders(stage.url, workload, rate, 0, workload.pods, str(submitted_at), gateway)
+        stage.start_module("submitter", "cotenant_verification.bench.submitter", stage.written(orders))
+        # A process that has ended tells nothing any more: what it used is read while it lives.
+        after: dict[str, float] = {}
+        memory: dict[str, int] = {}
+
+        async def sample() -> None:
+            while True:
+                after.update(stage.cpu_seconds())
+                memory.update(stage.peak_memory_mib())
+                await asyncio.sleep(SAMPLE_SECONDS)
+
+        sampling = asyncio.create_task(sample())
+        try:
+            await stage.ended("submitter", LIMIT_SECONDS)
+            await stage.ended("watcher", LIMIT_SECONDS)
+            after.update(stage.cpu_seconds())
+        finally:
+            sampling.cancel()
+        verdict = verify(await stage.events())
+        submitted, placed = _clocks(submitted_at), _clocks(placed_at)
+        arrived = _waits(submitted, placed)
+        running = _clocks(stage.folder / "placed.running")
+        ran = _waits(submitted, running)
+        batches = msgspec.json.decode((stage.folder / "placed.batches").read_bytes(), type=list[int])
+        return Figures(
+            pods_per_second=_rate(submitted, placed),
+            placed=verdict.placed,
+            waiting=verdict.waiting,
+            verified=not verdict.wrong and verdict.placed == len(arrived),
+            wrong=verdict.wrong,
+            submit_to_placed_ms=latency(arrived),
+            running=len(ran) if stack else None,
+            submit_to_running_ms=latency(ran),
+            running_per_second=_rate(submitted, running) if stack else None,
+            seconds=round((max(placed) - min(submitted)) / 1e9, 2),
+            batches=len(batches),
+            mean_batch=round(sum(batches) / max(len(batches), 1), 1),
+            largest_batch=max(batches, default=0),
+            conflicts=stage.conflicts(),
+            loads=stage.loads(),
+            cpu_ms_per_pod={
+                name: round((after[name] - before.get(name, 0.0)) * 1000 / workload.pods, 4) for name in sorted(after)
+            },
+            peak_memory_mib=dict(sorted(memory.items())),
+        )
+
+
+def _clocks(path: Path) -> array.array[int]:
+    clocks = array.array("q")
+    clocks.frombytes(path.read_bytes())
+    return clocks
+
+
+def _waits(start: array.array[int], end: array.array[int]) -> list[float]:
+    """Milliseconds from one clock to the other, of the pods that have both."""
+    return [(until - since) / 1e6 for since, until in zip(start, end, strict=True) if until]
+
+
+def _rate(start: array.array[int], end: array.array[int]) -> int:
+    """Pods a second from the first start to the last end; 0 if none ended."""
+    last, many = max(end), sum(1 for clock in end if clock)
+    return round(many / ((last - min(start)) / 1e9)) if many else 0

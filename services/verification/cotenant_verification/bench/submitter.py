@@ -1,0 +1,127 @@
+"""The process that submits pods: batches of at most 500 to the log, as the gateway writes what arrives together; or, where
+there is a gateway, by its API: one request a pod, over CONNECTIONS connections.
+
+In: a file with the workload as JSON, a rate (0: as fast as they are stored). Out, to a file: for each pod the clock at which
+its batch or its request was handed over (nanoseconds, the machine's monotonic clock).
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from cotenant.log.contract import WORTH_A_BATCH, Stored, Write
+from cotenant.log.nats.log import connect
+from cotenant_verification.bench.workload import NAMESPACE, Workload, pod_document, pod_event
+
+BATCH = 500
+TICK_SECONDS = 0.005
+"""Pods that are due within one tick share a batch, as requests that arrive together do."""
+CONNECTIONS = 64
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What to submit: pods `first` to `last` - 1."""
+
+    url: str
+    workload: Workload
+    rate: float
+    first: int
+    last: int
+    out: str
+    gateway: str = ""
+    """Its address; empty: the pods are written to the log."""
+
+
+class _Pace:
+    """How many pods are due by now."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._started = time.monotonic()
+
+    async def due(self, done: int) -> int:
+        """Wait until there is one to submit; returns up to which."""
+        orders = self._orders
+        while orders.rate:
+            due = min(orders.last, orders.first + int((time.monotonic() - self._started) * orders.rate) + 1)
+            if due > done:
+                return due
+            await asyncio.sleep(TICK_SECONDS if orders.rate > 1 / TICK_SECONDS else 1 / orders.rate / 4)
+        return orders.last
+
+
+async def _write(orders: Orders, times: array.array[int]) -> None:
+    log = await connect(orders.url, "bench-submitter")
+    pace = _Pace(orders)
+    done = orders.first
+    while done < orders.last:
+        upto = min(await pace.due(done), done + BATCH)
+        now = datetime.now(UTC)
+        writes = [Write(event=pod_event(orders.workload, i, now), expected=0) for i in range(done, upto)]
+        clock = time.monotonic_ns()
+        batches = [writes] if len(writes) >= WORTH_A_BATCH else [[write] for write in writes]
+        for outcome in await asyncio.gather(*map(log.append, batches)):
+            if not isinstance(outcome, Stored):
+                raise RuntimeError(f"pods were not stored: {outcome.reason}")
+        for i in range(done, upto):
+            times[i - orders.first] = clock
+        done = upto
+    await log.close()
+
+
+async def _request(orders: Orders, times: array.array[int]) -> None:
+    import aiohttp  # a process that writes to the log shall not pay for it
+
+    numbers: asyncio.Queue[int | None] = asyncio.Queue(CONNECTIONS)
+    url = f"{orders.gateway}/api/v1/namespaces/{NAMESPACE}/pods"
+    headers = {"Content-Type": "application/json"}
+
+    async def client(session: aiohttp.ClientSession) -> None:
+        while (i := await numbers.get()) is not None:
+            body = pod_document(orders.workload, i, datetime.now(UTC))
+            times[i - orders.first] = time.monotonic_ns()
+            async with session.post(url, data=body, headers=headers) as answer:
+                said = await answer.read()
+                if answer.status != 201:
+                    raise RuntimeError(f"the gateway refused a pod with {answer.status}: {said[:300].decode()}")
+
+    async def hand_out() -> None:
+        pace = _Pace(orders)
+        done = orders.first
+        while done < orders.last:
+            upto = await pace.due(done)
+            for i in range(done, upto):
+                await numbers.put(i)
+            done = upto
+        for _ in range(CONNECTIONS):
+            await numbers.put(None)
+
+    connector = aiohttp.TCPConnector(limit=CONNECTIONS)
+    async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as group:
+        group.create_task(hand_out())
+        for _ in range(CONNECTIONS):
+            group.create_task(client(session))
+
+
+async def _submit(orders: Orders) -> array.array[int]:
+    times = array.array("q", [0]) * (orders.last - orders.first)
+    await (_request if orders.gateway else _write)(orders, times)
+    return times
+
+
+def main() -> None:
+    """Run; the first argument is the file with the orders."""
+    orders = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Orders)
+    Path(orders.out).write_bytes(uvloop.run(_submit(orders)).tobytes())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""An independent, slow check of what a scheduler decided: plain dictionaries, one placement at a time.
+
+In: what LOG holds of nodes, quotas, pods and placements, in its order. Out: `Verdict`. Each placement is held against all
+that it was decided on: the facts of its node and quota that its causes name (none older than what an earlier decision had of
+the same), and the placements before it: all resources and the number of pods, cordon, node selector and affinity, taints,
+host ports, load thresholds of the default policy (`rooms`); affinity, anti-affinity and spread (`neighbours`); the quota's
+runtime. Nothing is placed twice. And every pod without a placement fits no node, or not its quota, as things are in the end.
+
+What the check does not know (init containers, daemons, pods that name their node) is an error, not passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import msgspec
+
+from cotenant.api.objects.node import decode_node
+from cotenant.api.objects.pod import decode_pod
+from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus
+from cotenant.model.names import PODS
+from cotenant.model.subjects import node_subject, quota_subject, tokens
+from cotenant_verification.bench.neighbours import Neighbours
+from cotenant_verification.bench.rooms import Facts, Need, Room, need_of
+
+SHOWN = 20
+READ = (
+    "objects.core.nodes.>",
+    "objects.core.pods.>",
+    "metrics.*",
+    "quotas.>",
+    "node.*.resources",
+    "node.*.executor",
+    "node.*.condition",
+    "node.*.placement.>",
+    "waiting.>",
+)
+"""What `verify` needs of LOG."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """`wrong` is empty if all is as it must be; at most SHOWN findings."""
+
+    placed: int
+    waiting: int
+    wrong: tuple[str, ...]
+
+
+class _Check:
+    def __init__(self) -> None:
+        self.said: dict[int, tuple[str, Payload]] = {}
+        """Everything foreign by its sequence, with its subject."""
+        self.newest: dict[str, int] = {}
+        self.used_until: dict[str, int] = {}
+        """The newest message of each subject that a decision rested on."""
+        self.facts: dict[str, Facts] = {}
+        self.rooms: dict[str, Room] = {}
+        self.neighbours = Neighbours(self.facts)
+        self.needs: dict[str, Need] = {}
+        self.by_template: dict[tuple[bytes, bytes], Need] = {}
+        self.placed: dict[str, str] = {}
+        self.used: dict[str, dict[str, int]] = {}
+        self.nominated: dict[str, str] = {}
+        self.wrong: list[str] = []
+        self.now = datetime(1970, 1, 1, tzinfo=UTC)
+
+    def say(self, finding: str) -> None:
+        """Note a finding."""
+        if len(self.wrong) < SHOWN:
+            self.wrong.append(finding)
+
+    def read(self, event: Event) -> None:
+        """Take one message, in the log's order."""
+        data, subject = event.data, event.subject
+        self.now = max(self.now, event.time or self.now)
+        if isinstance(data, Placement):
+            self._placement(event, data)
+        elif isinstance(data, Waiting):
+            self.nominated.pop(data.name, None)
+            if data.nomination is not None and not event.tombstone:
+                self.nominated[data.name] = data.nomination.node
+        elif subject.startswith("objects.core.pods."):
+            assert isinstance(data, ObjectStored), f"the check does not know pods that end: {subject}"
+            self.needs[tokens(subject)[-1]] = self._need(bytes(data.object))
+        else:
+            self.said[event.sequence] = (subject, data)
+            self.newest[subject] = event.sequence
+            if subject.startswith("objects.core.nodes.") and subject not in self.used_until:
+                # All nodes are there before anybody decides: their labels make the domains.
+                self._use(event.sequence)
+
+    def _need(self, document: bytes) -> Need:
+        pod = decode_pod(document)
+        if pod.spec.node_name:
+            raise ValueError(f"the check does not know pods that name their node: {pod.metadata.name}")
+        key = (msgspec.json.encode(sorted(pod.metadata.labels.items())), document[document.index(b'"spec"') :])
+        known = self.by_template.get(key)
+        if known is None:
+            known = self.by_template[key] = need_of(pod, pod.metadata.labels.get(LABEL_QUOTA, ""))
+        return known
+
+    def _use(self, sequence: int) -> None:
+        """A decision rests on this message: from now on it is what is known of its subject."""
+        subject, data = self.said[sequence]
+        if self.used_until.get(subject, 0) > sequence:
+            self.say(f"a decision on LOG:{sequence} comes after one on LOG:{self.used_until[subject]}, both of {subject}")
+            return
+        self.used_until[subject] = sequence
+        if isinstance(data, ObjectStored):
+            node = decode_node(data.object)
+            if known := self.facts.get(node.metadata.name):
+                known.say(node)
+            else:
+                self.facts[node.metadata.name] = Facts(node)
+                self.rooms[node.metadata.name] = Room()
+        elif isinstance(data, ExecutorStatus | NodeResources | NodeCondition | NodeMetricComputed) and data.node in self.facts:
+            self.facts[data.node].say(data)
+
+    def _placement(self, event: Event, data: Placement) -> None:
+        if event.tombstone:
+            if self.placed.pop(data.name, None) is not None:
+                need = self.rooms[data.node].remove(data.name)
+                self.neighbours.add(need, data.node, -1)
+                self._charge(need, -1)
+            return
+        if data.phase is not PlacementPhase.BOUND or self.placed.get(data.name) == data.node:
+            return
+        if data.name in self.placed:
+            self.say(f"pod {data.name} is placed on {self.placed[data.name]} and again on {data.node}")
+            return
+        for cause in event.causes:
+            sequence = int(cause.removeprefix("LOG:"))
+            if sequence in self.said:
+                self._use(sequence)
+        if f"LOG:{self.used_until.get(node_subject(data.node), -1)}" not in event.causes:
+            self.say(f"pod {data.name} is placed on {data.node} ({event.ref}), which its causes do not name")
+            return
+        if data.name not in self.needs:
+            self.say(f"pod {data.name} is placed ({event.ref}) and was not submitted")
+            return
+        need = self.needs[data.name]
+        now = event.time or self.now
+        refusal = self._quota_refusal(need) or self._refusal(need, data.node, now) or self.neighbours.judge(need)(data.node)
+        if refusal:
+            self.say(f"pod {data.name} does not fit node {data.node} ({event.ref}): {refusal}")
+        self.placed[data.name] = data.node
+        self.rooms[data.node].add(data.name, need, data)
+        self.neighbours.add(need, data.node)
+        self._charge(need, 1)
+
+    def _refusal(self, need: Need, node: str, now: datetime) -> str:
+        return self.rooms[node].refusal(need, self.facts[node], now)
+
+    def _charge(self, need: Need, sign: int) -> None:
+        used = self.used.setdefault(need.quota, {})
+        for name, amount in need.requests.items():
+            used[name] = used.get(name, 0) + sign * amount
+
+    def _quota_refusal(self, need: Need) -> str:
+        """Used and request within the runtime, in the dimensions of the quota's max."""
+        said = self.said.get(self.used_until.get(quota_subject("", need.quota), -1))
+        if said is None or not isinstance(said[1], QuotaRuntime):
+            return ""
+        used = self.used.get(need.quota, {})
+        for name, limit in said[1].runtime.items():
+            wanted = used.get(name, 0) + need.requests.get(name, 0)
+            if wanted > limit and name != PODS:
+                return f"quota {need.quota}: {name} {wanted} > {limit}"
+        return ""
+
+    def unplaced(self) -> None:
+        """Hold every pod without a placement against everything, as all is known in the end."""
+        for sequence in sorted(self.newest.values()):
+            if sequence > self.used_until.get(self.said[sequence][0], 0):
+                self._use(sequence)
+        for name, node in sorted(self.nominated.items()):
+            if name not in self.placed and name in self.needs:
+                # The room that preemption makes for a pod is not free for others.
+                held = Placement(node=node, namespace="", name=name, uid="", bound_at=self.now)
+                self.rooms[node].add(name, self.needs[name], held)
+        left = {id(self.needs[name]): name for name in sorted(self.needs.keys() - self.placed.keys() - self.nominated.keys())}
+        for name in left.values():
+            need = self.needs[name]
+            if self._quota_refusal(need):
+                continue
+            elsewhere = self.neighbours.judge(need)
+            for node in sorted(self.rooms):
+                if not self._refusal(need, node, self.now) and not elsewhere(node):
+                    self.say(f"pod {name} waits although it fits node {node}")
+                    break
+
+
+def verify(events: Iterable[Event]) -> Verdict:
+    """Check everything; `events` are all that LOG holds of READ, in its order."""
+    check = _Check()
+    for event in events:
+        check.read(event)
+    check.unplaced()
+    return Verdict(len(check.placed), len(check.needs) - len(check.placed), tuple(check.wrong))

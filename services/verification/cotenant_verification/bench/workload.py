@@ -1,0 +1,255 @@
+"""What a benchmark schedules: nodes with a fresh metric each, quotas, and pods.
+
+In: how many, of how many shapes, how many percent with constraints (`constraints`); or a folder with openb's tables
+(`openb_node_list_all_node.csv`, `openb_pod_list_default.csv`, Alibaba cluster-trace-gpu-v2023), repeated until there are
+enough. Out: events, ready to be stored. Nothing is drawn at random: the same arguments give the same workload.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cotenant.domain.quota.names import LABEL_QUOTA, ROOT
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.objects import ObjectStored
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.resources import NodeResources
+from cotenant.model.names import LABEL_QOS_CLASS, SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
+from cotenant.model.quantities import resource_amount
+from cotenant.model.subjects import metrics_subject, node_subject, object_subject, pod_subject, quota_subject, resources_subject
+from cotenant_verification.bench.constraints import (
+    DEDICATED,
+    HOSTNAME,
+    LARGE_IMAGE,
+    PLAIN_IMAGE,
+    QUOTA,
+    RACK,
+    TIGHT_QUOTA,
+    ZONE,
+    Constraints,
+    constraints,
+    how_many,
+)
+
+NAMESPACE = "bench"
+MIB = 1 << 20
+SOURCE = "/bench"
+METRIC_INTERVAL_SECONDS = 60
+GPU = "nvidia.com/gpu"
+UNLIMITED = 1 << 50
+PLAIN = Constraints()
+
+
+class WorkloadError(ValueError):
+    """The workload cannot be made; the text says what is wrong with what was given."""
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """Rows of allocatable (nodes) and requests (pods), as Kubernetes writes them; both are repeated in turn. `mix` percent of
+    the pods carry constraints."""
+
+    nodes: int
+    pods: int
+    node_kinds: tuple[dict[str, str], ...]
+    pod_kinds: tuple[dict[str, str], ...]
+    mix: int = 0
+
+    def constrained(self, upto: int) -> int:
+        """How many of the first `upto` pods carry constraints; they are spread evenly."""
+        return upto * self.mix // 100
+
+
+def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0) -> Workload:
+    """Equal nodes of 64 cores; pods of `shapes` different requests in turn."""
+    return Workload(
+        nodes,
+        pods,
+        ({"cpu": "64", "memory": "256Gi", "pods": "250"},),
+        tuple({"cpu": f"{100 + shape}m", "memory": "256Mi"} for shape in range(shapes)),
+        mix,
+    )
+
+
+def openb(nodes: int, pods: int, folder: Path, mix: int = 0) -> Workload:
+    """The nodes and pods of openb in their order; whole GPUs are a resource, shares of one count as one. Raises WorkloadError
+    where the tables are not there or not openb's."""
+    node_kinds = tuple(
+        {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", GPU: row["gpu"], "pods": "250"}
+        for row in _table(folder / "openb_node_list_all_node.csv", ("cpu_milli", "memory_mib", "gpu"))
+    )
+    pod_kinds = tuple(
+        {
+            "cpu": f"{row['cpu_milli']}m",
+            "memory": f"{row['memory_mib']}Mi",
+            **({GPU: row["num_gpu"]} if int(row["num_gpu"]) else {}),
+        }
+        for row in _table(folder / "openb_pod_list_default.csv", ("cpu_milli", "memory_mib", "num_gpu"))
+    )
+    return Workload(nodes, pods, node_kinds, pod_kinds, mix)
+
+
+def _table(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    """The rows of one table; all of `columns` hold whole numbers."""
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise WorkloadError(f"{path} cannot be read: {error}; expected a table of openb (cluster-trace-gpu-v2023)") from error
+    for number, row in enumerate(rows, 2):
+        for column in columns:
+            if not (row.get(column) or "").isdigit():
+                raise WorkloadError(f"{path}, line {number}: {column} is {row.get(column)!r}; expected a whole number")
+    if not rows:
+        raise WorkloadError(f"{path} has no rows")
+    return rows
+
+
+def node_name(i: int) -> str:
+    """The name of the i-th node."""
+    return f"node-{i:06}"
+
+
+def _node_document(workload: Workload, i: int) -> dict[str, Any]:
+    """The object of the i-th node. Of 50 nodes one is dedicated, one is best avoided; of 100 one is cordoned."""
+    name = node_name(i)
+    labels = {HOSTNAME: name, ZONE: f"zone-{i % 3}", RACK: f"rack-{i // 40}"}
+    spec: dict[str, Any] = {}
+    if i % 50 == 49:
+        labels[DEDICATED] = "bench"
+        spec["taints"] = [{"key": DEDICATED, "value": "bench", "effect": "NoSchedule"}]
+    elif i % 50 == 24:
+        spec["taints"] = [{"key": "spot", "effect": "PreferNoSchedule"}]
+    elif i % 100 == 37:
+        spec["unschedulable"] = True
+    images = [{"names": [PLAIN_IMAGE], "sizeBytes": 100 * MIB}]
+    if i % 3 == 0:
+        images.append({"names": [LARGE_IMAGE], "sizeBytes": 900 * MIB})
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+        "status": {"allocatable": workload.node_kinds[i % len(workload.node_kinds)], "images": images},
+    }
+
+
+def node_events(workload: Workload, now: datetime, *, lent: bool = True) -> Iterator[Event]:
+    """Every node's object and its metric: 1 to 6 % of 100 cores in use, so that no two neighbours are worth the same; and, if
+    nobody else says so, what it lends to batch and mid pods."""
+    for i in range(workload.nodes):
+        name = node_name(i)
+        yield _event(node_subject(name), _stored(_node_document(workload, i)), now)
+        usage = Usage(cpu_milli=1000 + i % 500, memory_bytes=(512 + i % 512) * MIB)
+        metric = NodeMetricComputed(
+            node=name, update_time=now, report_interval_seconds=METRIC_INTERVAL_SECONDS, node_usage=usage
+        )
+        yield _event(metrics_subject(name), metric, now)
+        if lent:
+            lends = NodeResources(
+                node=name,
+                batch_cpu_milli=16_000,
+                batch_memory_bytes=64 << 30,
+                mid_cpu_milli=8_000,
+                mid_memory_bytes=32 << 30,
+                update_time=now,
+            )
+            yield _event(resources_subject(name), lends, now)
+
+
+def quota_limits(workload: Workload) -> dict[str, dict[str, int]]:
+    """Max of each quota, cpu in milli-cores: room for every pod, and for half of those of the tight one."""
+    most = {"cpu": UNLIMITED, "memory": UNLIMITED}
+    tight = max(how_many("tight-quota", workload.constrained(workload.pods)) // 2, 1)
+    cpu = max(resource_amount("cpu", kind["cpu"]) for kind in workload.pod_kinds)
+    return {QUOTA: most, TIGHT_QUOTA: {"cpu": tight * cpu, "memory": UNLIMITED}}
+
+
+def quota_events(workload: Workload, now: datetime, *, runtime: bool = True) -> Iterator[Event]:
+    """The quotas' objects and, if no quota-tree does, their runtime: their max."""
+    for name, most in quota_limits(workload).items():
+        document = {
+            "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+            "kind": "ElasticQuota",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"max": {"cpu": f"{most['cpu']}m", "memory": str(most["memory"])}, "min": {}},
+        }
+        yield _event(object_subject("scheduling.sigs.k8s.io", "elasticquotas", NAMESPACE, name), _stored(document), now)
+        if runtime:
+            data = QuotaRuntime(tree="", quota=name, namespace=NAMESPACE, parent=ROOT, max=most, runtime=most)
+            yield _event(quota_subject("", name), data, now)
+
+
+def stack_events(now: datetime) -> Iterator[Event]:
+    """What the other services need: the pods' namespace, and colocation switched on."""
+    colocation = msgspec.json.encode({"enable": True}).decode()
+    for kind, plural, namespace, name, data in (
+        ("Namespace", "namespaces", "", NAMESPACE, {}),
+        ("ConfigMap", "configmaps", SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME, {"data": {"colocation-config": colocation}}),
+    ):
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        document = {"apiVersion": "v1", "kind": kind, "metadata": metadata, **data}
+        yield _event(object_subject("", plural, namespace, name), _stored(document), now)
+
+
+def pod_name(i: int) -> str:
+    """The name of the i-th pod."""
+    return f"pod-{i:07}"
+
+
+def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
+    """The manifest of the i-th pod, as it stands on the log."""
+    before = workload.constrained(i)
+    wants = constraints(before) if workload.constrained(i + 1) > before else PLAIN
+    resources = wants.requests or workload.pod_kinds[i % len(workload.pod_kinds)]
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": wants.image,
+        "resources": {"requests": resources, "limits": resources},
+    }
+    if wants.host_port:
+        container["ports"] = [{"containerPort": 8080, "hostPort": wants.host_port, "protocol": "TCP"}]
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(i),
+            "namespace": NAMESPACE,
+            "uid": f"00000000-0000-0000-0000-{i:012}",
+            "creationTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "labels": {"app": NAMESPACE, LABEL_QOS_CLASS: wants.qos, LABEL_QUOTA: wants.quota, **wants.labels},
+        },
+        "spec": {
+            "containers": [container],
+            "priority": wants.priority,
+            "schedulerName": "default-scheduler",
+            "terminationGracePeriodSeconds": 30,
+            **wants.spec,
+        },
+    }
+    return msgspec.json.encode(document)
+
+
+def pod_event(workload: Workload, i: int, now: datetime) -> Event:
+    """The object of the i-th pod."""
+    data = ObjectStored(object=msgspec.Raw(pod_document(workload, i, now)))
+    return _event(pod_subject(NAMESPACE, pod_name(i)), data, now)
+
+
+def pod_number(name: str) -> int:
+    """The number of a pod by its name."""
+    return int(name.rpartition("-")[2])
+
+
+def _stored(document: dict[str, Any]) -> ObjectStored:
+    return ObjectStored(object=msgspec.Raw(msgspec.json.encode(document)))
+
+
+def _event(subject: str, data: Payload, now: datetime) -> Event:
+    return Event(subject=subject, data=data, time=now, id=f"bench/{subject}", source=SOURCE)

@@ -1,0 +1,132 @@
+"""What nodes and pods were at a sequence, for the bench's independent check of filters (`bench.rooms`, `bench.neighbours`).
+
+In: the sight, a sequence, the placements that held a place. Out: for a pod and a node, why the pod cannot be there; empty if it
+can. Nodes are those whose object was there. Pods that had ended hold nothing. What nobody asks about is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.objects.node import decode_node
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus
+from cotenant.model.subjects import (
+    condition_subject,
+    executor_subject,
+    metrics_subject,
+    node_subject,
+    resources_subject,
+    tokens,
+)
+from cotenant_verification.bench.neighbours import Neighbours
+from cotenant_verification.bench.rooms import Facts, Need, Room
+from cotenant_verification.checks.log_view import ObjectHead, Sight
+from cotenant_verification.checks.needs import Needs
+
+_HEAD = msgspec.json.Decoder(ObjectHead)
+PARTS = (executor_subject, condition_subject, resources_subject, metrics_subject)
+
+
+class Nodes(Mapping[str, Facts]):
+    """What was said up to a sequence of the nodes whose object was there, by name; each is read when it is asked about."""
+
+    def __init__(self, sight: Sight, folded: int) -> None:
+        self._sight = sight
+        self._folded = folded
+        self._read: dict[str, Facts | None] = {}
+
+    def __getitem__(self, name: str) -> Facts:
+        if name not in self._read:
+            self._read[name] = self._facts(name)
+        found = self._read[name]
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        names = (tokens(subject)[-1] for subject in self._sight.declared["nodes"])
+        return (name for name in names if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _facts(self, name: str) -> Facts | None:
+        stored = self._sight.version_at(node_subject(name), self._folded)
+        if stored is None or not isinstance(stored.data, ObjectStored):
+            return None
+        facts = Facts(decode_node(stored.data.object))
+        for part in PARTS:
+            known = self._sight.version_at(part(name), self._folded)
+            if known is not None and isinstance(
+                known.data, ExecutorStatus | NodeCondition | NodeResources | NodeMetricComputed
+            ):
+                facts.say(known.data)
+        return facts
+
+
+class Filters:
+    """Every filter, as things were at a sequence."""
+
+    def __init__(self, sight: Sight, needs: Needs, folded: int, placed: Mapping[str, Iterable[Placement]]) -> None:
+        self._sight = sight
+        self._needs = needs
+        self.folded = folded
+        self.facts = Nodes(sight, folded)
+        self._placed = placed
+        self._rooms: dict[str, Room] = {}
+        self._neighbours: Neighbours | None = None
+
+    def _holding(self, node: str) -> Iterator[Placement]:
+        for placement in self._placed.get(node, ()):
+            ended = self._sight.ended_runs.get((node, placement.uid))
+            if ended is None or ended > self.folded:
+                yield placement
+
+    def room(self, node: str) -> Room:
+        """The pods on one node."""
+        known = self._rooms.get(node)
+        if known is None:
+            known = self._rooms[node] = Room()
+            for placement in self._holding(node):
+                known.add(f"{placement.namespace}/{placement.name}", self._needs.placed(placement), placement)
+        return known
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """All pods that are placed, and what they keep away."""
+        if self._neighbours is None:
+            namespaces = {}
+            for subject in self._sight.declared["namespaces"]:
+                event = self._sight.version_at(subject, self.folded)
+                if event is not None and isinstance(event.data, ObjectStored):
+                    namespaces[tokens(subject)[-1]] = _HEAD.decode(event.data.object).metadata.labels
+            self._neighbours = Neighbours(self.facts, namespaces)
+            for node in self._placed:
+                for placement in self._holding(node):
+                    self._neighbours.add(self._needs.placed(placement), node)
+        return self._neighbours
+
+    def judge(self, need: Need, now: datetime) -> Callable[[str], str]:
+        """Return what says of a node why it does not take the pod."""
+        elsewhere = self.neighbours.judge(need)
+
+        def refusal(node: str) -> str:
+            facts = self.facts.get(node)
+            if facts is None:
+                return "no such node"
+            return self.room(node).refusal(need, facts, now) or elsewhere(node)
+
+        return refusal
+
+    def add(self, need: Need, placement: Placement) -> None:
+        """A pod is placed."""
+        self.room(placement.node).add(f"{placement.namespace}/{placement.name}", need, placement)
+        self.neighbours.add(need, placement.node)

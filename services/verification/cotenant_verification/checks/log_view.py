@@ -1,0 +1,353 @@
+"""What the checks see: every event of the log in order, and what can be read off it, kept independently of the services.
+
+In: events as they are stored, acknowledgements of the gateways. Out: the tables that invariants read. Nothing here is
+taken from a core: the checks must not share a mistake with what they check.
+
+Bounds: the last KEPT_LOG to twice as many events; KEPT_VERSIONS of what decisions rest on. Uids, revisions and ends of pods are
+kept to the end of the run: some hundred bytes for every pod that ever was.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.envelope import Event
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.migrations import Migration
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.log.contract import LOG
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant.model.subjects import executor_subject, object_subject, pod_subject, resources_subject, tokens
+from cotenant_gateway.shell.plans import Plan
+from cotenant_verification.checks.charges import Charges
+from cotenant_verification.checks.needs import Needs
+from cotenant_verification.harness.gateways import REVISION
+
+KEPT_VERSIONS = 64
+KEPT_LOG = 50_000
+"""Events; a cause further back is known to have been there, and not what it said."""
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was broken: which, about which subject, in words, and after which event; `trace`: where it raised."""
+
+    invariant: int
+    name: str
+    subject: str
+    text: str
+    sequence: int
+    at: datetime
+    trace: str = ""
+
+
+class BrokenInvariantError(Exception):
+    """A check failed."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(violation.text)
+        self.violation = violation
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    uid: str = ""
+    controller: bool = False
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    uid: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[_Owner, ...] = ()
+    deletion_timestamp: str | None = None
+
+    @property
+    def controllers(self) -> list[str]:
+        """uids of the workloads that the object belongs to."""
+        return [owner.uid for owner in self.owner_references if owner.controller]
+
+
+class ObjectHead(msgspec.Struct, frozen=True):
+    """What the checks read of any object."""
+
+    metadata: _Meta = _Meta()
+
+
+class CommitSeen(msgspec.Struct, frozen=True):
+    """A commit with everything that was stored with it."""
+
+    service: str
+    record: Event
+    commit: Commit
+    events: tuple[Event, ...]
+
+
+def revisions_of(annotations: dict[str, str]) -> dict[str, int]:
+    """The revisions that a pod shows."""
+    return {name: int(text) for name, text in annotations.items() if name.startswith(REVISION)}
+
+
+_HEAD = msgspec.json.Decoder(ObjectHead)
+
+
+class Sight:
+    """Tables over the log, as of the last event seen."""
+
+    def __init__(self) -> None:
+        self.now: datetime | None = None
+        self.log: list[Event] = []
+        """The last events of LOG, in order."""
+        self.seen = 0
+        """How many there were."""
+        self.last: dict[str, Event] = {}
+        """Last event of each subject of LOG that has not ended."""
+        self._before: dict[str, Event | None] = {}
+        """What stood on a subject before its newest event."""
+        self._standing: dict[int, Event] = {}
+        """`last` by sequence: causes that still stand are known however old they are."""
+        self.placed: dict[str, dict[tuple[str, str], Event]] = defaultdict(dict)
+        """Node to pod to the placement that holds a place."""
+        self.places: dict[str, set[str]] = defaultdict(set)
+        """Pod's uid to the nodes that hold a place for it."""
+        self.ended_runs: dict[tuple[str, str], int] = {}
+        """(node, uid) to the sequence of the report that says that the pod has ended there."""
+        self.charges = Charges()
+        self.moves: dict[str, Migration] = {}
+        """Subject to the last state of a migration job."""
+        self.orders: dict[tuple[str, str], Migration] = {}
+        """(job, pod's uid) to the job when its eviction was ordered, for as long as a limit looks back."""
+        self.configs: dict[str, str] = {}
+        """Digest to the text of a configuration, as start markers state it."""
+        self.versions: dict[str, list[Event]] = defaultdict(list)
+        """Last versions of what decisions rest on: what is said of nodes, quotas, namespaces, profiles."""
+        self.declared: dict[str, dict[str, None]] = defaultdict(dict)
+        """Nodes, namespaces, profiles: the subjects that there ever were, in the order in which they came."""
+        self.needs = Needs()
+        self.pods: dict[tuple[str, str], ObjectHead] = {}
+        self.revisions: dict[str, dict[str, int]] = {}
+        """Pod's uid to its annotations with revisions, each the highest that a user was told is stored."""
+        self.told: dict[str, str] = {}
+        """Subject to the uid that a user was told exists."""
+        self.ended: set[str] = set()
+        """Subjects of pods that ever ended."""
+        self.may_end: set[str] = set()
+        """uids whose end somebody asked for."""
+        self.stale_accepted: list[str] = []
+        """Subjects of writes from an old version that were acknowledged."""
+        self.evicted: dict[str, int] = defaultdict(int)
+        self.victims: set[str] = set()
+        """Uids of pods under way whom a nomination named, for which the arbiter's limits do not count."""
+        self.second = 0
+        self.of_second: Counter[str] = Counter()
+        """Events of the present second by source."""
+        self._batch: list[Event] = []
+        self._record: Event | None = None
+        self._ends = 0
+
+    # -- seeing ----------------------------------------------------------------------------------------------------
+
+    def see(self, event: Event) -> CommitSeen | None:
+        """Take an event in; returns the commit that it completes."""
+        if event.stream != LOG:
+            return None
+        if len(self.log) >= 2 * KEPT_LOG:
+            del self.log[:KEPT_LOG]
+            self._before = {subject: event for subject, event in self._before.items() if subject in self.last}
+        self.log.append(event)
+        self.seen += 1
+        before = self._before[event.subject] = self.last.pop(event.subject, None)
+        if before is not None:
+            del self._standing[before.sequence]
+        if not event.tombstone:
+            self.last[event.subject] = self._standing[event.sequence] = event
+        data = event.data
+        if isinstance(data, Placement):
+            self._see_placement(event, data)
+        elif isinstance(data, RunStatus):
+            if data.phase.terminal and not event.tombstone:
+                self._see_end(event, data)
+        elif isinstance(data, ExecutorStatus | NodeCondition | NodeResources | NodeMetricComputed | QuotaRuntime):
+            self._keep(event)
+            if isinstance(data, QuotaRuntime):
+                self.charges.publish(event, data)
+        elif isinstance(data, ObjectStored | ObjectDeleted):
+            self._see_object(event, data)
+        elif isinstance(data, Migration):
+            if event.tombstone:
+                self.moves.pop(event.subject, None)
+            else:
+                self.moves[event.subject] = data
+        elif isinstance(data, ServiceStarted):
+            self.configs[data.config] = data.config_text
+        return self._see_batch(event)
+
+    def _see_placement(self, event: Event, data: Placement) -> None:
+        key = (data.namespace, data.name)
+        event_before = self.placed[data.node].pop(key, None)
+        before = event_before.data if event_before is not None and isinstance(event_before.data, Placement) else None
+        if before is not None:
+            self.places[before.uid].discard(data.node)
+        holds = not event.tombstone and data.phase is not PlacementPhase.GONE
+        if holds:
+            self.placed[data.node][key] = event
+            self.places[data.uid].add(data.node)
+        self.charges.place(before, data if holds else None, self.ended_runs.get((data.node, data.uid)))
+
+    def _see_end(self, event: Event, data: RunStatus) -> None:
+        self.ended_runs.setdefault((data.node, data.uid), event.sequence)
+        placed = self.placed[data.node].get((data.namespace, data.name))
+        if placed is not None and isinstance(placed.data, Placement) and placed.data.uid == data.uid and placed.data.quota:
+            self.charges.end(placed.data, event.sequence)
+
+    def _keep(self, event: Event) -> None:
+        kept = self.versions[event.subject]
+        kept.append(event)
+        del kept[:-KEPT_VERSIONS]
+
+    def _see_object(self, event: Event, data: ObjectStored | ObjectDeleted) -> None:
+        parts = tokens(event.subject)
+        if parts[2] in ("nodes", "namespaces", "clustercolocationprofiles"):
+            self._keep(event)
+            self.declared[parts[2]][event.subject] = None
+        if parts[1:3] != ("core", "pods"):
+            return
+        key = (parts[3], parts[4])
+        if isinstance(data, ObjectDeleted) or event.tombstone:
+            self.pods.pop(key, None)
+            self.ended.add(event.subject)
+        else:
+            self.pods[key] = _HEAD.decode(data.object)
+
+    def _see_batch(self, event: Event) -> CommitSeen | None:
+        if isinstance(event.data, Commit):
+            self._record, self._batch, self._ends = event, [], event.sequence + event.data.count
+            return None
+        record = self._record
+        if record is None:
+            return None
+        if event.source == record.source and event.sequence <= self._ends:
+            self._batch.append(event)
+        if event.sequence < self._ends:
+            return None
+        self._record = None
+        assert isinstance(record.data, Commit)
+        return CommitSeen(tokens(record.subject)[1], record, record.data, tuple(self._batch))
+
+    def asked(self, plan: Plan) -> None:
+        """Somebody asked for what a plan does: what it ends may end, whatever the answer is."""
+        first = plan.writes[0]
+        if isinstance(first.payload, ObjectDeleted):
+            self.may_end.add(first.payload.uid)
+        elif isinstance(first.payload, ObjectStored):
+            meta = _HEAD.decode(first.payload.object).metadata
+            if meta.deletion_timestamp is not None:
+                self.may_end.add(meta.uid)
+
+    def evicting(self, uid: str) -> None:
+        """A pod is about to be evicted."""
+        self.may_end.add(uid)
+
+    def acknowledge(self, plan: Plan, stale: bool) -> None:
+        """A user was told that a plan is stored."""
+        first = plan.writes[0]
+        if not first.subject.startswith("objects."):
+            return
+        if stale:
+            self.stale_accepted.append(first.subject)
+        if isinstance(first.payload, ObjectDeleted) or first.tombstone:
+            self.told.pop(first.subject, None)
+            return
+        assert isinstance(first.payload, ObjectStored)
+        meta = _HEAD.decode(first.payload.object).metadata
+        self.told[first.subject] = meta.uid
+        told = self.revisions.setdefault(meta.uid, {})
+        for name, revision in revisions_of(meta.annotations).items():
+            told[name] = max(told.get(name, 0), revision)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def version_at(self, subject: str, sequence: int) -> Event | None:
+        """The last version of a subject up to a sequence; None where it had ended or is not known any more."""
+        for event in reversed(self.versions.get(subject, ())):
+            if event.sequence <= sequence:
+                return None if event.tombstone else event
+        return None
+
+    def before(self, event: Event) -> Event | None:
+        """What stood on the subject of its newest event before that; None where nothing did, or it is forgotten."""
+        return self._before.get(event.subject)
+
+    def pod(self, namespace: str, name: str) -> Pod:
+        """A pod that exists, as it is on the log."""
+        stored = self.last[pod_subject(namespace, name)].data
+        assert isinstance(stored, ObjectStored)
+        return decode_pod(stored.object)
+
+    def offer(self, node: str, folded: int) -> dict[str, int]:
+        """What a node offered as known at a sequence."""
+        executor = self.version_at(executor_subject(node), folded)
+        offered: dict[str, int] = {}
+        if executor is not None and isinstance(executor.data, ExecutorStatus):
+            offered.update(executor.data.allocatable)
+        resources = self.version_at(resources_subject(node), folded)
+        if resources is not None and isinstance(resources.data, NodeResources):
+            offered[BATCH_CPU] = resources.data.batch_cpu_milli
+            offered[BATCH_MEMORY] = resources.data.batch_memory_bytes
+        return offered
+
+    def held(self, node: str, folded: int) -> Iterator[Placement]:
+        """Placements that take room on a node: all but those whose pod is known to have ended by that sequence."""
+        for event in self.placed[node].values():
+            data = event.data
+            assert isinstance(data, Placement)
+            ended = self.ended_runs.get((node, data.uid))
+            if ended is None or ended > folded:
+                yield data
+
+    def namespace_ends(self, namespace: str) -> bool:
+        """Whether a namespace is gone, or is said to be deleted."""
+        stored = self.last.get(object_subject("", "namespaces", "", namespace))
+        return stored is None or self.ends(stored)
+
+    def ends(self, event: Event) -> bool:
+        """Whether an object is said to be deleted."""
+        data = event.data
+        return isinstance(data, ObjectStored) and _HEAD.decode(data.object).metadata.deletion_timestamp is not None
+
+    def by_reference(self, reference: str) -> Event | None:
+        """The event of LOG that a cause names."""
+        stream, _, number = reference.partition(":")
+        if stream != LOG or not number.isdigit():
+            return None
+        return self.by_sequence(int(number))
+
+    def was_there(self, sequence: int) -> bool:
+        """Whether an event with a sequence was ever stored."""
+        return self.by_sequence(sequence) is not None or self.is_forgotten(sequence)
+
+    def is_forgotten(self, sequence: int) -> bool:
+        """Whether an event was stored so long ago that nothing is known of it but that."""
+        return self.seen > len(self.log) and sequence < self.log[0].sequence and sequence not in self._standing
+
+    def by_sequence(self, sequence: int) -> Event | None:
+        """The event with a sequence; None where it never was, or is not kept any more."""
+        position = bisect_left(self.log, sequence, key=lambda event: event.sequence)
+        found = self.log[position] if position < len(self.log) else None
+        return found if found is not None and found.sequence == sequence else self._standing.get(sequence)
+
+
+TRACKED = (CPU, MEMORY, PODS, BATCH_CPU, BATCH_MEMORY)
+"""Resources that the checks add up."""

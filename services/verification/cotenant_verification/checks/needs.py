@@ -1,0 +1,53 @@
+"""What pods want, read once a version of a pod, as the bench's independent check has it; and their scheduling gates.
+
+In: manifests. Out: `Need`s, and the names of gates.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.api.objects.pod import decode_pod
+from cotenant.events.placements import Placement
+from cotenant_verification.bench.rooms import Need, need_of
+
+
+class _Gate(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    scheduling_gates: tuple[_Gate, ...] = ()
+
+
+class _Gated(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+_GATED = msgspec.json.Decoder(_Gated)
+_NEEDS_KEPT = 4096
+
+
+class Needs:
+    """What pods want, read once a version of a pod."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], Need] = {}
+
+    def of(self, document: msgspec.Raw, uid: str, sequence: int) -> Need:
+        """What a pod wants by its manifest, which is the message `sequence`."""
+        known = self._known.get((uid, sequence))
+        if known is None:
+            if len(self._known) >= _NEEDS_KEPT:
+                self._known.clear()
+            known = self._known[uid, sequence] = need_of(decode_pod(document), "")
+        return known
+
+    def placed(self, placement: Placement) -> Need:
+        """What a placed pod wants."""
+        return self.of(placement.pod, placement.uid, placement.object_sequence)
+
+
+def gates_of(document: msgspec.Raw) -> tuple[str, ...]:
+    """The scheduling gates that a pod still has."""
+    return tuple(gate.name for gate in _GATED.decode(document).spec.scheduling_gates)

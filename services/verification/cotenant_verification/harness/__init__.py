@@ -1,0 +1,1 @@
+"""The harness of a chaos run: every service, gateway and node in one world, and the acts that disturb them."""

@@ -1,0 +1,54 @@
+"""The workloads' controllers, as users have them: a pod of an application that was evicted comes again under its name.
+
+In: eviction outcomes from the log, what was created before. Out: creations at a gateway, as soon as the name is free: looked at
+every AGAIN, at most AGAIN_TRIES times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from cotenant.events.envelope import Event
+from cotenant.events.migrations import EvictionOutcome
+from cotenant_verification.workload.schedule import Entry, located
+
+AGAIN = timedelta(seconds=5)
+AGAIN_TRIES = 12
+
+
+class Controllers:
+    """Knows what was created last under a name."""
+
+    def __init__(
+        self,
+        later: Callable[[timedelta, Callable[[datetime], object]], None],
+        exists: Callable[[str], bool],
+        create: Callable[[Entry, datetime], object],
+    ) -> None:
+        self._made: dict[tuple[str, str], Entry] = {}
+        self._later = later
+        self._exists = exists
+        self._create = create
+
+    def note(self, entry: Entry) -> None:
+        """A pod is created."""
+        self._made[located(entry.target)] = entry
+
+    def see(self, event: Event) -> None:
+        """Take an event of the log in."""
+        data = event.data
+        if not isinstance(data, EvictionOutcome) or data.reason != "Evicted":
+            return
+        made = self._made.get((data.namespace, data.name))
+        if made is not None and "app" in made.args:
+            self._again(made, AGAIN_TRIES)
+
+    def _again(self, entry: Entry, tries: int) -> None:
+        def act(now: datetime) -> None:
+            if not self._exists(entry.target):
+                self._create(entry, now)
+            elif tries:
+                self._again(entry, tries - 1)
+
+        self._later(AGAIN, act)

@@ -1,0 +1,167 @@
+"""The stage: gateways, replicas and nodes in one world, and the director who carries out a schedule.
+
+In: a schedule. Out: a world in which its entries happen at their moments (`acts`). At `span_ms` everything that is still
+broken is mended, and what follows is quiet.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from random import Random
+
+from cotenant.engine.definition import Definition
+from cotenant.events.envelope import Event
+from cotenant.simulation import START, World
+from cotenant.simulation.links import NEVER
+from cotenant_console.simulate.catalogue import definition
+from cotenant_verification.harness.acts import ACTS
+from cotenant_verification.harness.acts.users import PODS
+from cotenant_verification.harness.controllers import Controllers
+from cotenant_verification.harness.gateways import ChaosGateway, Users
+from cotenant_verification.harness.nodes import ChaosNode, Machine
+from cotenant_verification.harness.services import ChaosService
+from cotenant_verification.harness.yarn import Copilot, ResourceManager
+from cotenant_verification.workload.faults import REPLICATED, SERVICES
+from cotenant_verification.workload.pod_constraints import CONSTRAINTS
+from cotenant_verification.workload.schedule import Entry, Schedule, ScheduleError, located, ms
+
+LIMITS = '{"maxNoOfPodsToEvictPerNode":1,"maxNoOfPodsToEvictTotal":2}'
+"""The descheduler's limits of one cycle; invariant 6 holds it to them."""
+CONFIGS = {"descheduler-arbiter": LIMITS}
+
+Definitions = Callable[[str], Definition]
+
+
+class Stage:
+    """Everybody, and what happens to them. It is itself a participant: the director."""
+
+    name = "director"
+    filters: tuple[str, ...] = ()
+    usage_filters: tuple[str, ...] = ()
+
+    def __init__(self, schedule: Schedule, users: Users, definitions: Definitions = definition) -> None:
+        header = schedule.header
+        self.schedule = schedule
+        self.world = World(seed=header.seed, hop=ms(header.hop_ms), keep_history=False)
+        self.world.streams.log.longest_ttl = timedelta(seconds=header.tombstone_s)
+        self.ends = START + ms(header.span_ms)
+        """When faults and workload are over."""
+        self.happened: Counter[str] = Counter()
+        """Faults that took place, by kind."""
+        self.asked: Counter[str] = Counter()
+        """What users and administrators asked for, by kind; pods also by their constraints."""
+        self.gateways = (ChaosGateway(1, users), ChaosGateway(2, users))
+        self.services: dict[str, ChaosService] = {}
+        self.nodes: dict[str, ChaosNode] = {}
+        self.node_listeners: list[Callable[[ChaosNode, datetime], None]] = []
+        """Hear of every turn of every node."""
+        self.copilot: Copilot | None = None
+        """There from the first NodeManager on."""
+        self.revisions = 0
+        """How often users have revised pods."""
+        self.controllers = Controllers(self._later, self._pod_exists, self._carry_out)
+        self._definitions = definitions
+        self._boots: Counter[str] = Counter()
+        self._plan: list[tuple[datetime, int, Callable[[datetime], object]]] = []
+        self._order = 0
+        self._turn = Random(header.seed)
+        self.world.watchers.append(self.controllers.see)
+        for entry in schedule.entries:
+            if entry.kind not in ACTS:
+                raise ScheduleError(f"entry at {entry.at_ms} ms: kind {entry.kind!r} is none of {', '.join(sorted(ACTS))}")
+            self.at(START + ms(entry.at_ms), self._carrying(entry))
+        self.at(self.ends, self._mend)
+
+    def open(self) -> None:
+        """Seat everybody. Services start in an order that the seed decides."""
+        header = self.schedule.header
+        self.world.add(self)
+        for gateway in self.gateways:
+            self.world.add(gateway)
+        replicas = [
+            (service, letter)
+            for service in SERVICES
+            for letter in ("ab"[: header.replicas] if service in REPLICATED else "a")
+        ]
+        Random(f"order/{header.seed}").shuffle(replicas)
+        for service, letter in replicas:
+            made = ChaosService(self._definitions(service), CONFIGS.get(service, "{}"), letter, self.gateways)
+            self.services[made.name] = made
+            self.world.add(made)
+
+    # -- directing -------------------------------------------------------------------------------------------------
+
+    def step(self, now: datetime, _inbox: Sequence[Event], _world: World) -> datetime | None:
+        """Carry out what is due."""
+        while self._plan and self._plan[0][0] <= now:
+            heapq.heappop(self._plan)[2](now)
+        return self._plan[0][0] if self._plan else None
+
+    def at(self, when: datetime, act: Callable[[datetime], object]) -> None:
+        """Have something done at a moment; for those who act in the director's turn."""
+        self._order += 1
+        heapq.heappush(self._plan, (when, self._order, act))
+
+    def _later(self, wait: timedelta, act: Callable[[datetime], object]) -> None:
+        self.at(self.world.now + wait, act)
+        self.world.wake(self, self.world.now + wait)
+
+    def _carrying(self, entry: Entry) -> Callable[[datetime], None]:
+        def act(now: datetime) -> None:
+            if not self._carry_out(entry, now):
+                return
+            if entry.fault:
+                self.happened[entry.kind] += 1
+            else:
+                self.asked.update((entry.kind, *sorted(CONSTRAINTS.intersection(entry.args))))
+
+        return act
+
+    def _carry_out(self, entry: Entry, now: datetime) -> bool:
+        return ACTS[entry.kind](self, entry, now)
+
+    # -- for acts --------------------------------------------------------------------------------------------------
+
+    def gateway(self) -> ChaosGateway:
+        """Users reach any gateway."""
+        gateway = self.gateways[self._turn.randrange(len(self.gateways))]
+        self.world.wake(gateway, self.world.now)
+        return gateway
+
+    def _pod_exists(self, name: str) -> bool:
+        return self.gateways[0].holds(PODS, *located(name))
+
+    def add_node(self, name: str, machine: Machine) -> bool:
+        """Seat a machine, unless there is one of that name."""
+        if name in self.nodes:
+            return False
+        self._boots[name] += 1
+        node = ChaosNode(name, machine, self.schedule.header.seed, self._boots[name])
+        node.listeners += self.node_listeners
+        self.nodes[name] = node
+        self.world.add(node)
+        return True
+
+    def yarn(self) -> ResourceManager:
+        """The YARN cluster; the first who asks for it has its copilot seated."""
+        if self.copilot is None:
+            self.copilot = Copilot(ResourceManager())
+            self.world.add(self.copilot)
+        return self.copilot.cluster
+
+    def _mend(self, now: datetime) -> None:
+        """The quiet begins: links and clocks are in order."""
+        self.world.stalled_until = NEVER
+        names = [*self.services, *(gateway.name for gateway in self.gateways), "yarn-copilot/a"]
+        for name in [*names, *(node.name for node in self.nodes.values())]:
+            link = self.world.link(name)
+            if link is None:
+                continue
+            link.severed_until = min(link.severed_until, now)
+            link.delayed_until = link.lossy_until = link.shuffled_until = NEVER
+            link.answers_lost = link.writes_lost = link.refusals = 0
+        for node in self.nodes.values():
+            node.set_clock(timedelta(0), 0, now)

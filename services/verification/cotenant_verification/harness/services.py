@@ -1,0 +1,38 @@
+"""Deciding services under faults: replicas whose wishes reach some gateway that is up.
+
+In: a definition, gateways. Out: participants. A wish that is lost on its way, or that finds no gateway, is told again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cotenant.engine.commit import Identity
+from cotenant.engine.definition import Definition
+from cotenant.events.migrations import EvictionRequest
+from cotenant.simulation import HOP, NEVER, TICK, ServiceParticipant, World
+from cotenant_console.simulate.wishes import RequestingParticipant
+from cotenant_verification.harness.gateways import ChaosGateway
+
+
+class ChaosService(RequestingParticipant):
+    """One replica."""
+
+    def __init__(self, definition: Definition, config: str, replica: str, gateways: Sequence[ChaosGateway]) -> None:
+        identity = Identity(service=definition.name, replica=replica, core=definition.core_version)
+        super().__init__(ServiceParticipant(definition, definition.config_from(config), identity, tick=TICK), self._send)
+        self.mute_until = NEVER
+        """Until then its wishes are lost on their way."""
+        self._gateways = gateways
+        self._turn = 0
+
+    def _send(self, wish: EvictionRequest, now: datetime, world: World) -> None:
+        link = world.link(self.name)
+        up = [gateway for gateway in self._gateways if gateway.up]
+        if not up or now < self.mute_until or (link is not None and link.severed(now)):
+            return
+        self._turn += 1
+        gateway = up[self._turn % len(up)]
+        gateway.wish_eviction(now + HOP, wish)
+        world.wake(gateway, now + HOP)

@@ -1,0 +1,242 @@
+"""Promise 3: quotas hold. The formulas are written out here, slow and plain, and share nothing with the services' code.
+
+Use climbs: a quota uses what its own placements and those of all quotas below it hold, each reduced to the resources of
+its own max. Sharing (Koordinator ElasticQuota, refreshRuntime): see `_fair`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from cotenant.api.objects.pod import pod_requests
+from cotenant.domain.quota.names import DEFAULT, LABEL_QUOTA, ROOT, SYSTEM
+from cotenant.events.placements import Placement
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.model.subjects import quota_subject
+from cotenant_verification.checks.checking import Moment
+from cotenant_verification.checks.log_view import CommitSeen, Sight
+from cotenant_verification.promises import Wrong
+from cotenant_verification.promises.placing import new_placements, placed_unasked
+
+APART = (DEFAULT, SYSTEM)
+"""Quotas that are outside of the shared total."""
+
+NOTHING: Mapping[str, Counter[str]] = {}
+
+
+def admitted_pods_fit_their_quota(sight: Sight, seen: CommitSeen) -> Wrong:
+    """A commit that admits a pod leaves its quota within max and runtime in every resource, and so each quota above it in
+    the resources that the pod asks for; all as known at the commit's `folded`.
+    """
+    if seen.service != "scheduler":
+        return
+    admitted: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for event in new_placements(seen):
+        assert isinstance(event.data, Placement)
+        if event.data.quota:
+            admitted[event.data.quota_tree, event.data.quota].update(event.data.requests)
+    used: dict[str, dict[str, Counter[str]]] = {}
+    for (tree, name), asked in sorted(admitted.items()):
+        if tree not in used:
+            used[tree] = used_by(sight, tree, seen.commit.folded, without=unasked(seen, tree))
+        for quota in way_up(sight, tree, name, seen.commit.folded):
+            resources = quota.max.keys() if quota.quota == name else quota.max.keys() & asked
+            for resource in sorted(resources):
+                most = min(quota.max[resource], quota.runtime.get(resource, quota.max[resource]))
+                amount = used[tree][quota.quota][resource]
+                if amount > most:
+                    yield (
+                        quota_subject(tree, quota.quota),
+                        f"{seen.record.ref} admits pods to {name}: quota {quota.quota} uses {amount} {resource}, "
+                        f"its max is {quota.max[resource]}, its runtime {quota.runtime.get(resource)}",
+                    )
+
+
+def way_up(sight: Sight, tree: str, name: str, folded: int) -> Iterator[QuotaRuntime]:
+    """A quota and those above it, below the root, as published by a sequence."""
+    passed: set[str] = set()
+    while name and name != ROOT and name not in passed:
+        passed.add(name)
+        known = sight.version_at(quota_subject(tree, name), folded)
+        if known is None or not isinstance(known.data, QuotaRuntime):
+            return
+        yield known.data
+        name = known.data.parent
+
+
+def unasked(seen: CommitSeen, tree: str) -> dict[str, Counter[str]]:
+    """What a commit charges to the quotas of a tree for pods that name their node: no quota is asked about them, and they are
+    placed behind those that were admitted."""
+    charged: dict[str, Counter[str]] = defaultdict(Counter)
+    for event in seen.events:
+        data = event.data
+        if isinstance(data, Placement) and placed_unasked(seen, data) and data.quota_tree == tree:
+            charged[data.quota].update(data.requests)
+    return charged
+
+
+def used_by(sight: Sight, tree: str, folded: int, without: Mapping[str, Counter[str]] = NOTHING) -> dict[str, Counter[str]]:
+    """What each quota of a tree uses, without some of what is charged to it."""
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    for name in sight.charges.charged(tree):
+        way = list(way_up(sight, tree, name, folded))
+        if not way:
+            continue
+        own = sight.charges.of((tree, name), folded)
+        own.subtract(without.get(name, {}))
+        limited = {resource: own[resource] for resource in way[0].max if own[resource]}
+        for quota in way:
+            used[quota.quota].update(limited)
+    return used
+
+
+def runtimes_add_up(sight: Sight, seen: CommitSeen) -> Wrong:
+    """After each commit of quota-tree, at every quota with quotas below it: their runtimes add up to no more than it has,
+    and each has at most its max, and its scaled min if it requests that much.
+    """
+    if seen.service != "quota-tree":
+        return
+    for tree in sorted({event.data.tree for event in seen.events if isinstance(event.data, QuotaRuntime)}):
+        for parent, children in _families(sight, tree):
+            has = parent.total if parent.quota == ROOT else parent.runtime
+            yield from _children_fit(tree, parent, children, has)
+            for child in children:
+                yield from _within_bounds(child)
+
+
+Family = tuple[QuotaRuntime, list[QuotaRuntime]]
+
+
+def _families(sight: Sight, tree: str) -> list[Family]:
+    """Every quota of a tree that has others below it, with those, by name; the root's without the built-in ones."""
+    quotas: dict[str, QuotaRuntime] = {}
+    for name, event in sorted(sight.charges.trees[tree].items()):
+        assert isinstance(event.data, QuotaRuntime)
+        quotas[name] = event.data
+    children: dict[str, list[QuotaRuntime]] = defaultdict(list)
+    for name, quota in quotas.items():
+        if name not in (*APART, ROOT):
+            children[quota.parent].append(quota)
+    return [(quotas[name], below) for name, below in sorted(children.items()) if name in quotas]
+
+
+def _children_fit(tree: str, parent: QuotaRuntime, children: list[QuotaRuntime], has: Mapping[str, int]) -> Wrong:
+    for resource in sorted({resource for child in children for resource in child.runtime}):
+        # A tree may have less than nothing: then nothing is shared.
+        most = max(has.get(resource, 0), 0)
+        shared = sum(child.runtime.get(resource, 0) for child in children)
+        if shared > most:
+            text = f"the quotas below {parent.quota} may use {shared} {resource}, there is {most}"
+            yield quota_subject(tree, parent.quota), text
+
+
+def _scaled_as_needed(tree: str, parent: QuotaRuntime, children: list[QuotaRuntime], resource: str, has: int) -> Wrong:
+    """Mins that fit are as declared; those that do not are scaled to what there is."""
+    mins = {child.quota: _min(child, resource) for child in children}
+    scaled = {child.quota: child.scaled_min.get(resource, 0) for child in children}
+    if sum(mins.values()) > has and sum(scaled.values()) > has:
+        yield quota_subject(tree, parent.quota), f"the scaled mins below {parent.quota} are {scaled} {resource}, there is {has}"
+    elif sum(mins.values()) <= has and scaled != mins:
+        yield quota_subject(tree, parent.quota), f"the mins below {parent.quota} fit, they are {mins} and said to be {scaled}"
+
+
+def _min(quota: QuotaRuntime, resource: str) -> int:
+    least = quota.min.get(resource, 0)
+    return min(least, quota.max.get(resource, least))
+
+
+def _wanted(quota: QuotaRuntime, resource: str) -> int:
+    request = quota.request.get(resource, 0)
+    return min(request, quota.max.get(resource, request))
+
+
+def _within_bounds(quota: QuotaRuntime) -> Wrong:
+    subject = quota_subject(quota.tree, quota.quota)
+    for resource, amount in sorted(quota.runtime.items()):
+        most = quota.max.get(resource)
+        if most is not None and amount > most:
+            yield subject, f"runtime of {quota.quota} is {amount} {resource}, max {most}"
+        least, wanted = quota.scaled_min.get(resource, 0), _wanted(quota, resource)
+        if wanted >= least > amount:
+            yield subject, f"{quota.quota} requests {wanted} {resource}, scaled min {least}, and has {amount}"
+
+
+def shares_are_fair(moment: Moment) -> Wrong:
+    """When it is quiet, each quota's request and use are those of its pods, and its runtime is what sharing by weight
+    gives: its scaled min first, then of what is left by weight, up to its request. Before, figures may be a moment old:
+    what is only news about requests is published once a second.
+    """
+    sight = moment.sight
+    asked, claimed = _asked_by_pods(moment)
+    for tree in sorted(sight.charges.trees):
+        used = used_by(sight, tree, sight.log[-1].sequence)
+        families = _families(sight, tree)
+        parents = {parent.quota for parent, _ in families}
+        for parent, children in families:
+            has = parent.total if parent.quota == ROOT else parent.runtime
+            for resource in sorted({resource for child in children for resource in child.runtime}):
+                amount = max(has.get(resource, 0), 0)
+                yield from _scaled_as_needed(tree, parent, children, resource, amount)
+                fair = _fair(amount, children, resource)
+                for child in children:
+                    subject, name = quota_subject(tree, child.quota), child.quota
+                    if (runtime := child.runtime.get(resource, 0)) != fair[name]:
+                        yield subject, f"runtime of {name} is {runtime} {resource}, fair is {fair}"
+                    if name in parents or child.namespaces:
+                        continue
+                    if (said := child.child_request.get(resource, 0)) != asked[name][resource]:
+                        yield subject, f"{name} requests {said} {resource}, its pods ask for {asked[name][resource]}"
+                    if (said := child.used.get(resource, 0)) != (meant := used[name][resource] + claimed[name][resource]):
+                        yield subject, f"{name} uses {said} {resource}, its pods hold {meant}"
+
+
+def _asked_by_pods(moment: Moment) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:
+    """By quota: what the pods ask for that name it and have not ended; and what those of them claim that name a node
+    themselves and have no place yet.
+    """
+    sight = moment.sight
+    ended = {uid for _, uid in sight.ended_runs}
+    asked: dict[str, Counter[str]] = defaultdict(Counter)
+    claimed: dict[str, Counter[str]] = defaultdict(Counter)
+    for (namespace, name), head in sorted(sight.pods.items()):
+        quota, uid = head.metadata.labels.get(LABEL_QUOTA, ""), head.metadata.uid
+        if not quota or uid in ended:
+            continue
+        pod = sight.pod(namespace, name)
+        requests = pod_requests(pod)
+        asked[quota].update(requests)
+        if pod.spec.node_name and not sight.places[uid]:
+            claimed[quota].update(requests)
+    return asked, claimed
+
+
+def _fair(total: int, children: list[QuotaRuntime], resource: str) -> dict[str, int]:
+    """Whoever wants more than its scaled min has that and is hungry; the others have what they want (their scaled min, if
+    they do not lend). What is left is split among the hungry by weight again and again, nobody getting more than it wants;
+    single units go to the largest remainders, the first name among equals.
+    """
+    has: dict[str, int] = {}
+    hungry: dict[str, int] = {}
+    wants = {child.quota: _wanted(child, resource) for child in children}
+    for child in children:
+        least = max(child.scaled_min.get(resource, 0), child.guaranteed.get(resource, 0))
+        weight = child.shared_weight.get(resource, 0)
+        has[child.quota] = least if wants[child.quota] > least or not child.lends else wants[child.quota]
+        if wants[child.quota] > least and weight > 0:
+            hungry[child.quota] = weight
+    left = total - sum(has.values())
+    while left > 0 and hungry:
+        weights = sum(hungry.values())
+        parts = {name: weight * left // weights for name, weight in hungry.items()}
+        by_remainder = sorted(hungry, key=lambda name: (-(hungry[name] * left % weights), name.encode()))
+        for name in by_remainder[: left - sum(parts.values())]:
+            parts[name] += 1
+        left = 0
+        for name, part in parts.items():
+            has[name] += part
+            if has[name] >= wants[name]:
+                left += has[name] - wants[name]
+                has[name] = wants[name]
+                del hungry[name]
+    return has

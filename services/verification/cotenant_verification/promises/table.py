@@ -1,0 +1,108 @@
+"""All promises, by number. To add one: write a small function with a docstring, and name it here."""
+
+from __future__ import annotations
+
+from cotenant_verification.promises import Invariant
+from cotenant_verification.promises import admitting as a
+from cotenant_verification.promises import ending as d
+from cotenant_verification.promises import evicting as e
+from cotenant_verification.promises import explaining as x
+from cotenant_verification.promises import filtering as t
+from cotenant_verification.promises import folding as f
+from cotenant_verification.promises import keeping as k
+from cotenant_verification.promises import lending as y
+from cotenant_verification.promises import measuring as m
+from cotenant_verification.promises import placing as p
+from cotenant_verification.promises import preempting as v
+from cotenant_verification.promises import quotas as q
+from cotenant_verification.promises import resting as r
+from cotenant_verification.promises import settling as s
+
+PROMISES: tuple[Invariant, ...] = (
+    Invariant(
+        number=1,
+        name="placements_fit",
+        on_commit=(p.no_node_is_over_allocated, t.placements_pass_every_filter),
+    ),
+    Invariant(
+        number=2,
+        name="nobody_is_placed_twice",
+        on_event=(p.nobody_is_placed_twice,),
+        at_rest=(p.places_of_ended_pods_are_released,),
+    ),
+    Invariant(
+        number=3,
+        name="quotas_hold",
+        on_commit=(q.admitted_pods_fit_their_quota, q.runtimes_add_up),
+        at_rest=(q.shares_are_fair,),
+    ),
+    Invariant(number=4, name="batch_follows_from_its_samples", on_event=(m.batch_follows_from_its_samples,)),
+    Invariant(
+        number=5,
+        name="stale_metrics_are_not_acted_on",
+        on_event=(m.metrics_follow_the_time_of_the_log,),
+        on_commit=(m.stale_metrics_evict_nobody, m.stale_metrics_take_no_pods),
+    ),
+    Invariant(
+        number=6,
+        name="evictions_stay_in_limits",
+        on_event=(e.a_pod_is_evicted_once,),
+        on_commit=(e.evictions_of_a_cycle_stay_in_limits, e.moves_at_once_stay_in_limits, e.orders_stay_in_limits),
+    ),
+    Invariant(
+        number=7,
+        name="moves_end",
+        on_event=(e.a_move_is_begun_once,),
+        at_moments=(e.moves_with_a_time_to_live_end,),
+        at_rest=(e.every_move_has_ended,),
+    ),
+    Invariant(
+        number=8,
+        name="borrowed_cpu_is_given_back",
+        at_moments=(s.borrowed_cpu_is_given_back, s.services_keep_their_latency, s.kernels_refuse_nothing),
+    ),
+    Invariant(number=9, name="suppression_settles", at_moments=(s.suppression_settles,)),
+    Invariant(
+        number=11, name="causes_explain", on_commit=(x.causes_are_earlier,), at_moments=(x.causes_lead_to_a_fact,)
+    ),
+    Invariant(
+        number=12,
+        name="it_comes_to_rest",
+        on_event=(r.nobody_storms, r.nobody_is_told_to_and_fro),
+        on_commit=(r.nothing_is_said_twice,),
+        at_rest=(r.no_work_is_left, r.nothing_outlives_its_namespace, t.nobody_waits_who_fits, y.yarn_has_what_is_lent),
+        when_quiet=(r.it_is_quiet,),
+    ),
+    Invariant(
+        number=13,
+        name="nothing_grows",
+        at_moments=(s.queues_stay_short, s.the_log_is_bounded, s.cores_are_bounded),
+        when_quiet=(s.cores_hold_what_is_alive,),
+    ),
+    Invariant(
+        number=14,
+        name="acknowledged_writes_stay",
+        on_event=(k.an_acknowledged_revision_stays, k.an_acknowledged_object_stays),
+        at_moments=(k.stale_writes_are_refused,),
+        when_quiet=(k.acknowledged_pods_are_there,),
+    ),
+    Invariant(number=15, name="decisions_can_be_recomputed", when_quiet=(f.decisions_can_be_recomputed,)),
+    Invariant(
+        number=16,
+        name="profiles_are_applied",
+        on_event=(a.admitted_pods_carry_their_profile, a.invalid_profiles_are_refused),
+    ),
+    Invariant(
+        number=17,
+        name="preemption_makes_room_for_the_more_important",
+        on_commit=(v.victims_are_of_lower_priority, v.victims_make_room),
+    ),
+    Invariant(
+        number=18,
+        name="memory_ends_those_who_hold_too_much",
+        on_event=(d.policies_are_kept, d.restarts_wait),
+        at_moments=(d.the_right_ones_end, d.nobody_holds_more_than_its_limit),
+        at_rest=(d.ends_are_told, d.what_may_start_starts),
+    ),
+)
+"""Invariant 10, the fold, is checked where a service comes to rest: `folding.state_is_the_fold`."""

@@ -1,0 +1,44 @@
+"""The workload of a run, from its seed: what users, administrators and machines do, as entries.
+
+In: a seed and a header. Out: entries. Each part draws from a chance of its own, so that a change of one leaves the
+others' seeds as they are.
+
+| part | what |
+|---|---|
+| `machines` | nodes of several shapes |
+| `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
+| `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
+| `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |
+| `administration` | the node configuration, invalid ones among them; a budget; users' migration jobs |
+| `memory` | in every second run: pods that leak, outgrow what they borrowed, or take what their machine has |
+| `profiles` | colocation profiles, invalid ones among them, and pods that they change |
+| `trace` | in place of machines and pods: a piece of the openb trace |
+| `yarn` | in every second run: NodeManagers beside the executors, applications that take and return capacity |
+"""
+
+from __future__ import annotations
+
+from cotenant_verification.workload.administration import administration
+from cotenant_verification.workload.constraints import constraints
+from cotenant_verification.workload.machines import machines
+from cotenant_verification.workload.memory import memory
+from cotenant_verification.workload.pods import pods
+from cotenant_verification.workload.profiles import profiles
+from cotenant_verification.workload.quotas import quotas
+from cotenant_verification.workload.schedule import Entry, Header
+from cotenant_verification.workload.yarn import yarn
+
+
+def workload(header: Header) -> list[Entry]:
+    """All that users and machines do in a run."""
+    nodes, capacity = machines(header)
+    parts = (
+        quotas(header, capacity),
+        pods(header, capacity),
+        constraints(header, capacity),
+        memory(header),
+        administration(header),
+        profiles(header),
+        yarn(header, capacity),
+    )
+    return [*nodes, *(entry for part in parts for entry in part)]

@@ -1,0 +1,50 @@
+"""In mid-flight: the node configuration, invalid ones among them; a budget; migration jobs."""
+
+from __future__ import annotations
+
+from random import Random
+
+from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+
+CONFIG_MS = 2_000
+BUDGET_MS = 2_400
+CHANGE_EVERY_MS = 400_000
+MOVE_EVERY_MS = 120_000
+
+
+def administration(header: Header) -> list[Entry]:
+    """All of it."""
+    chance = Random(f"administration/{header.seed}")
+    entries = [
+        _config(chance, CONFIG_MS, first=True),
+        Entry(at_ms=BUDGET_MS, kind="create-budget", target="calm", args={"min_available": 1, "app": "service-0"}),
+    ]
+    for _ in range(1 + header.span_ms // CHANGE_EVERY_MS):
+        entries.append(_config(chance, chance.randrange(SETTLE_MS, header.span_ms), first=False))
+    for number in range(1 + header.span_ms // MOVE_EVERY_MS):
+        entries += _move(chance, header, f"move-{number}")
+    return entries
+
+
+def _config(chance: Random, at_ms: int, *, first: bool) -> Entry:
+    args: dict[str, int | str] = {
+        "reclaim": chance.choice((60, 65, 80)),
+        "threshold": chance.choice((55, 65, 75)),
+        "policy": chance.choice(("cpuset", "cfsQuota")),
+        "broken": int(not first and chance.random() < 0.3),
+    }
+    return Entry(at_ms=at_ms, kind="config", args=args)
+
+
+def _move(chance: Random, header: Header, name: str) -> list[Entry]:
+    """A user has a pod moved: of a service, or of a job that may have ended; some take their wish back."""
+    pod = f"service-{chance.randrange(3)}-{chance.randrange(3)}" if chance.random() < 0.7 else f"job-{chance.randrange(20)}"
+    at_ms = chance.randrange(SETTLE_MS, header.span_ms)
+    args: dict[str, int | str] = {"pod": pod, "ttl": chance.choice((0, 30, 300)), "paused": int(chance.random() < 0.1)}
+    if chance.random() < 0.15:
+        args["mode"] = "ReservationFirst"
+    entries = [Entry(at_ms=at_ms, kind="create-move", target=name, args=args)]
+    if chance.random() < 0.3:
+        later = at_ms + chance.choice((10, 500, 20_000))
+        entries.append(Entry(at_ms=later, kind="delete-move", target=name))
+    return entries

@@ -1,0 +1,205 @@
+"""The manifests of a chaos run: what its users write.
+
+In: a name and an entry's arguments. Out: documents as a user of Koordinator would write them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
+from cotenant_console.api.client import Document, Json
+from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_MODEL_LABEL
+from cotenant_verification.workload.pod_constraints import REVISION_LABEL, constrain
+from cotenant_verification.workload.schedule import located
+
+QUOTA = "quota.scheduling.koordinator.sh"
+QOS_LABEL = "koordinator.sh/qosClass"
+USAGE = "cotenant.io/simulated-usage"
+DURATION = "cotenant.io/simulated-duration"
+PROFILE_REVISION = "chaos.cotenant.io/profile-revision"
+EXIT_CODE = "cotenant.io/simulated-exit-code"
+Args = Mapping[str, int | str]
+
+
+def pod(target: str, args: Args) -> Document:
+    """A service (`ls`), a job on borrowed resources (`batch`), or a job on the machine's own (`job`)."""
+    namespace, name = located(target)
+    kind = args["class"]
+    memory = f"{args['memory_mib']}Mi"
+    borrowed = {"kubernetes.io/batch-cpu": str(args["cpu"]), "kubernetes.io/batch-memory": memory}
+    own = {"cpu": f"{args['cpu']}m", "memory": memory}
+    requests: Document = dict(borrowed if kind == "batch" else own)
+    labels: Document = {"app": str(args.get("app", kind)), QOS_LABEL: "BE" if kind == "batch" else "LS"}
+    if "revision" in args:
+        labels[REVISION_LABEL] = str(args["revision"])
+    if "quota" in args:
+        labels[f"{QUOTA}/name"] = str(args["quota"])
+    annotations: Document = {USAGE: _usage(args)} if "period" in args else {}
+    if "lasts" in args:
+        annotations |= {DURATION: f"{args['lasts']}s", EXIT_CODE: str(args.get("exit", 0))}
+    metadata: Document = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
+    if "app" in args:
+        uid = f"uid-{namespace}-{args['app']}"
+        owner: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": uid}
+        metadata["ownerReferences"] = [{**owner, "controller": True}]
+    limits: Document = dict(borrowed) if kind == "batch" else {}
+    if "memory_limit" in args:
+        limits["memory"] = f"{args['memory_limit']}Mi"
+    devices: Document = {GPU_CORE: str(args["gpu_core"])} if "gpu_core" in args else {}
+    if "gpus" in args:
+        devices[GPU] = str(args["gpus"])
+    resources: Document = {"requests": requests | devices, "limits": limits | devices}
+    spec: Document = {
+        "priorityClassName": str(args.get("priority", "koord-batch" if kind == "batch" else "koord-prod")),
+        "restartPolicy": "Never" if "lasts" in args else "Always",
+        "terminationGracePeriodSeconds": 5,
+        "containers": [{"name": "main", "image": "simulated", "resources": resources}],
+    }
+    if "named" in args:
+        spec["nodeName"] = str(args["named"])
+    if "models" in args:
+        models: list[Json] = [*str(args["models"]).split("|")]
+        terms: list[Json] = [{"matchExpressions": [{"key": GPU_MODEL_LABEL, "operator": "In", "values": models}]}]
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        }
+    if "selects" in args:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": str(args["selects"])}
+    constrain(spec, args)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _usage(args: Args) -> str:
+    """What it uses over a period; `leaks`: from each start on."""
+    parts = [f"cpu={args['use_low']}m..{args['use_high']}m"] if "use_high" in args else []
+    if "hold_high" in args:
+        parts.append(f"memory={args['hold_low']}Mi..{args['hold_high']}Mi")
+    return ",".join([*parts, f"period={args['period']}s", *(["from=start"] if args.get("leaks") else [])])
+
+
+def _amounts(cpu_milli: int) -> Document:
+    return {
+        "cpu": f"{cpu_milli}m",
+        "kubernetes.io/batch-cpu": str(cpu_milli),
+        "memory": f"{cpu_milli * 2}Mi",
+        "kubernetes.io/batch-memory": f"{cpu_milli * 2}Mi",
+    }
+
+
+def quota(name: str, args: Args) -> Document:
+    """An elastic quota over the machines' own and the borrowed resources."""
+    tree = str(args.get("tree", ""))
+    root = bool(tree) and not args.get("parent")
+    labels: Document = {
+        f"{QUOTA}/is-parent": _word(args.get("is_parent", 0)),
+        f"{QUOTA}/allow-lent-resource": _word(args.get("lends", 1)),
+    }
+    if args.get("parent"):
+        labels[f"{QUOTA}/parent"] = str(args["parent"])
+    if tree:
+        labels[f"{QUOTA}/tree-id"] = tree
+    if root:
+        labels[f"{QUOTA}/is-root"] = "true"
+    metadata: Document = {"name": name, "namespace": "default", "labels": labels}
+    annotations = _weighed(args)
+    if root and "total" in args:
+        annotations[f"{QUOTA}/total-resource"] = json.dumps(_amounts(int(args["total"])))
+    metadata["annotations"] = annotations
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": metadata,
+        "spec": {"min": _amounts(int(args["min"])), "max": _amounts(int(args["max"]))},
+    }
+
+
+def quota_patch(args: Args) -> Document:
+    """New bounds, a new weight."""
+    return {
+        "metadata": {"annotations": _weighed(args)},
+        "spec": {"min": _amounts(int(args["min"])), "max": _amounts(int(args["max"]))},
+    }
+
+
+def _weighed(args: Args) -> dict[str, Json]:
+    return {f"{QUOTA}/shared-weight": json.dumps(_amounts(int(args["weight"])))} if "weight" in args else {}
+
+
+def _word(truth: int | str) -> str:
+    return "true" if truth else "false"
+
+
+def move(name: str, args: Args) -> Document:
+    """A user's wish to have a pod moved."""
+    namespace, pod = located(str(args["pod"]))
+    spec: Document = {
+        "podRef": {"namespace": namespace, "name": pod},
+        "mode": str(args.get("mode", "EvictDirectly")),
+        "paused": bool(args.get("paused", 0)),
+    }
+    if args.get("ttl"):
+        spec["ttl"] = f"{args['ttl']}s"
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def profile(name: str, args: Args) -> Document:
+    """A colocation profile, which marks pods with its revision; `lends`: it has them run on borrowed resources; `broken`: it
+    contradicts itself.
+    """
+    spec: Document = {
+        "selector": {"matchLabels": {"app": name}},
+        "probability": int(args.get("percent", 100)),
+        "qosClass": "BE" if args.get("lends") else None,
+        "priorityClassName": "koord-batch" if args.get("lends") else None,
+        "labels": {PROFILE_REVISION: str(args["revision"])},
+    }
+    if args.get("broken"):
+        spec |= {"qosClass": "BE", "priorityClassName": "koord-prod"}
+    return {
+        "apiVersion": "config.koordinator.sh/v1alpha1",
+        "kind": "ClusterColocationProfile",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def budget(target: str, app: str, min_available: int) -> Document:
+    """A disruption budget of one application."""
+    namespace, name = located(target)
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}},
+    }
+
+
+def node_config(args: Args) -> Document:
+    """The node configuration; `broken`: one that must be rejected and change nothing."""
+    colocation = {"enable": True, "cpuReclaimThresholdPercent": args["reclaim"], "memoryReclaimThresholdPercent": 65}
+    thresholds = {
+        "clusterStrategy": {
+            "enable": True,
+            "cpuSuppressThresholdPercent": args["threshold"],
+            "cpuSuppressPolicy": args["policy"],
+        }
+    }
+    if args.get("broken"):
+        colocation["degradeTimeMinutes"] = -1
+    data: Document = {
+        "colocation-config": json.dumps(colocation),
+        "resource-threshold-config": "{]" if args.get("broken") else json.dumps(thresholds),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": SLO_CONFIG_NAME, "namespace": SLO_CONFIG_NAMESPACE},
+        "data": data,
+    }

@@ -1,0 +1,44 @@
+"""Colocation profiles that change in mid-flight, invalid ones among them, and the pods that they are about.
+
+In: a header. Out: entries. Pods of the applications PROFILED ask for the machines' own resources; the profile of that name, if
+it is there, has them run on borrowed ones, or only marks them. Every version has a revision, which its pods bear.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+
+PROFILED = ("crunch", "render")
+CHANGE_EVERY_MS = 60_000
+POD_EVERY_MS = 20_000
+BROKEN = 0.25
+
+
+def profiles(header: Header) -> list[Entry]:
+    """Versions of two profiles, their ends, and pods of theirs."""
+    chance = Random(f"profiles/{header.seed}")
+    entries = []
+    for revision in range(2 + header.span_ms // CHANGE_EVERY_MS):
+        name = chance.choice(PROFILED)
+        at_ms = chance.randrange(SETTLE_MS // 2, header.span_ms)
+        if chance.random() < 0.15:
+            entries.append(Entry(at_ms=at_ms, kind="delete-profile", target=name))
+            continue
+        args: dict[str, int | str] = {"revision": revision, "broken": int(chance.random() < BROKEN)}
+        args["lends"] = int(chance.random() < 0.7)
+        args["percent"] = chance.choice((100, 100, 100, 50, 0))
+        entries.append(Entry(at_ms=at_ms, kind="profile", target=name, args=args))
+    for index in range(2 + header.span_ms // POD_EVERY_MS):
+        app = chance.choice(PROFILED)
+        wants: dict[str, int | str] = {
+            "class": "job",
+            "app": app,
+            "cpu": chance.choice((100, 250, 500)),
+            "memory_mib": 64,
+            "lasts": chance.choice((5, 20, 60)),
+        }
+        at_ms = chance.randrange(SETTLE_MS, header.span_ms)
+        entries.append(Entry(at_ms=at_ms, kind="create-pod", target=f"{app}-{index}", args=wants))
+    return entries

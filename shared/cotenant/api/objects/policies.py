@@ -1,0 +1,103 @@
+"""Typed views of the small kinds: ConfigMap, quota, disruption budget, priority class, runtime class, migration job."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.api.objects.metadata import LabelSelector, ObjectMeta, View
+from cotenant.api.objects.pod import Toleration
+from cotenant.model.quantities import Scalar
+
+
+class ConfigMap(View, frozen=True, kw_only=True):
+    """core/v1 ConfigMap."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
+class ElasticQuotaSpec(View, frozen=True, kw_only=True):
+    """Limits of one quota: what it may use at most, and what it is guaranteed."""
+
+    max: dict[str, Scalar] = {}
+    min: dict[str, Scalar] = {}
+
+
+class ElasticQuota(View, frozen=True, kw_only=True):
+    """scheduling.sigs.k8s.io/v1alpha1 ElasticQuota."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ElasticQuotaSpec = ElasticQuotaSpec()
+
+
+class PodDisruptionBudgetSpec(View, frozen=True, kw_only=True):
+    """At most one of the two bounds; each a count or a percentage text."""
+
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class PodDisruptionBudget(View, frozen=True, kw_only=True):
+    """policy/v1 PodDisruptionBudget."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+
+
+class PriorityClassObject(View, frozen=True, kw_only=True):
+    """scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+class RuntimeScheduling(View, frozen=True, kw_only=True):
+    """What a RuntimeClass merges into its pods."""
+
+    node_selector: dict[str, str] = {}
+    tolerations: list[Toleration] = []
+
+
+class RuntimeOverhead(View, frozen=True, kw_only=True):
+    """Resources added to each pod of the class."""
+
+    pod_fixed: dict[str, Scalar] = {}
+
+
+class RuntimeClass(View, frozen=True, kw_only=True):
+    """node.k8s.io/v1 RuntimeClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    handler: str = ""
+    scheduling: RuntimeScheduling | None = None
+    overhead: RuntimeOverhead | None = None
+
+
+class ObjectReference(View, frozen=True, kw_only=True):
+    """A reference to another object."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class PodMigrationJobSpec(View, frozen=True, kw_only=True):
+    """What to move and how; ttl is a Go duration."""
+
+    pod_ref: ObjectReference = ObjectReference()
+    mode: str = ""
+    paused: bool = False
+    ttl: str = ""
+    delete_options: msgspec.Raw = msgspec.Raw(b"")
+
+
+class PodMigrationJob(View, frozen=True, kw_only=True):
+    """scheduling.koordinator.sh/v1alpha1 PodMigrationJob."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodMigrationJobSpec = PodMigrationJobSpec()

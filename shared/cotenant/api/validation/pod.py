@@ -1,0 +1,231 @@
+"""Rules for pods.
+
+In: the typed view of a pod as it would be stored (and, for an update, as it is). Out: every field error, not only the
+first. Source: Kubernetes `ValidatePod` for what concerns scheduling and running; other fields are carried as they
+are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from cotenant.api.objects.pod import Container, NodeSelectorTerm, Pod, Toleration
+from cotenant.api.validation.fields import (
+    FieldError,
+    dns_label,
+    dns_subdomain,
+    duplicate,
+    forbidden,
+    invalid,
+    labels,
+    not_found,
+    not_supported,
+    qualified_name,
+    quantity,
+    required,
+)
+from cotenant.api.validation.process_runtime import process_runtime_errors
+from cotenant.api.validation.resources import resource_errors
+from cotenant.model.names import RUNTIME_PROCESS
+
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+PROTOCOLS = ("TCP", "UDP", "SCTP")
+TOLERATION_OPERATORS = ("Equal", "Exists")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+RESERVED_ANNOTATION = "scheduling.koordinator.sh/reserve-pod"
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+
+
+class _Named(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    mount_path: str = ""
+
+
+def _required_spec(pod: Pod) -> list[FieldError]:
+    spec = pod.spec
+    found: list[FieldError] = []
+    if not spec.containers:
+        found.append(required("spec.containers"))
+    if spec.restart_policy not in RESTART_POLICIES:
+        found.append(not_supported("spec.restartPolicy", spec.restart_policy, RESTART_POLICIES))
+    if spec.termination_grace_period_seconds is not None and spec.termination_grace_period_seconds < 0:
+        found.append(
+            invalid("spec.terminationGracePeriodSeconds", spec.termination_grace_period_seconds, "must be non-negative")
+        )
+    if spec.active_deadline_seconds is not None and not 1 <= spec.active_deadline_seconds < 2**31:
+        found.append(invalid("spec.activeDeadlineSeconds", spec.active_deadline_seconds, "must be between 1 and 2147483647"))
+    if spec.preemption_policy is not None and spec.preemption_policy not in PREEMPTION_POLICIES:
+        found.append(not_supported("spec.preemptionPolicy", spec.preemption_policy, PREEMPTION_POLICIES))
+    if spec.scheduler_name:
+        found += dns_subdomain("spec.schedulerName", spec.scheduler_name)
+    if spec.node_name:
+        found += dns_subdomain("spec.nodeName", spec.node_name)
+    for resource, amount in spec.overhead.items():
+        found += quantity(f"spec.overhead[{resource}]", amount)
+    if spec.priority is not None and not -(2**31) <= spec.priority < 2**31:
+        found.append(invalid("spec.priority", spec.priority, "must be a 32-bit integer"))
+    return found
+
+
+def _containers(pod: Pod) -> list[FieldError]:
+    found: list[FieldError] = []
+    names: set[str] = set()
+    needs_image = pod.spec.runtime_class_name != RUNTIME_PROCESS
+    volumes = {_named(volume).name for volume in pod.spec.volumes}
+    for section, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
+        for index, container in enumerate(containers):
+            path = f"spec.{section}[{index}]"
+            if not container.name:
+                found.append(required(f"{path}.name"))
+            else:
+                found += dns_label(f"{path}.name", container.name)
+                if container.name in names:
+                    found.append(duplicate(f"{path}.name", container.name))
+                names.add(container.name)
+            if needs_image and not container.image.strip():
+                found.append(required(f"{path}.image"))
+            found += _container(path, container, volumes)
+    return found
+
+
+def _container(path: str, container: Container, volumes: set[str]) -> list[FieldError]:
+    found = resource_errors(f"{path}.resources", container.resources)
+    for index, variable in enumerate(container.env):
+        if not variable.name:
+            found.append(required(f"{path}.env[{index}].name"))
+        elif not _ENV_NAME.fullmatch(variable.name):
+            detail = "must consist of letters, digits, '_', '-' or '.', and must not start with a digit"
+            found.append(invalid(f"{path}.env[{index}].name", variable.name, detail))
+    for index, port in enumerate(container.ports):
+        where = f"{path}.ports[{index}]"
+        if not 1 <= port.container_port <= 65535:
+            found.append(invalid(f"{where}.containerPort", port.container_port, "must be between 1 and 65535, inclusive"))
+        if not 0 <= port.host_port <= 65535:
+            found.append(invalid(f"{where}.hostPort", port.host_port, "must be between 1 and 65535, inclusive"))
+        if port.protocol not in PROTOCOLS:
+            found.append(not_supported(f"{where}.protocol", port.protocol, PROTOCOLS))
+    for index, mount in enumerate(container.volume_mounts):
+        named = _named(mount)
+        if not named.name:
+            found.append(required(f"{path}.volumeMounts[{index}].name"))
+        elif named.name not in volumes:
+            found.append(not_found(f"{path}.volumeMounts[{index}].name", named.name))
+        if not named.mount_path:
+            found.append(required(f"{path}.volumeMounts[{index}].mountPath"))
+    return found
+
+
+def _named(item: msgspec.Raw) -> _Named:
+    try:
+        return msgspec.json.decode(item, type=_Named)
+    except msgspec.MsgspecError:
+        return _Named()
+
+
+def _volumes(pod: Pod) -> list[FieldError]:
+    found: list[FieldError] = []
+    names: set[str] = set()
+    for index, volume in enumerate(pod.spec.volumes):
+        name = _named(volume).name
+        if not name:
+            found.append(required(f"spec.volumes[{index}].name"))
+            continue
+        found += dns_label(f"spec.volumes[{index}].name", name)
+        if name in names:
+            found.append(duplicate(f"spec.volumes[{index}].name", name))
+        names.add(name)
+    return found
+
+
+def _scheduling(pod: Pod) -> list[FieldError]:
+    spec = pod.spec
+    found = labels("spec.nodeSelector", spec.node_selector) if spec.node_selector else []
+    for index, toleration in enumerate(spec.tolerations):
+        found += toleration_errors(f"spec.tolerations[{index}]", toleration)
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is not None:
+        path = "spec.affinity.nodeAffinity"
+        if affinity.required is not None:
+            path = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+            if not affinity.required.node_selector_terms:
+                found.append(required(path, "must have at least one node selector term"))
+            found += _terms(path, affinity.required.node_selector_terms)
+        for index, preferred in enumerate(affinity.preferred):
+            where = f"spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+            if not 1 <= preferred.weight <= 100:
+                found.append(invalid(f"{where}.weight", preferred.weight, "must be in the range 1-100"))
+            found += _terms(f"{where}.preference", [preferred.preference], indexed=False)
+    for index, spread in enumerate(spec.topology_spread_constraints):
+        path = f"spec.topologySpreadConstraints[{index}]"
+        if spread.max_skew <= 0:
+            found.append(invalid(f"{path}.maxSkew", spread.max_skew, "must be greater than zero"))
+        if not spread.topology_key:
+            found.append(required(f"{path}.topologyKey", "can not be empty"))
+        if spread.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
+            found.append(
+                not_supported(f"{path}.whenUnsatisfiable", spread.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway"))
+            )
+    return found
+
+
+def _terms(path: str, terms: Sequence[NodeSelectorTerm], *, indexed: bool = True) -> list[FieldError]:
+    found: list[FieldError] = []
+    for number, term in enumerate(terms):
+        where = f"{path}[{number}]" if indexed else path
+        for index, expression in enumerate(term.match_expressions):
+            at = f"{where}.matchExpressions[{index}]"
+            found += qualified_name(f"{at}.key", expression.key)
+            if expression.operator not in NODE_OPERATORS:
+                found.append(not_supported(f"{at}.operator", expression.operator, NODE_OPERATORS))
+            elif expression.operator in ("In", "NotIn") and not expression.values:
+                found.append(required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            elif expression.operator in ("Gt", "Lt") and len(expression.values) != 1:
+                found.append(required(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+            elif expression.operator in ("Exists", "DoesNotExist") and expression.values:
+                found.append(forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+    return found
+
+
+def toleration_errors(path: str, toleration: Toleration) -> list[FieldError]:
+    """Return what is wrong in one toleration."""
+    found: list[FieldError] = []
+    if toleration.key:
+        found += qualified_name(f"{path}.key", toleration.key)
+    elif toleration.operator != "Exists":
+        found.append(invalid(f"{path}.operator", toleration.operator, "operator must be Exists when `key` is empty"))
+    if toleration.operator not in ("", *TOLERATION_OPERATORS):
+        found.append(not_supported(f"{path}.operator", toleration.operator, TOLERATION_OPERATORS))
+    if toleration.operator == "Exists" and toleration.value:
+        found.append(invalid(f"{path}.value", toleration.value, "value must be empty when `operator` is 'Exists'"))
+    if toleration.effect and toleration.effect not in TAINT_EFFECTS:
+        found.append(not_supported(f"{path}.effect", toleration.effect, TAINT_EFFECTS))
+    if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
+        detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        found.append(invalid(f"{path}.effect", toleration.effect, detail))
+    return found
+
+
+def _runtime(pod: Pod) -> list[FieldError]:
+    return process_runtime_errors(pod) if pod.spec.runtime_class_name == RUNTIME_PROCESS else []
+
+
+def _reserved_annotation(pod: Pod) -> list[FieldError]:
+    if RESERVED_ANNOTATION not in pod.metadata.annotations:
+        return []
+    return [forbidden(f"metadata.annotations[{RESERVED_ANNOTATION}]", "is set by the scheduler only")]
+
+
+POD_CHECKS: tuple[Callable[[Pod], list[FieldError]], ...] = (
+    _required_spec,
+    _containers,
+    _volumes,
+    _scheduling,
+    _runtime,
+    _reserved_annotation,
+)
+"""Checks of a pod by itself, in order."""

@@ -1,0 +1,1 @@
+"""Rules that several services share: QoS, quotas, reservations, colocation."""

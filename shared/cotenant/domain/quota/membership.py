@@ -1,0 +1,67 @@
+"""Which quota a pod belongs to.
+
+In: the pod's namespace and labels, and the quotas known. Out: (quota, tree), or None where no quota governs the pod.
+The rule, in this order: the pod's label; a quota that lies in the pod's namespace and is named like it; a quota that
+lists the pod's namespace in its `namespaces` annotation (the smallest name, if several do); the default quota. A label
+that names no known quota counts as none of these: the default quota. Source: Koordinator ElasticQuota,
+getPodAssociateQuotaName.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from cotenant.domain.quota.names import DEFAULT, DEFAULT_TREE, LABEL_PREEMPTIBLE, LABEL_QUOTA
+
+
+class Membership(msgspec.Struct, frozen=True):
+    """The quota that counts a pod, and that quota's tree."""
+
+    quota: str
+    tree: str = DEFAULT_TREE
+
+
+class QuotaIdentity(msgspec.Struct, frozen=True):
+    """What the lookup needs to know of one quota."""
+
+    name: str
+    namespace: str = ""
+    tree: str = DEFAULT_TREE
+    namespaces: tuple[str, ...] = ()
+
+
+class QuotaIndex:
+    """The quotas known, indexed for the lookup. `default_quota` False: pods without a known quota are not governed."""
+
+    def __init__(self, quotas: Iterable[QuotaIdentity], default_quota: bool = True) -> None:
+        self._default_quota = default_quota
+        self._trees: dict[str, str] = {}
+        self._own_namespace: set[str] = set()
+        self._by_namespace: dict[str, str] = {}
+        for quota in sorted(quotas, key=lambda quota: (quota.name, quota.namespace)):
+            self._trees.setdefault(quota.name, quota.tree)
+            if quota.name == quota.namespace:
+                self._own_namespace.add(quota.name)
+            for namespace in quota.namespaces:
+                self._by_namespace.setdefault(namespace, quota.name)
+
+    def lookup(self, namespace: str, labels: Mapping[str, str]) -> str:
+        """The name that the pod asks for, known or not; empty where it asks for none and there is no default quota."""
+        named = labels.get(LABEL_QUOTA, "")
+        if named or not self._default_quota:
+            return named
+        if namespace in self._own_namespace:
+            return namespace
+        return self._by_namespace.get(namespace, DEFAULT)
+
+    def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
+        """The quota that counts the pod; None where no quota governs it."""
+        name = self.lookup(namespace, labels)
+        if name in self._trees:
+            return Membership(name, self._trees[name])
+        return Membership(DEFAULT) if self._default_quota else None
+
+
+def is_preemptible(labels: Mapping[str, str]) -> bool:
+    """Only the label value `false` makes a pod non-preemptible."""
+    return labels.get(LABEL_PREEMPTIBLE) != "false"

@@ -1,0 +1,137 @@
+"""A decision becomes a batch: ids, times, and the sequences of causes that were not known when it was decided.
+
+In: what a core decided, who it is, the sequence of the own previous commit record. Out: `Batch`, the commit record and the
+events in order, ready to be stored. Event id = `<cell>/<service>/<partition>/<prior>/<index>`. A cause `LOG:-<n>` is the n-th
+event behind the previous commit record: it was being stored when the decision was made. A batch that is refused leaves a fact
+on EXECUTION: `refusal_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from cotenant.events.commits import Commit, CommitRefused
+from cotenant.events.envelope import Event
+from cotenant.log.contract import EXECUTION, Write
+from cotenant.model.subjects import commit_subject, execution_subject, marker_subject
+
+UNKNOWN = "LOG:-"
+"""How a cause begins whose sequence is not known yet."""
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who decides: all replicas of one partition share everything but `replica`."""
+
+    service: str
+    cell: str = "cell"
+    partition: str = "0"
+    replica: str = "0"
+    version: str = "0.1.0"
+    core: str = "1"
+
+    @property
+    def source(self) -> str:
+        """CloudEvents source, and the mark by which own messages are known."""
+        return f"/{self.cell}/{self.service}/{self.partition}"
+
+    @property
+    def commit_subject(self) -> str:
+        return commit_subject(self.service, self.partition)
+
+    @property
+    def marker_subject(self) -> str:
+        return marker_subject(self.service, self.replica)
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a core decided, and on what: foreign messages up to `folded`; `took_us` is how long it thought."""
+
+    events: Sequence[Event]
+    folded: int
+    now: datetime
+    took_us: int
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A proposal: the commit record and what was decided, ready to be stored."""
+
+    prior: int
+    events: tuple[Event, ...]
+
+    def writes(self) -> list[Write]:
+        """Return the messages with the one expectation that fences them."""
+        first, *rest = self.events
+        return [Write(event=first, expected=self.prior), *(Write(event=event) for event in rest)]
+
+    def as_stored(self, first: int) -> Iterator[Event]:
+        """Walk what was decided with its sequences; `first` is the commit record's."""
+        for sequence, event in enumerate(self.events[1:], first + 1):
+            yield msgspec.structs.replace(event, sequence=sequence)
+
+    @property
+    def record(self) -> Commit:
+        """The commit record."""
+        data = self.events[0].data
+        assert isinstance(data, Commit)
+        return data
+
+    def is_begun_by(self, event: Event) -> bool:
+        """Tell whether a delivered message is this batch's own commit record, and not that of another replica, which gives it
+        the same id."""
+        return event.id == self.events[0].id and event.data == self.events[0].data
+
+
+def seal(decision: Decision, identity: Identity, config: str, prior: int) -> Batch:
+    """Return the batch that follows the commit record `prior`."""
+    record = Event(
+        subject=identity.commit_subject,
+        data=Commit(
+            prior=prior,
+            folded=decision.folded,
+            now=decision.now,
+            count=len(decision.events),
+            config=config,
+            core=identity.core,
+            replica=identity.replica,
+            took_us=decision.took_us,
+        ),
+    )
+    stem, source = f"{identity.cell}/{identity.service}/{identity.partition}/{prior}/", identity.source
+    sealed = []
+    for index, event in enumerate((record, *decision.events)):
+        causes = event.causes
+        if UNKNOWN in " ".join(causes):
+            causes = tuple(_resolved(cause, prior) for cause in causes)
+        sealed.append(
+            msgspec.structs.replace(
+                event, causes=causes, time=decision.now, id=f"{stem}{index}", source=source, traceparent="", sequence=0
+            )
+        )
+    return Batch(prior, tuple(sealed))
+
+
+def _resolved(cause: str, prior: int) -> str:
+    return f"LOG:{prior + int(cause.removeprefix(UNKNOWN))}" if cause.startswith(UNKNOWN) else cause
+
+
+def refusal_of(batch: Batch, identity: Identity, reason: str, now: datetime) -> Event:
+    """Return the event that tells of a batch that another replica was faster than."""
+    return Event(
+        subject=execution_subject("_", "commits"),
+        data=CommitRefused(
+            service=identity.service,
+            partition=identity.partition,
+            replica=identity.replica,
+            expected=batch.prior,
+            events=len(batch.events) - 1,
+            reason=reason,
+        ),
+        causes=(f"LOG:{batch.prior}",) if batch.prior else (),
+        time=now,
+        id=f"{identity.cell}/{identity.service}/{identity.replica}/refused/{batch.prior}",
+        source=identity.source,
+        stream=EXECUTION,
+    )

@@ -1,0 +1,263 @@
+"""The cycle of a deciding service, without I/O: fold, propose a batch, learn whether it was stored.
+
+The asyncio shell (`service`) and the simulator drive the same class, so what the simulator proves holds in production.
+
+A proposal is one atomic batch. Its first message is the commit record on `commits.<service>.<partition>`, expecting the
+sequence of the service's own previous commit record: a stale or second writer is refused by the server and refolds. That is
+the whole fencing. A replica that lost the last race holds back HOLD_BACK and commits only if nobody else did.
+
+State decided on = foreign messages up to `folded` plus own messages up to the end of `prior`'s batch. A proposal is made
+only when both are true of the core: the start marker has been delivered, and every own message up to the end of the last
+known commit's batch has been folded.
+
+While a batch is being stored, a core that can assume it (`cotenant.engine.core.Assuming`) decides the next one: `think_ahead`.
+One batch is under way and one decided behind it, no more. The next batch is sealed once the first one's sequences are known; it
+is thrown away, and what it rests on withdrawn, if the first one is refused or another replica's commit is seen instead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+
+from cotenant.engine.commit import Batch, Decision, Identity, seal
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Assuming, Core
+from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.envelope import Event
+from cotenant.log.contract import LOG, Stored
+
+HOLD_BACK = timedelta(seconds=2)
+REMEMBERED_BATCHES = 1024
+"""Own batches whose messages may still be delivered: a reader further behind than that has started over long before."""
+AHEAD_FROM = 100
+"""Behind a batch of so many events the next one is decided while it is stored. Behind a smaller one that would save little
+time, and keep what arrives meanwhile waiting for one batch more."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DecisionError(RuntimeError):
+    """A core broke its contract; the text says how."""
+
+
+def config_digest(config_text: str) -> str:
+    """Return the digest that commit records carry for a configuration text."""
+    return blake2b(config_text.encode(), digest_size=8).hexdigest()
+
+
+class Cycle:
+    """Fold, propose, settle. Not thread-safe; one proposal at a time, and one decided behind it."""
+
+    def __init__(
+        self,
+        core: Core,
+        identity: Identity,
+        config_text: str = "{}",
+        *,
+        timer: Callable[[], int] = int,
+        ahead_from: int = AHEAD_FROM,
+    ) -> None:
+        self.core = core
+        self.identity = identity
+        self._source = identity.source
+        self.config_text = config_text
+        self.config = config_digest(config_text)
+        self.loaded = False
+        self.folded = 0
+        self.prior = 0
+        self.conflicts = 0
+        self._timer = timer
+        self._ahead_from = ahead_from
+        self._assuming = core if isinstance(core, Assuming) else None
+        self._proposed: Batch | None = None
+        """The last batch proposed, until it is known what became of it."""
+        self._settled: Batch | None = None
+        """The last batch known to be stored."""
+        self._assumed = False
+        """The core holds the proposed batch although it is only being stored."""
+        self._ahead: Decision | None = None
+        self._ahead_prior = 0
+        """The commit record that `_ahead` was decided behind, once it is stored."""
+        self._prior_end = 0
+        self._own_through = 0
+        self._applied: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
+        self._unread: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
+        """Ranges of own messages that a reader may leave out."""
+        self._floor = _EPOCH
+        self._lost = False
+        self._rival_seen: datetime | None = None
+        self._marker_id = ""
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def start_marker(self, now: datetime, filters: Sequence[str], load: int = 0) -> Event:
+        """Return the marker to store once the consumer exists; its delivery ends the load."""
+        identity = self.identity
+        self._marker_id = f"{identity.cell}/{identity.service}/{identity.replica}/start/{now.timestamp():.6f}/{load}"
+        return Event(
+            subject=identity.marker_subject,
+            data=ServiceStarted(
+                service=identity.service,
+                partition=identity.partition,
+                replica=identity.replica,
+                version=identity.version,
+                core=identity.core,
+                config=self.config,
+                config_text=self.config_text,
+                filters=tuple(filters),
+                load=load,
+            ),
+            time=now,
+            id=self._marker_id,
+            source=identity.source,
+        )
+
+    def fold(self, events: Iterable[Event], now: datetime) -> None:
+        """Fold delivered messages. Repeats and own messages that were applied when stored change nothing."""
+        apply, source, folded = self.core.apply, self._source, self.folded
+        for event in events:
+            if event.source == source:
+                self._fold_own(event, now)
+            else:
+                apply(event)
+                if event.sequence > folded and event.stream == LOG:
+                    folded = event.sequence
+        self.folded = folded
+
+    def _fold_own(self, event: Event, now: datetime) -> None:
+        """Fold an own message, unless it was applied when it was stored. Delivery is in order, so old ranges can go."""
+        sequence, applied = event.sequence if event.stream == LOG else 0, self._applied
+        self._own_through = max(self._own_through, sequence)
+        while applied and applied[0][1] < sequence:
+            applied.popleft()
+        if applied and applied[0][0] <= sequence:
+            return
+        data = event.data
+        if isinstance(data, ServiceStarted):
+            if event.id == self._marker_id:
+                self.loaded = True
+        elif sequence and isinstance(data, Commit):
+            if sequence > self.prior:
+                self._saw_commit(event, data, now)
+        else:
+            self.core.apply(event)
+
+    def was_stored(self, sequence: int) -> bool:
+        """Tell whether a message is an own one that was applied when it was stored, so that nobody need read it. To be asked
+        in the order of delivery."""
+        while self._unread and self._unread[0][1] < sequence:
+            self._unread.popleft()
+        return bool(self._unread) and self._unread[0][0] <= sequence
+
+    def _saw_commit(self, event: Event, record: Commit, now: datetime) -> None:
+        sequence = event.sequence
+        if self._proposed is not None and self._proposed.is_begun_by(event):
+            # Delivered before the acknowledgement: a batch is stored whole, so this says the same.
+            self._settle(self._proposed, Stored(sequence, sequence + record.count))
+            return
+        self._withdraw()
+        self.prior = sequence
+        self._prior_end = sequence + record.count
+        self._floor = max(self._floor, record.now)
+        if record.replica != self.identity.replica:
+            self._rival_seen = now
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """The core holds a state that may be decided on, and nothing beside it."""
+        end = self._prior_end
+        return self.loaded and not self._assumed and (self.folded >= end or self._own_through >= end)
+
+    @property
+    def holding_back(self) -> bool:
+        """This replica lost the last race."""
+        return self._lost
+
+    @property
+    def has_next(self) -> bool:
+        """The next batch is decided already and large enough to be stored as it is, whatever arrived since."""
+        return self._ahead is not None and len(self._ahead.events) >= self._ahead_from
+
+    def propose(self, now: datetime) -> Batch | None:
+        """Return the next batch, None if nothing follows from the state (or it may not be decided on yet)."""
+        if not self.ready:
+            return None
+        if self._lost and self._rival_seen is not None and now - self._rival_seen < HOLD_BACK:
+            return None
+        decision, self._ahead = self._ahead, None
+        if decision is None or self._ahead_prior != self.prior or not self._holds(decision):
+            decision = self._decide(max(now, self._floor))
+        self._proposed = seal(decision, self.identity, self.config, self.prior) if decision.events else None
+        return self._proposed
+
+    def think_ahead(self, batch: Batch, now: datetime) -> bool:
+        """Decide what follows `batch`, which is being stored; True if anything does. To be called again when more was folded:
+        what was decided is decided anew while it is small."""
+        if self._assuming is None or len(batch.events) <= self._ahead_from:
+            return False
+        if not self._assumed:
+            if batch is not self._proposed or not self.ready:
+                return False  # settled already, or bound to be refused
+            self._assuming.assume(batch.events[1:])
+            self._assumed = True
+        if self._ahead is None or not self._holds(self._ahead):
+            self._ahead = self._decide(max(now, self._floor, batch.record.now))
+        return bool(self._ahead.events)
+
+    def _holds(self, decision: Decision) -> bool:
+        """A decision is stored as it is if it is large, or nothing arrived since."""
+        return len(decision.events) >= self._ahead_from or decision.folded == self.folded
+
+    def _decide(self, now: datetime) -> Decision:
+        started = self._timer()
+        decided = self.core.decide(now)
+        if len(decided) > MAX_EVENTS_PER_DECISION:
+            raise DecisionError(
+                f"{self.identity.service} decided {len(decided)} events at once; at most {MAX_EVENTS_PER_DECISION} fit a batch"
+            )
+        return Decision(events=decided, folded=self.folded, now=now, took_us=(self._timer() - started) // 1000)
+
+    # -- settling ------------------------------------------------------------------------------------------------
+
+    def stored(self, batch: Batch, outcome: Stored) -> None:
+        """Apply what was stored; its sequences follow from the acknowledgement."""
+        self._lost = False
+        if self._settled is not batch:
+            self._settle(batch, outcome)
+
+    def _settle(self, batch: Batch, outcome: Stored) -> None:
+        # A rival may have committed behind this batch, and its record have been folded before the acknowledgement came.
+        if outcome.first > self.prior:
+            self.prior = outcome.first
+            self._prior_end = outcome.last
+        self._floor = max(self._floor, batch.record.now)
+        if self._assumed and self._assuming is not None and batch is self._proposed:
+            self._assuming.confirm(outcome.first + 1)
+            self._assumed, self._ahead_prior = False, outcome.first
+        else:
+            for event in batch.as_stored(outcome.first):
+                self.core.apply(event)
+        self._applied.append((outcome.first, outcome.last))
+        self._unread.append((outcome.first, outcome.last))
+        self._own_through = max(self._own_through, outcome.last)
+        self._proposed, self._settled = None, batch
+
+    def refused(self, now: datetime) -> bool:
+        """Another replica committed first: nothing of the batch stays in the core, the rival's messages follow. True if that is
+        news."""
+        self._withdraw()
+        self.conflicts += 1
+        self._rival_seen = now
+        news = not self._lost
+        self._lost = True
+        return news
+
+    def _withdraw(self) -> None:
+        """The batch under way is not stored: the core forgets it, and what was decided behind it."""
+        self._proposed = self._ahead = None
+        if self._assumed and self._assuming is not None:
+            self._assumed = False
+            self._assuming.withdraw()

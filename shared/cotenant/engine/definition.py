@@ -1,0 +1,41 @@
+"""What a deciding service is: its name, what it folds, its configuration and how its core is made.
+
+The service's process, the simulator and replay start from the same Definition, so they run the same core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cotenant.engine.core import Core
+from cotenant.events.envelope import View
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """A deciding service. `filters` select on LOG what it folds, its own subjects included; `usage_filters` on USAGE.
+
+    `views` are what its core takes in the place of payloads, decoded with less effort; it takes the payloads too.
+    `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
+    """
+
+    name: str
+    core_version: str
+    filters: tuple[str, ...]
+    config_type: type[msgspec.Struct]
+    make_core: Callable[[Any], Core]
+    usage_filters: tuple[str, ...] = ()
+    views: tuple[type[View], ...] = ()
+    recomputed: bool = True
+    summary: str = ""
+
+    def config_from(self, text: str | bytes) -> msgspec.Struct:
+        """Return the configuration that a start marker's text or a file's JSON describes. Raises msgspec.ValidationError."""
+        config: msgspec.Struct = msgspec.json.decode(text or b"{}", type=self.config_type)
+        return config
+
+    def config_text(self, config: msgspec.Struct) -> str:
+        """Return the text that the start marker carries: equal configurations give equal texts."""
+        return msgspec.json.encode(config, order="sorted").decode()

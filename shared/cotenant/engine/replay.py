@@ -1,0 +1,273 @@
+"""`replay --verify`: rebuild the state that each commit was decided on, call `decide` again, compare.
+
+In: the events of LOG in order, as HISTORY holds them. For every commit record of a recomputed service the state is: foreign
+messages up to its `folded` plus own messages up to the end of `prior`'s batch. As both only grow, one core per service and
+configuration is carried along, and a message is held no longer than until it is folded or overtaken. Compared are subject,
+type, data, time, causes and id of every event of the batch.
+
+A commit of another `core` version, or whose configuration's text is not among the start markers, is "not comparable" and
+counted. So is a commit whose state rests on messages that are no longer there (holes in HISTORY, or a stretch that begins in
+mid-life).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from cotenant.engine.core import Core
+from cotenant.engine.cycle import config_digest
+from cotenant.engine.definition import Definition
+from cotenant.engine.last_messages import LastMessages
+from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.envelope import Event, encode_payload, traceparent_of
+from cotenant.model.subjects import selecting, tokens
+
+INCOMPLETE = "the state before it is no longer complete"
+UNKNOWN = "the configuration's text is not in the stretch"
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first event of a commit that came out differently. Texts are JSON; empty where one side has no such event."""
+
+    service: str
+    commit: str
+    index: int
+    field: str
+    recorded: str
+    recomputed: str
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What a verification found. `not_comparable` counts commits by reason."""
+
+    events: int = 0
+    commits: int = 0
+    verified: int = 0
+    decisions: int = 0
+    differing: int = 0
+    holes: int = 0
+    not_comparable: dict[str, int] = {}
+    first_difference: Difference | None = None
+    by_service: dict[str, int] = {}
+
+    @property
+    def ok(self) -> bool:
+        """Everything comparable came out the same, and something was compared."""
+        return self.differing == 0 and self.verified > 0
+
+
+class _Line:
+    """One partition of one service: the messages not yet folded, and the core carried along."""
+
+    def __init__(self, definition: Definition, source: str) -> None:
+        self.definition = definition
+        self.source = source
+        self.core: Core | None = None
+        self.config = ""
+        self.foreign: list[Event] = []
+        self.own: list[Event] = []
+        self.last = LastMessages()
+        """Of what was folded: a core of another configuration starts from them, as its process does."""
+        self.last_end = 0
+        self.pending: tuple[Event, Commit, list[Event]] | None = None
+        """A commit whose batch has not been read to its end."""
+        self._selects = selecting(definition.filters).fullmatch
+
+    def read(self, event: Event) -> None:
+        """Keep a message that the service reads until a commit's state has it."""
+        if self._selects(event.subject.encode()):
+            (self.own if event.source == self.source else self.foreign).append(event)
+
+    def fresh(self, config_text: str, digest: str) -> None:
+        """Start a core for a configuration, and fold what earlier ones had folded."""
+        self.core = self.definition.make_core(self.definition.config_from(config_text))
+        self.config = digest
+        for event in self.last.in_order():
+            self.core.apply(event)
+
+    def fold(self, folded: int, own_end: int) -> None:
+        """Fold what the state of a commit contains and the core has not yet."""
+        assert self.core is not None
+        ready = bisect_right(self.foreign, folded, key=_sequence)
+        mine = bisect_right(self.own, own_end, key=_sequence)
+        for event in sorted((*self.foreign[:ready], *self.own[:mine]), key=_sequence):
+            self.core.apply(event)
+            self.last.note(event)
+        del self.foreign[:ready]
+        del self.own[:mine]
+
+
+def _sequence(event: Event) -> int:
+    return event.sequence
+
+
+class Verifier:
+    """Reads LOG in order, one message at a time, and verifies each commit once its whole batch has been read.
+
+    In: messages; commits with sequence `first`..`last` count (0: no bound), and of those the chosen ones. Out: `report`.
+    `complete_from_start` False says that messages before the first are missing: its commits are then not comparable. Holds the
+    last message of each subject, and what a service had not folded at its last commit.
+    """
+
+    def __init__(
+        self,
+        definitions: Mapping[str, Definition],
+        *,
+        first: int = 0,
+        last: int = 0,
+        complete_from_start: bool = True,
+        chosen: Callable[[Event], bool] = lambda _: True,
+    ) -> None:
+        self.report = Report()
+        self._chosen = chosen
+        self._definitions = definitions
+        self._first, self._last = first, last
+        self._broken = not complete_from_start
+        self._configs: dict[str, str] = {}
+        self._lines: dict[str, _Line] = {}
+        self._before = LastMessages()
+        """What a process loads that starts."""
+        self._previous = 0
+
+    def read(self, event: Event) -> None:
+        """Take the next message."""
+        report = self.report
+        report.events += 1
+        if self._previous and event.sequence != self._previous + 1:
+            report.holes += event.sequence - self._previous - 1
+            self._broken = True
+        self._previous = event.sequence
+        data = event.data
+        if isinstance(data, ServiceStarted):
+            self._configs[config_digest(data.config_text)] = data.config_text
+            self._begin(event, data.service)
+            return
+        self._before.note(event)
+        line = self._lines.get(event.source)
+        if isinstance(data, Commit):
+            if line is not None:
+                line.pending = (event, data, [])
+                self._finish(line)
+            elif self._recomputed(tokens(event.subject)[1]) is not None and self._counts(event):
+                self.report.commits += 1
+                self._refuse(INCOMPLETE if self._broken else UNKNOWN)
+            return
+        for each in self._lines.values():
+            each.read(event)
+        if line is not None and line.pending is not None:
+            line.pending[2].append(event)
+            self._finish(line)
+
+    def _recomputed(self, service: str) -> Definition | None:
+        definition = self._definitions.get(service)
+        return definition if definition is not None and definition.recomputed else None
+
+    def _begin(self, event: Event, service: str) -> None:
+        """A service starts for the first time: it has loaded the last message of each subject."""
+        definition = self._recomputed(service)
+        if definition is None or event.source in self._lines:
+            return
+        line = self._lines[event.source] = _Line(definition, event.source)
+        for before in self._before.in_order():
+            line.read(before)
+
+    def _counts(self, record: Event) -> bool:
+        within = self._first <= record.sequence and (not self._last or record.sequence <= self._last)
+        return within and self._chosen(record)
+
+    def _refuse(self, reason: str) -> None:
+        self.report.not_comparable[reason] = self.report.not_comparable.get(reason, 0) + 1
+
+    def _finish(self, line: _Line) -> None:
+        """Check a commit once its whole batch has been read."""
+        assert line.pending is not None
+        record, commit, batch = line.pending
+        if len(batch) < commit.count:
+            return
+        line.pending = None
+        report = self.report
+        prior_end, line.last_end = line.last_end, record.sequence + commit.count
+        wanted = self._counts(record)
+        report.commits += wanted
+        text = self._configs.get(commit.config)
+        reason = ""
+        if self._broken:
+            reason = INCOMPLETE
+        elif text is None:
+            reason = UNKNOWN
+        elif commit.core != line.definition.core_version:
+            reason = f"decided by core {commit.core or '?'}, this is {line.definition.core_version}"
+        if reason or text is None:
+            if wanted:
+                self._refuse(reason)
+            return
+        if line.core is None or line.config != commit.config:
+            line.fresh(text, commit.config)
+        line.fold(commit.folded, prior_end)
+        if not wanted:
+            return
+        assert line.core is not None
+        name = line.definition.name
+        difference = compare(name, record, commit, batch, line.core.decide(commit.now))
+        report.decisions += len(batch)
+        report.by_service[name] = report.by_service.get(name, 0) + 1
+        if difference is None:
+            report.verified += 1
+            return
+        report.differing += 1
+        if report.first_difference is None:
+            report.first_difference = difference
+
+
+def verify(
+    events: Iterable[Event],
+    definitions: Mapping[str, Definition],
+    *,
+    first: int = 0,
+    last: int = 0,
+    complete_from_start: bool = True,
+) -> Report:
+    """Verify the commits of a stretch of LOG given in order: a `Verifier` over all of it."""
+    verifier = Verifier(definitions, first=first, last=last, complete_from_start=complete_from_start)
+    for event in events:
+        verifier.read(event)
+    report = verifier.report
+    report.not_comparable = dict(sorted(report.not_comparable.items()))
+    report.by_service = dict(sorted(report.by_service.items()))
+    return report
+
+
+def compare(
+    service: str, record: Event, commit: Commit, recorded: Sequence[Event], decided: Sequence[Event]
+) -> Difference | None:
+    """Return the first difference between what a commit stored and what `decide` returns now."""
+    cell_prefix = record.id.rsplit("/", 1)[0]
+    for index in range(max(len(recorded), len(decided))):
+        if index >= len(recorded) or index >= len(decided):
+            shown = [
+                f"{event.subject} {encode_payload(event.data).decode()}" if event is not None else ""
+                for event in (
+                    recorded[index] if index < len(recorded) else None,
+                    decided[index] if index < len(decided) else None,
+                )
+            ]
+            return Difference(service, record.ref, index + 1, "presence", *shown)
+        old, new = recorded[index], decided[index]
+        event_id = f"{cell_prefix}/{index + 1}"
+        pairs = (
+            ("subject", old.subject, new.subject),
+            ("type", old.data.TYPE, new.data.TYPE),
+            ("data", encode_payload(old.data).decode(), encode_payload(new.data).decode()),
+            ("causes", " ".join(old.causes), " ".join(new.causes)),
+            ("tombstone", str(old.tombstone), str(new.tombstone)),
+            ("time", str(old.time), str(commit.now)),
+            ("id", old.id, event_id),
+            ("traceparent", old.traceparent, traceparent_of(new.causes, event_id) if old.traceparent else ""),
+        )
+        for field, before, after in pairs:
+            if before != after:
+                return Difference(service, record.ref, index + 1, field, before, after)
+    return None

@@ -1,0 +1,36 @@
+"""Requests between services that are no facts: asked over NATS, answered once, kept nowhere.
+
+Reading a container's log: the node's executor serves `cotenant.node.<node>.logs`. The request is the JSON of `LogsRequest`,
+the answer the text itself (UTF-8, at most MAX_LOG_ANSWER_BYTES, the end of the log). A refusal carries the NATS service
+error headers: 404 where the node has no such log, 400 where the request cannot be read.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.model.subjects import encode_token
+
+MAX_LOG_ANSWER_BYTES = 512 * 1024
+
+
+class LogsRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The end of a container's log, as `pods/log` asks for it.
+
+    `uid` empty: whichever pod has this name here. `container` empty: the pod's only one. `tail_lines`: at most that many lines;
+    `limit_bytes`: at most that much. `previous`: of the attempt before the newest one. Lines carry no times, so a log cannot be
+    asked for since a time.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    container: str = ""
+    tail_lines: int | None = None
+    limit_bytes: int = MAX_LOG_ANSWER_BYTES
+    previous: bool = False
+
+
+def logs_subject(node: str) -> str:
+    """Where a node's executor answers `LogsRequest`."""
+    return f"cotenant.node.{encode_token(node)}.logs"

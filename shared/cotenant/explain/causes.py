@@ -1,0 +1,231 @@
+"""Why is it so? The chain of causes from a decision back to the samples and objects that it rests on.
+
+Pure: `CauseWalk` says which references it wants (`wanted`) and is told what they are (`add`); whoever can read LOG
+and HISTORY drives it. `explain_pod` and `explain_node` then lay the events out as a tree: each link with
+stream:sequence, time, sentence and figures. `told` and `concerns` turn single events into lines for `events`.
+
+Bounds: MAX_DEPTH steps back, MAX_EVENTS events in all; what is cut off, or no longer kept anywhere, is said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.envelope import Event
+from cotenant.events.execution import Execution
+from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.objects import ObjectDeleted
+from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import RunStatus
+from cotenant.explain.sentences import figures, sentence
+from cotenant.model.subjects import tokens
+
+MAX_DEPTH = 12
+MAX_EVENTS = 200
+
+
+class Told(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One event as a line: where it stands, when, what it says, what it follows from."""
+
+    stream: str
+    sequence: int
+    time: str
+    type: str
+    subject: str
+    sentence: str
+    causes: tuple[str, ...] = ()
+    actor: str = ""
+    figures: dict[str, str] = {}
+
+
+def told(event: Event) -> Told:
+    """Return an event as a line."""
+    return Told(
+        stream=event.stream,
+        sequence=event.sequence,
+        time=event.time.isoformat(timespec="milliseconds") if event.time is not None else "",
+        type=event.data.TYPE,
+        subject=event.subject,
+        sentence=sentence(event),
+        causes=event.causes,
+        actor=event.actor,
+        figures=figures(event),
+    )
+
+
+_KIND_WORDS = {"po": "pods", "pod": "pods", "no": "nodes", "node": "nodes"}
+
+
+def concerns(event: Event, kind: str, namespace: str, name: str) -> bool:
+    """Tell whether an event is about an object (`kind` as users write it; empty: everything is). Empty namespace: any."""
+    if not kind:
+        return True
+    plural = _KIND_WORDS.get(kind, kind)
+    parts = tokens(event.subject)
+    if parts[0] == "objects" and len(parts) == 5:
+        same_kind = plural in (parts[2], parts[2].removesuffix("s"), f"{parts[2]}.{parts[1]}") or f"{plural}s" == parts[2]
+        return same_kind and parts[4] == name and (not namespace or parts[3] in (namespace, "_"))
+    if plural == "pods":
+        return _concerns_pod(event, parts, namespace, name)
+    if plural == "nodes":
+        return (
+            len(parts) >= 2
+            and parts[0] in ("node", "metrics", "usage", "execution", "yarn", "descheduling")
+            and parts[1] == name
+        )
+    if plural in ("podmigrationjob", "podmigrationjobs", "pmj"):
+        return parts[0] == "migrations" and parts[1] == name
+    if plural in ("elasticquota", "elasticquotas", "eq", "quota"):
+        return parts[0] == "quotas" and parts[-1] == name
+    return False
+
+
+def _concerns_pod(event: Event, parts: Sequence[str], namespace: str, name: str) -> bool:
+    if isinstance(event.data, Migration):
+        return event.data.pod == name and namespace in ("", event.data.namespace)
+    if isinstance(event.data, Execution):
+        return event.data.pod == name and namespace in ("", event.data.namespace)
+    if (parts[0] == "node" and len(parts) == 5) or (parts[0] in ("waiting", "evictions") and len(parts) == 3):
+        return parts[-1] == name and namespace in ("", parts[-2])
+    return False
+
+
+class CauseWalk:
+    """Breadth-first walk from some events to their causes. Bounded; every event is visited once."""
+
+    def __init__(self, roots: Sequence[Event]) -> None:
+        self.events: dict[str, Event] = {event.ref: event for event in roots}
+        self.lost: set[str] = set()
+        self.cut = False
+        self._depth = {event.ref: 0 for event in roots}
+        self._queue: deque[str] = deque()
+        for event in roots:
+            self._follow(event)
+
+    def wanted(self) -> list[str]:
+        """Return the references to look up next, in order; empty when the walk is over."""
+        return [ref for ref in self._queue if ref not in self.events and ref not in self.lost]
+
+    def add(self, ref: str, event: Event | None) -> None:
+        """Take what a reference is; None where it is no longer kept."""
+        if ref in self._queue:
+            self._queue.remove(ref)
+        if event is None:
+            self.lost.add(ref)
+        elif ref not in self.events:
+            self.events[ref] = event
+            self._follow(event, ref)
+
+    def _follow(self, event: Event, ref: str = "") -> None:
+        depth = self._depth[ref or event.ref] + 1
+        for cause in event.causes:
+            if cause in self._depth:
+                continue
+            if depth > MAX_DEPTH or len(self._depth) >= MAX_EVENTS:
+                self.cut = True
+                continue
+            self._depth[cause] = depth
+            self._queue.append(cause)
+
+
+class Link(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One event in the tree of causes. `repeated`: shown with its causes above; `lost`: no longer kept."""
+
+    depth: int
+    ref: str
+    time: str = ""
+    type: str = ""
+    sentence: str = ""
+    figures: dict[str, str] = {}
+    repeated: bool = False
+    lost: bool = False
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """Why an object is as it is: a summary in one line, and the links in the order in which they are printed."""
+
+    kind: str
+    namespace: str
+    name: str
+    summary: str
+    links: tuple[Link, ...]
+    cut: bool = False
+    """The walk reached its bounds: older causes exist."""
+
+
+def links(roots: Sequence[Event], walk: CauseWalk) -> tuple[Link, ...]:
+    """Return the tree of causes below the roots, depth first, causes in the order in which an event names them."""
+    found: list[Link] = []
+    shown: set[str] = set()
+    stack = [(event.ref, 0) for event in reversed(roots)]
+    while stack:
+        ref, depth = stack.pop()
+        event = walk.events.get(ref)
+        if event is None:
+            if ref in walk.lost:
+                found.append(Link(depth, ref, sentence="no longer kept in LOG or HISTORY", lost=True))
+            continue
+        time = event.time.isoformat(timespec="milliseconds") if event.time is not None else ""
+        if ref in shown:
+            found.append(Link(depth, ref, time, event.data.TYPE, sentence(event), repeated=True))
+            continue
+        shown.add(ref)
+        found.append(Link(depth, ref, time, event.data.TYPE, sentence(event), figures(event)))
+        stack.extend((cause, depth + 1) for cause in reversed(event.causes))
+    return tuple(found)
+
+
+def _newest_first(roots: Sequence[Event]) -> list[Event]:
+    return sorted(roots, key=lambda event: (event.tombstone, -event.sequence))
+
+
+def explain_pod(namespace: str, name: str, roots: Sequence[Event], walk: CauseWalk) -> Explanation:
+    """Explain a pod: where it is and why, or why it waits, or why it ended. `roots`: its document and its parts."""
+    ordered = _newest_first(roots)
+    placed = next((event.data for event in ordered if isinstance(event.data, Placement) and not event.tombstone), None)
+    waiting = next((event.data for event in ordered if isinstance(event.data, Waiting) and not event.tombstone), None)
+    ran = next((event.data for event in ordered if isinstance(event.data, RunStatus) and not event.tombstone), None)
+    evicted = next((event.data for event in ordered if isinstance(event.data, EvictionOutcome)), None)
+    ended = next((event for event in ordered if isinstance(event.data, ObjectDeleted)), None)
+    if ended is not None:
+        summary = "has ended" + (f", deleted by {ended.actor}" if ended.actor else "")
+    elif placed is not None and placed.phase is not PlacementPhase.GONE:
+        word = "runs" if placed.phase is PlacementPhase.BOUND else "is ending"
+        summary = f"{word} on {placed.node}" + (f": {placed.reason}" if placed.reason else "")
+        if ran is not None:
+            summary = f"{ran.phase.value} on {ran.node}" + (
+                f": {ran.message or ran.reason}" if ran.message or ran.reason else ""
+            )
+    elif waiting is not None:
+        summary = f"waits: {waiting_line(waiting)}"
+    elif ran is not None:
+        summary = f"{ran.phase.value} on {ran.node}"
+    else:
+        summary = "was stored and nothing has been decided about it yet"
+    if evicted is not None:
+        summary += f"; {'evicted' if evicted.allowed else 'eviction refused'}: {evicted.message}"
+    return Explanation("pod", namespace, name, summary, links(ordered, walk), walk.cut)
+
+
+def explain_node(name: str, roots: Sequence[Event], walk: CauseWalk) -> Explanation:
+    """Explain a node: whether it is ready, and what it lends and why."""
+    ordered = _newest_first(roots)
+    condition = next((event for event in ordered if isinstance(event.data, NodeCondition) and not event.tombstone), None)
+    resources = next((event for event in ordered if isinstance(event.data, NodeResources)), None)
+    parts = [sentence(event) for event in (condition, resources) if event is not None]
+    return Explanation(
+        "node", "", name, "; ".join(parts) or "nothing has been decided about it yet", links(ordered, walk), walk.cut
+    )
+
+
+def lookup_all(walk: CauseWalk, lookup: Mapping[str, Event]) -> CauseWalk:
+    """Drive a walk over events that are all at hand."""
+    while wanted := walk.wanted():
+        for ref in wanted:
+            walk.add(ref, lookup.get(ref))
+    return walk

@@ -1,0 +1,250 @@
+"""What an event says, in one sentence, and the figures that it was made from.
+
+In: a typed event of any stream. Out: a sentence for people (command line, web page, `kubectl get events`), and named
+figures as text with their units. Every event has a sentence; the ones of no interest to a reader by itself say so
+shortly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cotenant.events.commits import Commit, CommitRefused, ServiceStarted
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.deadletters import DeadLetter
+from cotenant.events.envelope import Event
+from cotenant.events.execution import Execution
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.usage import Series, UsageSample
+from cotenant.events.yarn import YarnNode
+from cotenant.model.quantities import format_amount
+from cotenant.model.subjects import tokens
+
+MAX_FIGURES = 40
+
+
+def cores(milli: int) -> str:
+    """Return milli-cores as people read them: 1500 -> 1.50 cores."""
+    return f"{milli / 1000:.2f} cores"
+
+
+def mebibytes(amount: int) -> str:
+    """Return bytes as people read them."""
+    return f"{amount / 2**30:.2f} GiB" if abs(amount) >= 2**30 else f"{amount / 2**20:.1f} MiB"
+
+
+def amounts(resources: Mapping[str, int]) -> str:
+    """Return a resource list as one text."""
+    return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in sorted(resources.items())) or "nothing"
+
+
+def _mean(values: Sequence[int]) -> int:
+    return sum(values) // len(values) if values else 0
+
+
+def _series(series: Series) -> str:
+    return f"cpu {cores(_mean(series.cpu_milli))}, memory {mebibytes(_mean(series.memory_bytes))}"
+
+
+def _object_name(subject: str) -> str:
+    _, _, plural, namespace, name = tokens(subject)
+    return f"{plural} {name}" if namespace == "_" else f"{plural} {namespace}/{name}"
+
+
+def _stored(data: ObjectStored, event: Event) -> str:
+    by = f" by {event.actor}" if event.actor else ""
+    notes = f" ({'; '.join(data.admission)})" if data.admission else ""
+    return f"{_object_name(event.subject)} stored{by}{notes}"
+
+
+def _deleted(_: ObjectDeleted, event: Event) -> str:
+    return f"{_object_name(event.subject)} deleted" + (f" by {event.actor}" if event.actor else "")
+
+
+def _placement(data: Placement, _: Event) -> str:
+    pod = f"pod {data.namespace}/{data.name}"
+    if data.phase is PlacementPhase.TERMINATING:
+        return f"{pod} shall end on {data.node}" + (f": {data.reason}" if data.reason else "")
+    if data.phase is PlacementPhase.GONE:
+        return f"{pod} is gone from {data.node}" + (f": {data.reason}" if data.reason else "")
+    return f"{pod} placed on {data.node}, counted as {amounts(data.requests)}"
+
+
+def _waiting(data: Waiting, event: Event) -> str:
+    pod = f"pod {data.namespace}/{data.name}"
+    return f"{pod} waits no longer" if event.tombstone else f"{pod} waits: {waiting_line(data)}"
+
+
+def _run(data: RunStatus, event: Event) -> str:
+    pod = f"pod {data.namespace}/{data.name}"
+    if event.tombstone:
+        return f"{pod}: nothing of it is left on {data.node}"
+    codes = [str(container.exit_code) for container in data.containers if container.exit_code is not None]
+    ended = f", exit status {', '.join(codes)}" if codes and data.phase.terminal else ""
+    why = data.message or data.reason
+    return f"{pod} {data.phase.value} on {data.node}{ended}" + (f": {why}" if why else "")
+
+
+def _executor(data: ExecutorStatus, _: Event) -> str:
+    sandbox = ", in a sandboxed tree" if data.sandbox else ""
+    return f"executor of node {data.node} reports {amounts(data.capacity)}{sandbox}" + (
+        f": {data.message}" if data.message else ""
+    )
+
+
+def _condition(data: NodeCondition, event: Event) -> str:
+    if event.tombstone or data.ready:
+        return f"node {data.node} is ready"
+    return f"node {data.node} is not ready: {data.message or data.reason}"
+
+
+def _resources(data: NodeResources, _: Event) -> str:
+    if data.withdrawn:
+        return f"node {data.node} lends nothing: {data.message or data.reason}"
+    lends = f"batch-cpu {data.batch_cpu_milli}m, batch-memory {mebibytes(data.batch_memory_bytes)}"
+    return f"node {data.node} lends {lends}" + (f" ({data.message})" if data.message else "")
+
+
+def _metric(data: NodeMetricComputed, _: Event) -> str:
+    usage = f"cpu {cores(data.node_usage.cpu_milli)}, memory {mebibytes(data.node_usage.memory_bytes)}"
+    if data.unknown_since is not None:
+        return f"node {data.node} is not heard of since {data.unknown_since.isoformat()}; last known {usage}"
+    return f"node {data.node} uses {usage}, of it the system {cores(data.system_usage.cpu_milli)}"
+
+
+def _usage(data: UsageSample, _: Event) -> str:
+    count = len(data.offsets_ms)
+    return f"node {data.node} measured {count} samples: {_series(data.node_usage)}, {len(data.pods)} pods"
+
+
+def _slo(data: NodeSLORendered, _: Event) -> str:
+    reason = f" ({data.reason})" if data.reason else ""
+    if not data.enable:
+        return f"node {data.node}: batch work is not suppressed{reason}"
+    policy = data.cpu_suppress_policy
+    return f"node {data.node}: batch work is suppressed by {policy} above {data.cpu_suppress_threshold_percent}% CPU{reason}"
+
+
+def _quota(data: QuotaRuntime, event: Event) -> str:
+    if event.tombstone:
+        return f"quota {data.quota} is gone"
+    over = f", above it in {', '.join(data.overused)}" if data.overused else ""
+    return f"quota {data.quota} may use {amounts(data.runtime)} and uses {amounts(data.used)}{over}"
+
+
+def _migration(data: Migration, _: Event) -> str:
+    pod = f"{data.namespace}/{data.pod}"
+    said = data.message or data.evict_reason
+    return f"migration {data.job} of pod {pod}: {data.phase.lower()}" + (f": {said}" if said else "")
+
+
+def _eviction(data: EvictionOutcome, _: Event) -> str:
+    verdict = "eviction allowed" if data.allowed else "eviction refused"
+    return f"pod {data.namespace}/{data.name}: {verdict}" + (f": {data.message}" if data.message else "")
+
+
+def _load(data: NodeLoadJudged, _: Event) -> str:
+    return f"node {data.node} judged {data.load_class}" + (f": {data.message}" if data.message else "")
+
+
+def _execution(data: Execution, _: Event) -> str:
+    """The summary says from what to what and why; what the kernel refused stands in the changes."""
+    errors = [change.error for change in data.changes if change.error and change.error not in data.summary]
+    return f"{data.node}: {data.summary}" + (f" (refused: {errors[0]})" if errors else "")
+
+
+def _commit(data: Commit, event: Event) -> str:
+    service = tokens(event.subject)[1]
+    return f"{service} decided {data.count} events from what was folded up to LOG:{data.folded}"
+
+
+def _refused(data: CommitRefused, _: Event) -> str:
+    return f"{data.service} (replica {data.replica}) was refused, another replica committed first: {data.reason}"
+
+
+def _started(data: ServiceStarted, _: Event) -> str:
+    return f"{data.service} started (replica {data.replica})"
+
+
+def _dead(data: DeadLetter, _: Event) -> str:
+    return f"message {data.stream}:{data.sequence} on {data.subject} was put aside: {data.reason}"
+
+
+def _yarn(data: YarnNode, _: Event) -> str:
+    given = f"{cores(data.given.cpu_milli)}, {mebibytes(data.given.memory_bytes)}"
+    reason = f" ({data.reason})" if data.reason else ""
+    return f"YARN was given {given} on {data.node or data.node_id} and uses {cores(data.used.cpu_milli)}{reason}"
+
+
+# Each function takes the payload type that it stands beside.
+_SENTENCES: dict[type, Callable[[Any, Event], str]] = {
+    ObjectStored: _stored,
+    ObjectDeleted: _deleted,
+    Placement: _placement,
+    Waiting: _waiting,
+    RunStatus: _run,
+    ExecutorStatus: _executor,
+    NodeCondition: _condition,
+    NodeResources: _resources,
+    NodeMetricComputed: _metric,
+    UsageSample: _usage,
+    NodeSLORendered: _slo,
+    QuotaRuntime: _quota,
+    Migration: _migration,
+    EvictionOutcome: _eviction,
+    NodeLoadJudged: _load,
+    Execution: _execution,
+    Commit: _commit,
+    CommitRefused: _refused,
+    ServiceStarted: _started,
+    DeadLetter: _dead,
+    YarnNode: _yarn,
+}
+
+
+def sentence(event: Event) -> str:
+    """Return what the event says."""
+    say = _SENTENCES.get(type(event.data))
+    return say(event.data, event) if say is not None else f"{event.data.TYPE} on {event.subject}"
+
+
+def figures(event: Event) -> dict[str, str]:
+    """Return the figures that the event carries, at most MAX_FIGURES, in the order in which it names them."""
+    data = event.data
+    found: dict[str, str] = {}
+    if isinstance(data, (Placement, Migration, NodeLoadJudged)):
+        found = {figure.name: str(figure.value) for figure in data.figures}
+    elif isinstance(data, NodeResources):
+        for term in data.terms:
+            source = f" from {term.source}" if term.source else ""
+            found[term.name] = f"cpu {term.cpu_milli}m, memory {mebibytes(term.memory_bytes)}{source}"
+    elif isinstance(data, NodeMetricComputed):
+        for window in data.aggregated_node_usages:
+            found[f"p95 over {window.duration_seconds}s"] = cores(window.p95.cpu_milli)
+        for pod in data.pods:
+            found[f"pod {pod.namespace}/{pod.name}"] = f"{cores(pod.usage.cpu_milli)}, {mebibytes(pod.usage.memory_bytes)}"
+    elif isinstance(data, UsageSample):
+        found = {"node": _series(data.node_usage), "system": _series(data.system_usage)}
+        for usage in data.pods:
+            found[f"pod {usage.namespace}/{usage.name}"] = _series(usage.series)
+    elif isinstance(data, QuotaRuntime):
+        for name in ("min", "max", "runtime", "request", "used"):
+            listed: dict[str, int] = getattr(data, name)
+            found[name] = amounts(listed)
+    elif isinstance(data, Waiting):
+        for reason in data.reasons:
+            found[" ".join(filter(None, (reason.code, reason.resource)))] = f"{reason.count} nodes, {reason.detail}".rstrip(
+                ", "
+            )
+    elif isinstance(data, Execution):
+        found = {name: str(value) for name, value in data.figures.items()}
+    elif isinstance(data, ExecutorStatus):
+        found = {"allocatable": amounts(data.allocatable)}
+    return dict(list(found.items())[:MAX_FIGURES])

@@ -1,0 +1,1 @@
+"""The log: its contract, in memory and on NATS JetStream."""

@@ -1,0 +1,46 @@
+"""What a stored message says: its event, of subject, sequence, headers and data. And where those go that say nothing."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cotenant.events.envelope import WHOLE, Event, MessageDecoders, decode_event
+from cotenant.log.contract import HISTORY, LOG
+
+Headers = dict[str, str]
+
+
+class Spoiled(Protocol):
+    """Where messages go that cannot be used."""
+
+    unknown_types: int
+    """So many were of types that this version does not know."""
+
+    async def put_aside(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
+        """Keep what could not be used, with the reason; the reader goes on."""
+
+
+def _ttl_seconds(headers: Headers) -> int:
+    text = headers.get("Nats-TTL", "").removesuffix("s")
+    return int(text) if text.isdigit() else 0
+
+
+def _origin_sequence(headers: Headers, own: int) -> int:
+    """Return the LOG sequence of a message that HISTORY took over: second word of the source header."""
+    words = headers.get("Nats-Stream-Source", "").split(" ")
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else own
+
+
+def event_of(
+    stream: str, subject: str, sequence: int, data: bytes, headers: Headers, decoders: MessageDecoders = WHOLE
+) -> Event:
+    """Return the event of a message. What HISTORY holds is told as what it is: a message of LOG, with its sequence there."""
+    return decode_event(
+        data,
+        subject=subject,
+        stream=LOG if stream == HISTORY else stream,
+        sequence=_origin_sequence(headers, sequence) if stream == HISTORY else sequence,
+        tombstone=headers.get("Nats-Rollup") == "sub",
+        ttl_seconds=_ttl_seconds(headers),
+        decoders=decoders,
+    )

@@ -1,0 +1,131 @@
+"""The streams' and consumers' API of a JetStream server, as far as cotenant asks for it: requests and answers as structs.
+
+In: a connection. Out: streams declared, consumers made and removed, single messages, a stream's end. A refusal is a BusError
+where nothing can go on without what was asked for. No answer within ANSWER_SECONDS is one of API_ERRORS.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, TypeVar
+
+import msgspec
+import nats
+
+from cotenant.log.nats.streams import stream_configs
+from cotenant.log.nats.wire import BusClient, parse_headers
+
+ANSWER_SECONDS = 5.0
+API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
+_NAME_IN_USE = 10058
+
+T = TypeVar("T")
+
+
+class BusError(RuntimeError):
+    """The server refused what a bus needs; the text says what and why."""
+
+
+class ApiError(msgspec.Struct):
+    """Why the server refused."""
+
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _Answer(msgspec.Struct):
+    error: ApiError | None = None
+
+
+class _StoredMessage(msgspec.Struct):
+    seq: int
+    subject: str = ""
+    data: str = ""
+    hdrs: str = ""
+
+
+class _GetAnswer(msgspec.Struct):
+    message: _StoredMessage | None = None
+    error: ApiError | None = None
+
+
+class StreamState(msgspec.Struct):
+    """Where a stream begins and ends."""
+
+    first_seq: int = 0
+    last_seq: int = 0
+
+
+class _StreamInfo(msgspec.Struct):
+    state: StreamState = msgspec.field(default_factory=StreamState)
+    error: ApiError | None = None
+
+
+class StoredMessage(msgspec.Struct, frozen=True):
+    """One message as a stream holds it."""
+
+    sequence: int
+    subject: str
+    headers: dict[str, str]
+    data: bytes
+
+
+class JetStream:
+    """The API on one connection."""
+
+    def __init__(self, client: BusClient) -> None:
+        self._client = client
+
+    async def _call(self, subject: str, body: dict[str, Any], kind: type[T]) -> T:
+        reply = await self._client.request(f"$JS.API.{subject}", msgspec.json.encode(body), timeout=ANSWER_SECONDS)
+        return msgspec.json.decode(reply.data, type=kind)
+
+    async def declare(self, *, replicas: int, history_bytes: int) -> None:
+        """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
+        for config in stream_configs(replicas=replicas, history_bytes=history_bytes):
+            name = config["name"]
+            answer = await self._call(f"STREAM.CREATE.{name}", config, _Answer)
+            if answer.error is not None and answer.error.err_code == _NAME_IN_USE:
+                answer = await self._call(f"STREAM.UPDATE.{name}", config, _Answer)
+            if answer.error is not None:
+                raise BusError(f"stream {name} cannot be declared: {answer.error.description}")
+
+    async def state(self, stream: str) -> StreamState:
+        """Return where a stream begins and ends."""
+        return (await self._call(f"STREAM.INFO.{stream}", {}, _StreamInfo)).state
+
+    async def last(self, stream: str, subject: str) -> StoredMessage | None:
+        """Return the last message of a subject, read from the leader; None where there is none."""
+        return await self._get(stream, {"last_by_subj": subject})
+
+    async def get(self, stream: str, sequence: int) -> StoredMessage | None:
+        """Return one message; None where it is not there (any more)."""
+        return await self._get(stream, {"seq": sequence})
+
+    async def _get(self, stream: str, which: dict[str, Any]) -> StoredMessage | None:
+        found = (await self._call(f"STREAM.MSG.GET.{stream}", which, _GetAnswer)).message
+        if found is None:
+            return None
+        headers = parse_headers(base64.b64decode(found.hdrs))
+        return StoredMessage(found.seq, found.subject, headers, base64.b64decode(found.data))
+
+    async def purge(self, stream: str, filter_subject: str, keep: int) -> None:
+        """Remove the messages of some subjects, but for the last `keep`."""
+        body: dict[str, Any] = {"filter": filter_subject}
+        if keep:
+            body["keep"] = keep
+        await self._call(f"STREAM.PURGE.{stream}", body, _Answer)
+
+    async def create_consumer(self, stream: str, config: dict[str, Any], filters: tuple[str, ...]) -> None:
+        """Create the consumer `config["name"]`; one with a single filter names it in the request, where it can be permitted."""
+        config = {**config, **({"filter_subject": filters[0]} if len(filters) == 1 else {"filter_subjects": list(filters)})}
+        suffix = f".{filters[0]}" if len(filters) == 1 else ""
+        body = {"stream_name": stream, "config": config}
+        answer = await self._call(f"CONSUMER.CREATE.{stream}.{config['name']}{suffix}", body, _Answer)
+        if answer.error is not None:
+            raise BusError(f"no consumer on {stream} for {', '.join(filters)}: {answer.error.description}")
+
+    async def delete_consumer(self, stream: str, name: str) -> None:
+        """Remove a consumer; one that is not there is no error."""
+        await self._call(f"CONSUMER.DELETE.{stream}.{name}", {}, _Answer)

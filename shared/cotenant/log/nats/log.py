@@ -1,0 +1,238 @@
+"""The log on NATS JetStream.
+
+In: a server's address. Out: `NatsLog`, on which everything of `cotenant.log.contract` is done: writing (`publishing`), reading
+(`reader`), single messages (`jetstream`), and putting aside what nobody can use (dead letters, on EXECUTION).
+
+Bounds: ANSWER_SECONDS for an answer; reconnection for ever with at most RECONNECT_SECONDS between tries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+import nats
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
+
+from cotenant.events.deadletters import make_dead_letter
+from cotenant.events.envelope import Event, EventError, encode_event
+from cotenant.log.contract import EXECUTION, HISTORY, LOG, MAX_BATCH, USAGE, Head, NoAnswer, Refused, Stored, Write
+from cotenant.log.nats.decoding import event_of
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, JetStream
+from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
+from cotenant.log.nats.reader import PULL_BATCH, RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
+from cotenant.log.nats.streams import MAX_MESSAGE_BYTES
+from cotenant.log.nats.wire import BusClient
+
+logger = logging.getLogger(__name__)
+
+CONNECTION_LOOK_SECONDS = 0.05
+_WRONG_SEQUENCE = {10071, 10164}
+
+
+class _IdOnly(msgspec.Struct):
+    id: str = ""
+
+
+_ID = msgspec.json.Decoder(_IdOnly)
+
+
+class NatsLog:
+    """`cotenant.log.contract.Log` on a NATS connection. Make one with `connect`."""
+
+    def __init__(self, client: BusClient, service: str) -> None:
+        self.client = client
+        self.service = service
+        self._api = JetStream(client)
+        self.unknown_types = 0
+        self.dead_letters = 0
+        self.on_dead_letter: Callable[[], None] = lambda: None
+
+    async def declare(self, *, replicas: int = 1, history_bytes: int = 1 << 30) -> None:
+        """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
+        await self._api.declare(replicas=replicas, history_bytes=history_bytes)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        """See `cotenant.log.contract.Log`."""
+        if not 0 < len(writes) <= MAX_BATCH:
+            raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(writes)}")
+        messages: list[Message] = []
+        for write in writes:
+            event = write.event
+            body = encode_event(event)
+            if len(body) > MAX_MESSAGE_BYTES:
+                return Refused(f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}", wrong_sequence=False)
+            messages.append((event.subject, header_lines(event, write.expected, write.message_id), body))
+        try:
+            ack = await self._send(messages)
+        except API_ERRORS as error:
+            return NoAnswer(f"{type(error).__name__}: {error}")
+        if ack.error is not None:
+            return Refused(ack.error.description, wrong_sequence=ack.error.err_code in _WRONG_SEQUENCE)
+        return Stored(ack.seq - len(writes) + 1, ack.seq, ack.duplicate)
+
+    async def _until_connected(self) -> None:
+        """Wait for the connection, at most ANSWER_SECONDS. The client's own state is asked: its callbacks can overtake."""
+        deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        while not self.client.is_connected:
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError("not connected to the server")
+            await asyncio.sleep(CONNECTION_LOOK_SECONDS)
+
+    async def _send(self, messages: Sequence[Message]) -> Ack:
+        if not self.client.is_connected:
+            await self._until_connected()
+        return await send(self.client, messages)
+
+    async def publish(self, event: Event) -> int | None:
+        """See `cotenant.log.contract.Log`."""
+        try:
+            ack = await send(self.client, [(event.subject, header_lines(event, message_id=event.id), encode_event(event))])
+        except API_ERRORS as error:
+            logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error)
+            return None
+        if ack.error is not None:
+            logger.warning("refused on %s: %s", event.subject, ack.error.description)
+            return None
+        return ack.seq
+
+    async def drained(self, subject: str) -> None:
+        """See `cotenant.log.contract.Draining`."""
+        try:
+            await drained(self.client, subject)
+        except API_ERRORS as error:
+            logger.debug("%s cannot be told to be drained: %s: %s", LOG, type(error).__name__, error)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def head(self, subject: str) -> Head | None:
+        """See `cotenant.log.contract.Log`."""
+        message = await self._api.last(LOG, subject)
+        if message is None:
+            return None
+        try:
+            event_id = _ID.decode(message.data).id
+        except msgspec.DecodeError:
+            event_id = ""
+        return Head(message.sequence, event_id, message.headers.get("Nats-Rollup") == "sub")
+
+    async def get(self, stream: str, sequence: int) -> Event | None:
+        """See `cotenant.log.contract.Log`."""
+        try:
+            message = await self._api.get(stream, sequence)
+            if message is None:
+                return None
+            return event_of(stream, message.subject, message.sequence, message.data, message.headers)
+        except (EventError, *API_ERRORS):
+            return None
+
+    async def find(self, ref: str) -> Event | None:
+        """Return the event that a cause names (`LOG:123`), from HISTORY where LOG no longer holds it; None if it is gone."""
+        stream, _, number = ref.partition(":")
+        if not number.isdigit() or stream not in (LOG, USAGE, EXECUTION):
+            return None
+        event = await self.get(stream, int(number))
+        if event is not None or stream != LOG:
+            return event
+        return await self._find_in_history(int(number))
+
+    async def _find_in_history(self, wanted: int) -> Event | None:
+        """Search by halves: HISTORY's own sequences grow with those of LOG, and are never larger while nothing is lost."""
+        state = await self._api.state(HISTORY)
+        low, high = max(state.first_seq, 1), state.last_seq
+        while low <= high:
+            middle = (low + high) // 2
+            event = await self.get(HISTORY, middle)
+            if event is None:
+                return None
+            if event.sequence == wanted:
+                return event
+            if event.sequence < wanted:
+                low = middle + 1
+            else:
+                high = middle - 1
+        return None
+
+    async def last_sequence(self, stream: str) -> int:
+        """Return the sequence of the stream's last message."""
+        return (await self._api.state(stream)).last_seq
+
+    async def purge(self, stream: str, filter_subject: str, *, keep: int = 0) -> None:
+        """Remove messages as an operator can."""
+        await self._api.purge(stream, filter_subject, keep)
+
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> NatsReader:
+        """See `cotenant.log.contract.Log`. With `name` the consumer has that name (one replica at a time)."""
+        reader = NatsReader(self.client, self, stream, tuple(filters), after, name)
+        await reader.open()
+        return reader
+
+    async def put_aside(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
+        """Keep what could not be used on EXECUTION, with the reason; the reader goes on."""
+        self.dead_letters += 1
+        self.on_dead_letter()
+        logger.warning("dead letter %s:%d on %s: %s", stream, sequence, subject, reason)
+        await self.publish(make_dead_letter(stream, subject, sequence, reason, raw, datetime.now(UTC), self.service))
+
+    async def close(self) -> None:
+        """Send what is pending and close the connection."""
+        if not self.client.is_closed:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self.client.drain()
+            except API_ERRORS:
+                await self.client.close()
+
+
+async def connect(url: str, service: str) -> NatsLog:
+    """Connect, trying for ever (the server may start later than the service), and reconnect for ever."""
+
+    async def note(error: Exception) -> None:
+        logger.debug("nats: %s: %s", type(error).__name__, error)
+
+    async for attempt in AsyncRetrying(
+        retry=retry_if_exception_type((OSError, nats.errors.Error, TimeoutError)),
+        wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
+    ):
+        with attempt:
+            client = BusClient()
+            await client.connect(
+                url,
+                name=service,
+                allow_reconnect=True,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.1,
+                connect_timeout=2,
+                ping_interval=10,
+                error_cb=note,
+                pending_size=16 << 20,
+            )
+    return NatsLog(client, service)
+
+
+async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int = 0) -> list[Event]:
+    """Return all decodable events behind a sequence up to the stream's end now, in order.
+
+    Meant for replay, not for services: it holds them all.
+    """
+    until = await log.last_sequence(stream)
+    found: list[Event] = []
+    if until <= after:
+        return found
+    reader = await log.follow(stream, filters, after=after)
+    reader.loaded()
+    reader.max_behind = 0
+    try:
+        while reader.position < until:
+            events = await reader.pull(PULL_BATCH, SILENCE_SECONDS)
+            if not events:
+                break
+            found.extend(events)
+    finally:
+        await reader.close()
+    return found

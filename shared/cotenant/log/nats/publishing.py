@@ -1,0 +1,62 @@
+"""How messages are written: an atomic batch leaves in one write, and only its last message asks for the answer.
+
+In: what is to be stored. Out: frames, and the server's acknowledgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from secrets import token_urlsafe
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, ApiError
+from cotenant.log.nats.wire import BusClient, frame
+
+BATCH_ID_BYTES = 9
+DRAINED_SECONDS = 1.0
+"""So long is waited for what only saves time."""
+
+Message = tuple[str, bytes, bytes]
+"""Subject, header lines, data."""
+
+
+class Ack(msgspec.Struct):
+    """Where the last message was stored, or why nothing was."""
+
+    seq: int = 0
+    duplicate: bool = False
+    error: ApiError | None = None
+
+
+_ACK = msgspec.json.Decoder(Ack)
+
+
+def header_lines(event: Event, expected: int | None = None, message_id: str = "") -> bytes:
+    """Return the lines that say what a message is, and what it expects of its subject."""
+    lines = b"" if expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
+    if message_id:
+        lines += b"Nats-Msg-Id: %b\r\n" % message_id.encode()
+    if event.tombstone:
+        lines += b"Nats-Rollup: sub\r\n"
+    if event.ttl_seconds:
+        lines += b"Nats-TTL: %ds\r\n" % event.ttl_seconds
+    return lines
+
+
+async def send(client: BusClient, messages: Sequence[Message]) -> Ack:
+    """Send one message, or several as an atomic batch; raises API_ERRORS without an answer."""
+    frames: list[bytes] = []
+    subject, lines, data = messages[-1]
+    if len(messages) > 1:
+        batch = b"Nats-Batch-Id: %b\r\nNats-Batch-Sequence: " % token_urlsafe(BATCH_ID_BYTES).encode()
+        for index, (earlier, more, body) in enumerate(messages[:-1], start=1):
+            frames.append(frame(earlier, b"", b"%b%d\r\n%b" % (batch, index, more), body))
+        lines = b"%b%d\r\nNats-Batch-Commit: 1\r\n%b" % (batch, len(messages), lines)
+    return _ACK.decode(await client.ask(subject, lines, data, seconds=ANSWER_SECONDS, before=frames))
+
+
+async def drained(client: BusClient, subject: str) -> None:
+    """Return when the stream has dealt with all that reached it before: what it must refuse is answered when its turn comes."""
+    await client.ask(subject, b"Nats-Expected-Stream: none\r\n", b"", seconds=DRAINED_SECONDS)

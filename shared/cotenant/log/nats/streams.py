@@ -1,0 +1,80 @@
+"""The four streams, declared idempotently, with their limits.
+
+| stream | bound |
+|---|---|
+| LOG | KEEP_PER_SUBJECT versions a subject; tombstones and fleeting facts by message TTL; 1 MiB a message |
+| HISTORY | 30 days and `history_bytes` (default 1 GiB), compressed, asynchronous, sourced from LOG |
+| USAGE | 4 messages a subject, 10 minutes, asynchronous |
+| EXECUTION | 1 day and 256 MiB, asynchronous |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cotenant.log.contract import EXECUTION, HISTORY, KEEP_PER_SUBJECT, LOG, USAGE
+
+LOG_SUBJECTS = (
+    "objects.>",
+    "metrics.*",
+    "node.>",
+    "quotas.>",
+    "waiting.>",
+    "migrations.*",
+    "evictions.>",
+    "descheduling.>",
+    "yarn.*",
+    "commits.>",
+    "services.>",
+)
+"""All facts of record."""
+
+MAX_MESSAGE_BYTES = 1 << 20
+_SECOND = 1_000_000_000
+
+
+def stream_configs(*, replicas: int = 1, history_bytes: int = 1 << 30) -> list[dict[str, Any]]:
+    """Return the JetStream configuration of each stream, in the order in which they must exist."""
+    shared: dict[str, Any] = {"storage": "file", "num_replicas": replicas, "discard": "old", "max_msg_size": MAX_MESSAGE_BYTES}
+    # The server refuses asynchronous persistence on replicated streams; there the replicas are the durability.
+    asynchronous = {"persist_mode": "async"} if replicas == 1 else {}
+    return [
+        {
+            **shared,
+            "name": LOG,
+            "subjects": list(LOG_SUBJECTS),
+            "max_msgs_per_subject": KEEP_PER_SUBJECT,
+            "allow_atomic": True,
+            "allow_msg_ttl": True,
+            "allow_rollup_hdrs": True,
+            "allow_direct": True,
+        },
+        {
+            **shared,
+            **asynchronous,
+            "name": HISTORY,
+            "sources": [{"name": LOG}],
+            "compression": "s2",
+            "max_age": 30 * 86400 * _SECOND,
+            "max_bytes": history_bytes,
+            "allow_direct": True,
+        },
+        {
+            **shared,
+            **asynchronous,
+            "name": USAGE,
+            "subjects": ["usage.*"],
+            "max_msgs_per_subject": 4,
+            "max_age": 600 * _SECOND,
+            "allow_direct": True,
+        },
+        {
+            **shared,
+            **asynchronous,
+            "name": EXECUTION,
+            "subjects": ["execution.>", "deadletter.>"],
+            "max_age": 86400 * _SECOND,
+            "max_bytes": 256 << 20,
+            "allow_direct": True,
+        },
+    ]

@@ -1,0 +1,1 @@
+"""Names, numbers and subjects: the vocabulary that everything else is written in."""

@@ -1,0 +1,1 @@
+"""The processes around the cores: connections, following, storing, telemetry."""
