@@ -300,6 +300,7 @@ async def test_a_reader_resumes_after_the_server_was_killed(nats_server: NatsSer
     await store(log, metric("a", 1))
     reader = await log.follow(LOG, ["metrics.*"])
     await read(reader, 1)
+    assert not await reader.pull(1, 0.01), "the load is over, the consumer stands"
     reader.loaded()
     nats_server.kill()
     lost = await log.append([Write(event=metric("a", 2))])

@@ -57,6 +57,23 @@ class StreamState(msgspec.Struct):
     last_seq: int = 0
 
 
+class Subjects(msgspec.Struct, frozen=True):
+    """Some of the subjects that a filter selects, and how many there are of them altogether."""
+
+    subjects: tuple[str, ...]
+    total: int
+
+
+class _SubjectsState(msgspec.Struct):
+    subjects: dict[str, int] | None = None
+
+
+class _SubjectsInfo(msgspec.Struct):
+    state: _SubjectsState = msgspec.field(default_factory=_SubjectsState)
+    total: int = 0
+    error: ApiError | None = None
+
+
 class _StreamInfo(msgspec.Struct):
     state: StreamState = msgspec.field(default_factory=StreamState)
     error: ApiError | None = None
@@ -94,6 +111,22 @@ class JetStream:
     async def state(self, stream: str) -> StreamState:
         """Return where a stream begins and ends."""
         return (await self._call(f"STREAM.INFO.{stream}", {}, _StreamInfo)).state
+
+    async def subjects(self, stream: str, selected: str, offset: int = 0) -> Subjects:
+        """Return the subjects that a filter selects and that hold a message, from `offset` on in their sorted order; as many as
+        the server puts into one answer (100,000)."""
+        info = await self._call(f"STREAM.INFO.{stream}", {"subjects_filter": selected, "offset": max(offset, 0)}, _SubjectsInfo)
+        if info.error is not None:
+            raise BusError(f"the subjects of {stream} cannot be listed: {info.error.description}")
+        found = tuple(info.state.subjects or ())
+        return Subjects(found, max(info.total, len(found)))
+
+    async def last_raw(self, stream: str, subject: str) -> tuple[bytes, int, bytes, bytes] | None:
+        """Return subject, sequence, header block and data of a subject's last message, read from the leader."""
+        found = (await self._call(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject}, _GetAnswer)).message
+        if found is None:
+            return None
+        return found.subject.encode(), found.seq, base64.b64decode(found.hdrs), base64.b64decode(found.data)
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message of a subject, read from the leader; None where there is none."""

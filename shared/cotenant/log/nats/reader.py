@@ -1,12 +1,12 @@
-"""Following a stream: a pull consumer without acknowledgements.
+"""Following a stream: a snapshot (`snapshot`), and behind it a pull consumer without acknowledgements.
 
 Every delivery carries the consumer's own sequence, which must be contiguous. A gap, a lost heartbeat or a reconnect (a killed
 server loses the consumer) makes the reader create a new consumer behind the last delivered message; too far behind, it raises
 Behind, and its owner starts over with a fresh core. Pulls use `expires` and `idle_heartbeat`, never `no_wait`, and pending
 counts are not trusted: both mislead after purges.
 
-Bounds: one pull of PULL_BATCH messages under way, and so no more undelivered in the client; reopening is tried for ever with
-at most RECONNECT_SECONDS between tries.
+Bounds: one pull of PULL_BATCH messages under way, and so no more undelivered in the client (while it loads: the snapshot's
+gets); reopening is tried for ever with at most RECONNECT_SECONDS between tries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from cotenant.events.envelope import WHOLE, Event, EventError, MessageDecoders, 
 from cotenant.log.contract import HISTORY, LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
 from cotenant.log.nats.decoding import Spoiled, event_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream
+from cotenant.log.nats.snapshot import Message, Snapshot
 from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
 from cotenant.model.subjects import selecting
 
@@ -78,7 +79,11 @@ class NatsReader:
         self._heard = 0.0
         self._in_touch = 0.0
         """`boot_seconds` when something was heard, 0 before the first time."""
-        self._resume = after
+        self._snapshot: Snapshot | None = Snapshot(client, stream, filters) if after is None else None
+        self._chunks: AsyncGenerator[list[Message], None] | None = None
+        self._chunk: deque[Message] = deque()
+        self._after = after or 0
+        """The consumer begins behind it."""
         self._loading = after is None
         self.position = after or 0
         self.max_behind = MAX_BEHIND
@@ -89,26 +94,32 @@ class NatsReader:
         self.reopened = 0
 
     async def open(self) -> None:
-        """Create the consumer behind the last delivered message, or at the last message per subject when nothing was."""
+        """Begin the snapshot; without one, create the consumer behind the last delivered message."""
+        if self._snapshot is None:
+            await self._open_consumer()
+        elif self._chunks is None:
+            await self._snapshot.begin()
+            self._chunks = self._snapshot.chunks()
+            self._after = self._snapshot.through
+            self._in_touch = boot_seconds()
+
+    async def _open_consumer(self) -> None:
         await self._forget()
         self._consumer = self._name or f"c-{os.urandom(8).hex()}"
+        if self._after:
+            await self._check_end(self._after)
         config: dict[str, Any] = {
             "name": self._consumer,
             "ack_policy": "none",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._after + 1,
             "inactive_threshold": INACTIVE_SECONDS * 1_000_000_000,
             "mem_storage": True,
             "num_replicas": 1,
             "max_waiting": 8,
         }
-        if self._resume:
-            await self._check_end(self._resume)
-        if self._resume is None:
-            config["deliver_policy"] = "last_per_subject"
-        else:
-            config["deliver_policy"] = "by_start_sequence"
-            config["opt_start_seq"] = self._resume + 1
         if self._name:
-            # A named consumer of an earlier life stands elsewhere: its position is not ours.
+            # A consumer of this name that an earlier process left stands elsewhere: its position is not ours.
             await self._api.delete_consumer(self._stream, self._name)
         await self._api.create_consumer(self._stream, config, (">",) if self._selects is not None else self._filters)
         self._inbox = self._client.new_inbox()
@@ -134,7 +145,7 @@ class NatsReader:
             return
         if self._stream == LOG:
             raise Behind(f"LOG ends at {end}, before {resume}, which was delivered")
-        self.position = self._resume = end
+        self.position = self._after = end
 
     async def _forget(self) -> None:
         subscription, self._subscription = self._subscription, None
@@ -164,15 +175,20 @@ class NatsReader:
 
     async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
         """See `cotenant.log.contract.Reader`."""
+        if self._snapshot is not None:
+            events = await self._load(limit)
+            if events:
+                return events
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
-            events: list[Event] = []
+            events = []
             self._check_touch()
             try:
                 await self._take(events, limit)
             except (_Gap, *API_ERRORS) as error:
                 logger.info("%s: %s: %s; resuming behind %d", self._stream, type(error).__name__, error, self.position)
+                self.reopened += 1
                 await self._reopen()
                 if not events:
                     continue
@@ -188,7 +204,35 @@ class NatsReader:
             except TimeoutError:
                 if loop.time() - self._heard > SILENCE_SECONDS:
                     logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
+                    self.reopened += 1
                     await self._reopen()
+
+    async def _load(self, limit: int) -> list[Event]:
+        """Return some events of the snapshot, none at its end: from then on there is a consumer behind it."""
+        assert self._chunks is not None
+        events: list[Event] = []
+        while not events:
+            if not self._chunk:
+                chunk = await anext(self._chunks, None)
+                if chunk is None:
+                    if self._snapshot is None or not self._snapshot.complete:
+                        raise Behind("the load broke off")
+                    self._snapshot = self._chunks = None
+                    self.position = max(self.position, self._after)
+                    await self._reopen()
+                    break
+                self._chunk.extend(chunk)
+                self._in_touch = boot_seconds()
+            while self._chunk and len(events) < limit:
+                name, sequence, block, data = self._chunk.popleft()
+                subject = name.decode()
+                event = self._decode(subject, sequence, block, data)
+                if isinstance(event, Event):
+                    events.append(event)
+                elif event is not None:
+                    await self._spoiled.put_aside(self._stream, subject, sequence, str(event), data)
+                self.position = max(self.position, sequence)
+        return events
 
     async def _take(self, events: list[Event], limit: int) -> None:
         """Move what has arrived into `events`; what is in there stays good when this raises."""
@@ -216,7 +260,7 @@ class NatsReader:
                 self._asked = False
             if consumer_sequence % PULL_BATCH == 0 and not self._loading and int(pending) > self.max_behind > 0:
                 await self._check_distance(sequence)
-            self.position = self._resume = sequence
+            self.position = self._after = sequence
             if self._known is not None and self._known(sequence):
                 continue
             if self._selects is not None and self._selects.fullmatch(subject) is None:
@@ -267,25 +311,24 @@ class NatsReader:
         self._decoders = MessageDecoders(views)
 
     def loaded(self) -> None:
-        """The owner has seen what ends its load: from here on a broken consumer is resumed instead of started over."""
+        """The owner has seen what ends its load: from here on too far behind raises Behind. (A load that is slower than what is
+        written meanwhile catches up; started over it would be as far behind again.)"""
         self._loading = False
 
     async def _reopen(self) -> None:
         """Create a new consumer; retries for ever, as there is nothing to do without one."""
-        self.reopened += 1
-        if self._loading:
-            # A load that broke in the middle is not a state: its owner starts over.
-            self._resume = None
-            raise Behind("the load broke off")
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type((*API_ERRORS, BusError)),
             wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
         ):
             with attempt:
-                await self.open()
+                await self._open_consumer()
 
     async def close(self) -> None:
         """See `cotenant.log.contract.Reader`."""
+        chunks, self._chunks = self._chunks, None
+        if chunks is not None:
+            await chunks.aclose()
         consumer, self._consumer = self._consumer, ""
         await self._forget()
         if consumer and self._client.is_connected:

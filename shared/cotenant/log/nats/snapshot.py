@@ -1,0 +1,204 @@
+"""Loading a stream: the last message of each subject at one sequence, without a consumer.
+
+In: a stream and filters. Out: `through`, the stream's last sequence when the load began, and chunks of stored messages: of
+every selected subject its last message, unless that is younger than `through`: then a consumer from `through + 1` delivers it.
+So snapshot and consumer together are exact whatever is written, replaced or removed meanwhile, and a request that failed can
+be repeated.
+
+A consumer with `deliver_policy: last_per_subject` is not exact: nats-server 2.15 loses one message of its list for each pull
+that expires meanwhile, without a gap in the consumer's sequence, and stalls at messages that were removed meanwhile.
+
+How: the subjects from STREAM.INFO, their last messages by direct gets of SUBJECTS_A_GET literal subjects. Subjects are paged
+by offset in sorted order, and those that end between two pages move the others up: pages overlap, and where they do not the
+listing starts over. A direct get may be answered by a replica that is behind; the end of its answer names the sequence that it
+was at, and one below `through` is asked again. (With `up_to_seq` in the request the server repeats that number instead, so it
+is not used.)
+
+Bounds: GETS_AHEAD gets under way, each of at most MAX_GET_BYTES (and one message); TRIES tries of each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from cotenant.log.contract import Behind
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, JetStream
+from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
+
+SUBJECTS_A_GET = 1000
+"""The server answers at most 1,024 subjects at once."""
+MAX_GET_BYTES = 8 << 20
+GETS_AHEAD = 2
+PAGE_OVERLAP = 1000
+TRIES = 20
+PAUSE_SECONDS = 0.02
+MAX_PAUSE_SECONDS = 1.0
+
+Message = tuple[bytes, int, bytes, bytes]
+"""Subject, sequence, header block, data."""
+
+
+class _IncompleteError(Exception):
+    """An answer is not (yet) usable; the text says why."""
+
+
+_TRY_AGAIN = (*API_ERRORS, _IncompleteError)
+
+
+class Snapshot:
+    """One load of one stream. Iterate over `chunks` once."""
+
+    def __init__(self, client: BusClient, stream: str, filters: Sequence[str]) -> None:
+        self._client = client
+        self._api = JetStream(client)
+        self._stream = stream
+        self._filters = tuple(filters)
+        self.through = 0
+        self._subjects: list[str] = []
+        self.complete = False
+        """Everything was yielded. A generator that was cancelled ends as well."""
+
+    async def begin(self) -> None:
+        """Fix `through` and list the subjects. Raises API_ERRORS."""
+        self.through = (await self._api.state(self._stream)).last_seq
+        subjects: dict[str, None] = {}
+        for selected in self._filters:
+            subjects.update(dict.fromkeys(await self._list(selected)))
+        self._subjects = sorted(subjects)
+
+    async def _list(self, selected: str) -> list[str]:
+        """Return the subjects that a filter selects, sorted. Raises Behind where they change too fast to be listed."""
+        for _ in range(TRIES):
+            found = await self._list_once(selected)
+            if found is not None:
+                return found
+        raise Behind(f"the subjects of {self._stream} end faster than they are listed")
+
+    async def _list_once(self, selected: str) -> list[str] | None:
+        """List page by page; None where two pages do not overlap, so that what lies between them is not known."""
+        found: list[str] = []
+        offset = 0
+        while True:
+            page = await self._api.subjects(self._stream, selected, offset)
+            names = sorted(page.subjects)
+            if found and (not names or names[0] > found[-1]):
+                return None
+            found += [name for name in names if not found or name > found[-1]]
+            if offset + len(names) >= page.total:
+                return found
+            offset += len(names) - PAGE_OVERLAP
+
+    async def chunks(self) -> AsyncGenerator[list[Message], None]:
+        """Yield the messages, in order of sequence within a chunk. Raises Behind where the server cannot be asked for long."""
+        gets: deque[asyncio.Task[list[Message]]] = deque()
+        starts = iter(range(0, len(self._subjects), SUBJECTS_A_GET))
+        try:
+            while True:
+                while len(gets) < GETS_AHEAD and (start := next(starts, None)) is not None:
+                    gets.append(asyncio.ensure_future(self._get(self._subjects[start : start + SUBJECTS_A_GET])))
+                if not gets:
+                    self.complete = True
+                    return
+                messages = await gets[0]
+                gets.popleft()
+                yield messages
+        finally:
+            for task in gets:
+                task.cancel()
+            await asyncio.gather(*gets, return_exceptions=True)
+
+    async def _get(self, subjects: Sequence[str]) -> list[Message]:
+        """Return the last messages of some subjects that are not younger than `through`."""
+        found: list[Message] = []
+        waiting = list(subjects)
+        while waiting:
+            messages, more = await self._try(waiting)
+            found += messages
+            if not more:
+                break
+            # The answer was cut at MAX_GET_BYTES; what came is no longer waited for.
+            known = {subject for subject, _, _, _ in messages}
+            waiting = [subject for subject in waiting if subject.encode() not in known]
+        return [message for message in found if message[1] <= self.through]
+
+    async def _try(self, subjects: list[str]) -> tuple[list[Message], bool]:
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type(_TRY_AGAIN),
+            wait=wait_exponential_jitter(initial=PAUSE_SECONDS, max=MAX_PAUSE_SECONDS, jitter=PAUSE_SECONDS),
+            stop=stop_after_attempt(TRIES),
+            retry_error_callback=_give_up,
+        ):
+            with attempt:
+                return await self._ask(subjects)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _ask(self, subjects: list[str]) -> tuple[list[Message], bool]:
+        """One direct get. Returns the messages, and whether the answer was cut."""
+        answer = _DirectAnswer()
+        inbox = self._client.new_inbox()
+        subscription = await self._client.subscribe(inbox)
+        self._client.deliver_raw(subscription, answer.take)
+        try:
+            body = msgspec.json.encode({"multi_last": subjects, "max_bytes": MAX_GET_BYTES})
+            await self._client.publish(f"$JS.API.DIRECT.GET.{self._stream}", body, reply=inbox)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await answer.ended.wait()
+        finally:
+            self._client.forget(subscription)
+            await subscription.unsubscribe()
+        if answer.status == "404":
+            # Nothing there, says one replica, and not how far it is: the leader knows.
+            return await self._ask_leader(subjects), False
+        if answer.status != "204":
+            raise _IncompleteError(f"direct get of {len(subjects)} subjects: {answer.status_text}")
+        if answer.up_to < self.through:
+            raise _IncompleteError(f"a replica is at {answer.up_to}, the load at {self.through}")
+        return answer.messages, answer.pending > 0
+
+    async def _ask_leader(self, subjects: Sequence[str]) -> list[Message]:
+        found: list[Message] = []
+        for subject in subjects:
+            message = await self._api.last_raw(self._stream, subject)
+            if message is not None:
+                found.append(message)
+        return sorted(found, key=lambda message: message[1])
+
+
+class _DirectAnswer:
+    """Collects the messages that answer one direct get."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.ended = asyncio.Event()
+        self.status = ""
+        self.status_text = ""
+        self.pending = 0
+        self.up_to = 0
+
+    def take(self, _subject: bytes, _reply: bytes, block: bytes, data: bytes) -> None:
+        status = inline_status(block)
+        if status:
+            headers = parse_headers(block)
+            self.status = status
+            self.status_text = block.split(b"\r\n", 1)[0].decode(errors="replace")
+            self.pending = int(headers.get("Nats-Num-Pending", "0"))
+            self.up_to = int(headers.get("Nats-UpTo-Sequence", "0"))
+            self.ended.set()
+            return
+        self.messages.append((_header(block, b"Nats-Subject"), int(_header(block, b"Nats-Sequence")), block, data))
+
+
+def _give_up(state: RetryCallState) -> tuple[list[Message], bool]:
+    error = state.outcome.exception() if state.outcome is not None else None
+    raise Behind(f"the load broke off: {type(error).__name__}: {error}") from error
+
+
+def _header(block: bytes, name: bytes) -> bytes:
+    """Return a header that the server has added: the last one of its name."""
+    start = block.rindex(b"\r\n%b: " % name) + len(name) + 4
+    return block[start : block.index(b"\r\n", start)]

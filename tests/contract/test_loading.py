@@ -1,0 +1,206 @@
+"""A load is exact whatever expires, is replaced, ends or lags meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from cotenant.events import Event
+from cotenant.log.contract import LOG, MAX_BATCH, Behind, Stored, Write, ending
+from cotenant.log.memory import MemoryLog
+from cotenant.log.nats import snapshot as snapshots
+from cotenant.log.nats.jetstream import Subjects
+from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.snapshot import Snapshot
+from tests.contract.toy import metric
+from tests.nats_server import NatsServer
+
+AnyLog = NatsLog | MemoryLog
+SUBJECTS = 6000
+WAIT_SECONDS = 120
+
+
+@pytest.fixture(params=["memory", "nats"])
+async def log(request: pytest.FixtureRequest) -> AsyncIterator[AnyLog]:
+    if request.param == "memory":
+        yield MemoryLog()
+        return
+    server: NatsServer = request.getfixturevalue("nats_server")
+    made = await connect(server.url, "test")
+    await made.declare()
+    yield made
+    await made.close()
+
+
+async def store(log: AnyLog, events: Sequence[Event]) -> int:
+    """Store events in batches; return the last sequence."""
+    last = 0
+    for first in range(0, len(events), MAX_BATCH):
+        outcome = await log.append([Write(event=event) for event in events[first : first + MAX_BATCH]])
+        assert isinstance(outcome, Stored), outcome
+        last = outcome.last
+    return last
+
+
+def fold(state: dict[str, tuple[int, int]], events: Sequence[Event]) -> None:
+    """Keep of each subject the last value with its sequence; an ended subject is no longer there."""
+    for event in events:
+        if event.sequence <= state.get(event.subject, (0, 0))[0]:
+            continue
+        value = -1 if event.tombstone else event.data.node_usage.cpu_milli  # type: ignore[attr-defined]
+        state[event.subject] = (event.sequence, value)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_changes_while_a_load_is_under_way_is_neither_lost_nor_old(
+    log: AnyLog, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Pulls that expire at once: with a consumer by last message per subject each of them could lose one.
+    monkeypatch.setattr("cotenant.log.nats.reader.PULL_EXPIRES_SECONDS", 0.01)
+    monkeypatch.setattr("cotenant.log.nats.reader.HEARTBEAT_SECONDS", 0.004)
+    truth: dict[str, int] = {f"metrics.n{number:05}": 0 for number in range(SUBJECTS)}
+    await store(log, [metric(f"n{number:05}", 0) for number in range(SUBJECTS)])
+    reader = await log.follow(LOG, ["metrics.*"])
+    state: dict[str, tuple[int, int]] = {}
+    last = 0
+    for round_number in range(1, 21):
+        changed: list[Event] = []
+        for number in range(seed + round_number, SUBJECTS, 97):
+            subject = f"metrics.n{number:05}"
+            if (number + round_number) % 5 == 0:
+                changed.append(ending(subject, metric(f"n{number:05}", -1).data))
+                truth[subject] = -1
+            else:
+                changed.append(metric(f"n{number:05}", round_number))
+                truth[subject] = round_number
+        last = await store(log, changed)
+        fold(state, await reader.pull(250, 1.0))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while reader.position < last or len(state) < SUBJECTS:
+            fold(state, await reader.pull(1000, 1.0))
+    assert {subject: value for subject, (_, value) in state.items()} == truth
+    await reader.close()
+
+
+async def test_a_load_survives_the_death_of_its_server(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    await store(log, [metric(f"n{number:05}", number) for number in range(SUBJECTS)])
+    reader = await log.follow(LOG, ["metrics.*"])
+    state: dict[str, tuple[int, int]] = {}
+    fold(state, await reader.pull(100, 1.0))
+    nats_server.kill()
+    nats_server.start()
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(state) < SUBJECTS:
+            fold(state, await reader.pull(1000, 1.0))
+    assert sorted(value for _, value in state.values()) == list(range(SUBJECTS))
+    await log.close()
+
+
+async def test_a_replica_that_is_behind_is_asked_again(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replica: a second real server that has the same stream as it was before the last changes."""
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    await store(log, [metric(f"n{number:03}", 0) for number in range(100)])
+    nats_server.kill()
+    replica = NatsServer()
+    shutil.copytree(nats_server.folder / "store", replica.folder / "store")
+    replica.start()
+    nats_server.start()
+    behind = await connect(replica.url, "replica")
+    try:
+        await log._until_connected()
+        await store(log, [metric(f"n{number:03}", 1) for number in range(0, 100, 2)])
+        await store(log, [metric(f"m{number:03}", 1) for number in range(100)])
+        asked: list[str] = []
+
+        async def relay(snapshot: Snapshot, subjects: list[str], client: object = log.client) -> object:
+            """The first gets go to the replica, as they could in a cluster."""
+            asked.append(subjects[0])
+            monkeypatch.setattr(snapshot, "_client", behind.client if len(asked) <= 3 else client)
+            return await ask(snapshot, subjects)
+
+        ask = Snapshot._ask
+        monkeypatch.setattr(Snapshot, "_ask", relay)
+        reader = await log.follow(LOG, ["metrics.*"])
+        state: dict[str, tuple[int, int]] = {}
+        async with asyncio.timeout(WAIT_SECONDS):
+            while len(state) < 200:
+                fold(state, await reader.pull(1000, 1.0))
+        assert len(asked) > 3
+        assert state["metrics.n002"][1] == 1
+        assert sum(value for _, value in state.values()) == 150
+        await reader.close()
+    finally:
+        await log.close()
+        await behind.close()
+        replica.close()
+
+
+async def test_a_replica_that_stays_behind_ends_the_load_with_a_reason(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    await store(log, [metric("a", 1)])
+    monkeypatch.setattr(snapshots, "TRIES", 3)
+    reader = await log.follow(LOG, ["metrics.*"])
+    reader._snapshot.through += 1  # as if the leader had stored one more than this server ever shows
+    with pytest.raises(Behind, match="a replica is at 1, the load at 2"):
+        await reader.pull(10, 1.0)
+    await log.close()
+
+
+async def test_large_messages_come_in_several_answers(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "MAX_GET_BYTES", 2000)
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    await store(log, [metric(f"n{number:03}", number) for number in range(100)])
+    reader = await log.follow(LOG, ["metrics.*"])
+    state: dict[str, tuple[int, int]] = {}
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(state) < 100:
+            fold(state, await reader.pull(1000, 1.0))
+    assert [state[f"metrics.n{number:03}"][1] for number in range(100)] == list(range(100))
+    await log.close()
+
+
+class PagedSubjects:
+    """STREAM.INFO's answer by pages of 10, while subjects end."""
+
+    def __init__(self, ends: Sequence[Sequence[str]]) -> None:
+        self.subjects_held = [f"s{number:02}" for number in range(40)]
+        self._ends = list(ends)
+
+    async def subjects(self, stream: str, selected: str, offset: int = 0) -> Subjects:
+        del stream, selected
+        page = Subjects(tuple(self.subjects_held[offset : offset + 10]), len(self.subjects_held))
+        gone = self._ends.pop(0) if self._ends else ()
+        self.subjects_held = [subject for subject in self.subjects_held if subject not in gone]
+        return page
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        pytest.param((), id="nothing ends"),
+        pytest.param((["s00", "s03"], ["s11"]), id="few end before the next page"),
+        pytest.param(([f"s{number:02}" for number in range(8)], [], ["s12"]), id="more end than pages overlap"),
+        pytest.param(([f"s{number:02}" for number in range(5, 40)],), id="nearly all end"),
+        pytest.param(([], [], ["s20", "s21", "s22", "s23"]), id="those on the edge end"),
+    ],
+)
+async def test_no_subject_that_stays_is_missed_between_pages(
+    ends: Sequence[Sequence[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "PAGE_OVERLAP", 3)
+    pages = PagedSubjects(ends)
+    snapshot = Snapshot(None, LOG, (">",))  # type: ignore[arg-type]
+    snapshot._api = pages  # type: ignore[assignment]
+    listed = await snapshot._list(">")
+    assert set(listed) >= set(pages.subjects_held)
+    assert listed == sorted(set(listed))
