@@ -22,4 +22,4 @@ class ObjectDeleted(Payload, frozen=True, kw_only=True):
 
     uid: str = ""
     object: msgspec.Raw = msgspec.field(default_factory=null_document)
-    """The last document, for watchers."""
+    """The last document, where the writer gives it. The gateway does not: tombstones are small, HISTORY has what was before."""

@@ -37,6 +37,8 @@ from cotenant.log.contract import (
 )
 from cotenant.model.subjects import matches, selecting
 
+SUBJECTS_A_GET = 10
+"""A server gives 1,000: few, so that small simulations, too, load in another order than that of the sequences."""
 MAX_MESSAGES = 1_000_000
 _selecting = lru_cache(maxsize=256)(selecting)
 """The expressions of the filters that readers have."""
@@ -199,10 +201,16 @@ class MemoryStream:
         return decode_event(message.data, subject=message.subject, stream=self.name, sequence=sequence)
 
     def snapshot(self, filters: Sequence[str]) -> list[int]:
-        """Return the last sequence of each subject that a filter selects, in order of sequence."""
+        """Return the last sequence of each subject that a filter selects, in the order in which a server gives them: so many
+        subjects at once by their names, each group by its sequences."""
         self.expire()
         selects = _selecting(tuple(filters)).fullmatch
-        return sorted(kept[-1] for subject, kept in self._by_subject.items() if selects(subject.encode()))
+        selected = sorted(subject for subject in self._by_subject if selects(subject.encode()))
+        return [
+            sequence
+            for first in range(0, len(selected), SUBJECTS_A_GET)
+            for sequence in sorted(self._by_subject[subject][-1] for subject in selected[first : first + SUBJECTS_A_GET])
+        ]
 
     def after(self, sequence: int, filters: Sequence[str], limit: int) -> list[int]:
         """Return up to `limit` sequences after the given one that a filter selects, in order."""

@@ -337,6 +337,27 @@ def test_events_say_the_same_whether_they_are_told_at_once_or_when_somebody_read
     assert [snapshot.document for snapshot in world.core.objects(EVENTS)] == told
 
 
+def test_what_ended_of_a_pod_counts_also_where_a_load_brings_it_before_the_pod() -> None:
+    world = World()
+    world.create("pods", pod_document())
+    world.place("web")
+    world.place("web", phase=PlacementPhase.GONE)
+    last = list({event.subject: event for event in world.events}.values())
+    ends = set()
+    for order in (last, last[::-1]):
+        core = GatewayCore()
+        for event in order:
+            core.apply(event)
+        core.loaded()
+        shown = core.get(PODS, "default", "web")
+        assert shown is not None
+        assert shown.version == world.sequence
+        plan = deletion(shown, world.now, 0)
+        assert plan is not None
+        ends.add(plan.writes[0].causes)
+    assert ends == {(f"LOG:{world.sequence - 2}", f"LOG:{world.sequence}")}
+
+
 def test_facts_before_the_load_is_complete_are_told_before_those_that_follow() -> None:
     world = lifecycle()
     core = GatewayCore()

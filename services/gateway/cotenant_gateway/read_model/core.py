@@ -92,6 +92,9 @@ class GatewayCore:
     def loaded(self) -> None:
         """Everything before the start marker is folded: watches may start from here."""
         self._live = True
+        for collection in self.collections.values():
+            for slot in collection.slots.values():
+                slot.drop_ended_parts()
         self.ring.restart(self.folded)
 
     def _apply_object(self, event: Event) -> None:
@@ -115,7 +118,7 @@ class GatewayCore:
             except (msgspec.MsgspecError, RecursionError):
                 # Stored by someone else than a gateway, and no object of this kind: it is as if there were none.
                 self.unreadable += 1
-        slot.store(stored, sequence)
+        slot.store(stored, sequence, self._live)
         if stored is not None and stored.meta.deletion_timestamp is not None:
             self.ending[kind.resource, slot.address.namespace, name] = slot
         elif self.ending:
@@ -144,7 +147,7 @@ class GatewayCore:
         collection = self.collections[kind]
         slot = collection.slots[key]
         existed, before = slot.exists, slot.snapshot if self._live else None
-        if slot.add(event):
+        if slot.add(event, self._live):
             self._changed(collection, slot, existed, before, event.sequence)
 
     def _changed(self, collection: Collection, slot: Slot, existed: bool, before: Snapshot | None, sequence: int) -> None:

@@ -58,15 +58,15 @@ class Slot(msgspec.Struct, eq=False, gc=False):
             for event in self.parts.values()
         )
 
-    def store(self, stored: Stored | None, sequence: int) -> None:
-        """Take the object's own document; None: with this sequence there is none."""
+    def store(self, stored: Stored | None, sequence: int, live: bool) -> None:
+        """Take the object's own document; None: with this sequence there is none. Not `live`: while loading."""
         self.stored, self.own_sequence = stored, sequence
         self.exists, self._current = True, False
         if stored is None:
-            self._of_parts_alone()
+            self._of_parts_alone(live)
 
-    def add(self, part: Event) -> bool:
-        """Take another service's fact, and tell whether it is news."""
+    def add(self, part: Event, live: bool) -> bool:
+        """Take another service's fact, and tell whether it is news. Not `live`: while loading."""
         parts, subject = self.parts, part.subject
         known = parts.get(subject)
         if known is not None and part.sequence <= known.sequence:
@@ -74,13 +74,18 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         parts[subject] = part
         self._current = False
         if self.stored is None:
-            self._of_parts_alone()
+            self._of_parts_alone(live)
         return True
 
-    def _of_parts_alone(self) -> None:
+    def _of_parts_alone(self, live: bool) -> None:
         self.exists = self.address.kind.composed and any(not event.tombstone for event in self.parts.values())
+        if live:
+            self.drop_ended_parts()
+
+    def drop_ended_parts(self) -> None:
+        """Drop the parts that ended where there is no object: they carry no more information. A load comes in no order of
+        sequences, so the object may follow its parts: nothing is dropped before the load is over."""
         if not self.exists:
-            # After an object's end its ended parts carry no more information.
             for subject in [subject for subject, event in self.parts.items() if event.tombstone]:
                 del self.parts[subject]
 

@@ -43,8 +43,9 @@ def end(snapshot: Snapshot) -> Plan:
 
 def _tombstone(snapshot: Snapshot) -> PlannedWrite:
     assert snapshot.stored is not None
-    payload = ObjectDeleted(uid=snapshot.stored.meta.uid, object=snapshot.stored.raw)
-    causes = tuple(f"LOG:{event.sequence}" for event in snapshot.parts.values() if event.tombstone)
+    payload = ObjectDeleted(uid=snapshot.stored.meta.uid)
+    # In the order of the log, whatever order a load brought them in.
+    causes = (f"LOG:{sequence}" for sequence in sorted(part.sequence for part in snapshot.parts.values() if part.tombstone))
     return object_write(
         snapshot.address, payload, snapshot.stored.sequence, tombstone=True, causes=(f"LOG:{snapshot.stored.sequence}", *causes)
     )

@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
-from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.objects import ObjectStored
 from cotenant.model.names import ANNOTATION_EVICTED_BY
 from cotenant_gateway.read_model.core import MIGRATION_JOBS, PODS, GatewayCore
 from cotenant_gateway.shell.budgets import Verdict, charged_status, judge
@@ -62,7 +62,7 @@ def _marked(write: PlannedWrite, wish: EvictionRequest, causes: tuple[str, ...])
     """The pod says who evicted it, for as long as it is seen."""
     write = msgspec.structs.replace(write, causes=tuple(dict.fromkeys((*causes, *write.causes))))
     by = wish.trigger or wish.job
-    if not by or not isinstance(write.payload, (ObjectStored, ObjectDeleted)):
+    if not by or not isinstance(write.payload, ObjectStored):
         return write
     marked = msgspec.structs.replace(write.payload, object=with_annotation(write.payload.object, ANNOTATION_EVICTED_BY, by))
     return msgspec.structs.replace(write, payload=marked)

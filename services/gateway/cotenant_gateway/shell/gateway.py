@@ -16,7 +16,7 @@ from cotenant.api.kinds import Kind
 from cotenant.api.overlay import NOTHING, composed_document
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
-from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.objects import ObjectStored
 from cotenant.log.contract import Log, NoAnswer, Refused
 from cotenant_gateway.kinds.times import rfc3339
 from cotenant_gateway.read_model.core import GatewayCore
@@ -235,7 +235,7 @@ class Gateway:
             return snapshot.document
         assert planned.plan is not None
         payload = planned.plan.writes[0].payload
-        document = payload.object if isinstance(payload, (ObjectStored, ObjectDeleted)) else planned.document
+        document = payload.object if isinstance(payload, ObjectStored) else planned.document
         overlay = planned.was.overlay if planned.was is not None else NOTHING
         return composed_document(document, overlay, sequence)
 
