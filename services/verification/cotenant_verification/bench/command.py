@@ -13,7 +13,9 @@ from pathlib import Path
 import click
 import msgspec
 
+from cotenant_console.durations import parse_duration
 from cotenant_console.up.nats_server import NatsServerMissingError
+from cotenant_verification.bench.churn import Minute
 from cotenant_verification.bench.figures import Figures, lines
 from cotenant_verification.bench.stage import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
@@ -87,6 +89,39 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
     from cotenant_verification.bench.recover import run
 
     _show(_carry_out(run(synthetic(nodes, pods, 1))), output)
+
+
+@command.command("churn")
+@click.option("--rate", type=click.FloatRange(0.1, 500), default=25.0, show_default=True, help="Pods a second.")
+@click.option("--life", type=click.FloatRange(0.5, 600), default=10.0, show_default=True, help="Seconds before its deletion.")
+@click.option("--for", "span", default="30m", show_default=True, metavar="TIME", help="For how long, such as 30m.")
+@click.option("--nodes", type=click.IntRange(1, 100), default=8, show_default=True, help="Simulated nodes.")
+@click.option("--kill-every", default="0", show_default=True, metavar="TIME", help="Kill one process of the stack so often.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+def churn(rate: float, life: float, span: str, nodes: int, kill_every: str, output: str | None) -> None:
+    """Create and delete pods on a real stack, and compare its end with its start."""
+    from cotenant_verification.bench import churn as bench
+
+    try:
+        seconds, pause = parse_duration(span), parse_duration(kill_every)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    found = asyncio.run(bench.run(rate, life, seconds, nodes, pause, lambda minute: click.echo(_line(minute), err=True)))
+    if output == "json":
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    for name, value in msgspec.to_builtins(found).items():
+        click.echo(f"{name} {value}")
+
+
+def _line(minute: Minute) -> str:
+    ran, gone = minute.running_ms, minute.gone_ms
+    return (
+        f"minute {minute.minute:>3}  {minute.created:>5} created  {minute.deleted:>5} gone  {minute.failed} failed  "
+        f"running p50 {ran.p50 if ran else '-'} p99 {ran.p99 if ran else '-'} ms  gone p50 {gone.p50 if gone else '-'} ms  "
+        f"nats-server {minute.cpu_ms_per_pod.get('nats-server', '-')} ms/pod  "
+        f"{sum(minute.memory_mib.values())} MiB  {minute.killed and 'killed ' + minute.killed}"
+    )
 
 
 def _carry_out(running: Coroutine[None, None, Figures]) -> Figures:
