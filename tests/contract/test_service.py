@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import cast
 
 import pytest
@@ -98,13 +99,13 @@ async def test_a_log_without_room_is_not_loaded_again_and_again(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seed 1, 10 min: two schedulers loaded 1,892 times within a stall of five seconds."""
-    monkeypatch.setattr("cotenant.runtime.deciding.RESTART_SECONDS", 0.2)
+    monkeypatch.setattr("cotenant.engine.load.RELOAD_PAUSE", timedelta(seconds=0.2))
     log = await connected(nats_server)
     full = Full(log, 3)
     service = await Running(cast(NatsLog, full), "a").ready()
     first, second, third = full.refused_at
     assert min(second - first, third - second) >= 0.2
-    assert service.service.lives == 4
+    assert service.service.incarnations == 4
     await service.stop()
     await log.close()
 
@@ -222,7 +223,7 @@ async def test_a_service_that_is_far_behind_starts_over(nats_server: NatsServer,
     await asyncio.gather(*(say(other, *(metric(f"n{part}-{index}", 1) for index in range(100))) for part in range(4)))
     await answers(other, {f"n{part}-{index}": 2 for part in range(4) for index in range(100)})
     assert held.is_set()
-    assert toy.service.lives >= 2
+    assert toy.service.incarnations >= 2
     await toy.stop()
 
 
@@ -233,12 +234,12 @@ async def test_a_service_that_was_away_for_half_of_a_tombstones_time_starts_over
     toy = await Running(log, "a").ready()
     await say(other, metric("n", 1))
     await answers(log, {"n": 2})
-    assert toy.service.lives == 1
+    assert toy.service.incarnations == 1
     later = boot_seconds() + AWAY_SECONDS + 1
     monkeypatch.setattr("cotenant.log.nats.reader.boot_seconds", lambda: later)
     await say(other, metric("n", 2))
     await answers(other, {"n": 4})
-    assert toy.service.lives == 2
+    assert toy.service.incarnations == 2
     await toy.stop()
 
 

@@ -24,6 +24,7 @@ from hashlib import blake2b
 
 from cotenant.engine.commit import Batch, Decision, Identity, seal
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Assuming, Core
+from cotenant.engine.load import RELOAD_PAUSE, Load
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, Stored
@@ -63,7 +64,6 @@ class Cycle:
         self._source = identity.source
         self.config_text = config_text
         self.config = config_digest(config_text)
-        self.loaded = False
         self.folded = 0
         self.prior = 0
         self.conflicts = 0
@@ -87,31 +87,24 @@ class Cycle:
         self._floor = _EPOCH
         self._lost = False
         self._rival_seen: datetime | None = None
-        self._marker_id = ""
+        self._load: Load | None = None
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def start_marker(self, now: datetime, filters: Sequence[str], load: int = 0) -> Event:
-        """Return the marker to store once the consumer exists; its delivery ends the load."""
-        identity = self.identity
-        self._marker_id = f"{identity.cell}/{identity.service}/{identity.replica}/start/{now.timestamp():.6f}/{load}"
-        return Event(
-            subject=identity.marker_subject,
-            data=ServiceStarted(
-                service=identity.service,
-                partition=identity.partition,
-                replica=identity.replica,
-                version=identity.version,
-                core=identity.core,
-                config=self.config,
-                config_text=self.config_text,
-                filters=tuple(filters),
-                load=load,
-            ),
-            time=now,
-            id=self._marker_id,
-            source=identity.source,
-        )
+        """Return the marker to store once the reader is there; its delivery ends the load. `load` numbers the incarnations."""
+        self._load = Load(self.identity, filters, load, config=self.config, config_text=self.config_text)
+        return self._load.marker(now)
+
+    @property
+    def loaded(self) -> bool:
+        """The start marker was delivered: everything before it is folded."""
+        return self._load is not None and self._load.over
+
+    @property
+    def pause(self) -> timedelta:
+        """How long to wait before the next incarnation, should this one break off."""
+        return self._load.pause if self._load is not None else RELOAD_PAUSE
 
     def fold(self, events: Iterable[Event], now: datetime) -> None:
         """Fold delivered messages. Repeats and own messages that were applied when stored change nothing."""
@@ -135,8 +128,8 @@ class Cycle:
             return
         data = event.data
         if isinstance(data, ServiceStarted):
-            if event.id == self._marker_id:
-                self.loaded = True
+            if self._load is not None:
+                self._load.ends_with(event)
         elif sequence and isinstance(data, Commit):
             if sequence > self.prior:
                 self._saw_commit(event, data, now)

@@ -1,7 +1,7 @@
-"""What a core wishes of other services: requests to their micro endpoints, repeated while they are wished.
+"""Sends a core's requests to other services' micro endpoints, and repeats them while the core still makes them.
 
-In: the core's outstanding wishes after each decision. Out: requests. The answer comes back on the log; until then a wish
-stands, and a growing pause keeps it from being sent again at once.
+In: the core's outstanding requests after each decision. Out: NATS requests. The outcome comes back on the log; until then a
+request stands, and a growing pause keeps it from being sent again at once.
 
 Bounds: MAX_REQUESTS under way; the pauses of REQUEST_PAUSE_SECONDS, the last of them for ever.
 """
@@ -22,8 +22,8 @@ REQUEST_PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 REQUEST_TIMEOUT_SECONDS = 5.0
 
 
-class Wishes:
-    """The wishes of one life of a core."""
+class Requests:
+    """The requests of one incarnation of a core."""
 
     def __init__(self, host: Host, core: Requesting) -> None:
         self._host = host
@@ -32,7 +32,7 @@ class Wishes:
         self._tries: dict[str, int] = {}
 
     def send(self, now: datetime) -> None:
-        """Send what is wished and not under way."""
+        """Send what is outstanding and not under way."""
         wanted = self._core.requests(now)
         keys = {request.key for request in wanted}
         for key in [key for key in self._tries if key not in keys]:

@@ -23,7 +23,7 @@ from cotenant_gateway.http.tables import TableFormat, table, with_version
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.read_model.ring import Change, TooOld
 from cotenant_gateway.read_model.snapshots import Snapshot
-from cotenant_gateway.shell.following import Follower
+from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.statuses import ApiError, expired
 
 MAX_WATCHES = 2000
@@ -82,7 +82,7 @@ def seen_change(change: Change, kind: Kind, selected: Callable[[Snapshot], bool]
 
 async def watch(
     request: web.BaseRequest,
-    follower: Follower,
+    follower: ReadModel,
     target: Target,
     query: Query,
     form: TableFormat | None,
@@ -119,7 +119,7 @@ def _initial(core: GatewayCore, target: Target, selected: Callable[[Snapshot], b
 
 async def _stream(
     response: web.StreamResponse,
-    follower: Follower,
+    follower: ReadModel,
     core: GatewayCore,
     target: Target,
     query: Query,

@@ -1,7 +1,7 @@
-"""Keeps the read model up to date: reads LOG in order, folds, and wakes who waits for a sequence or for changes.
+"""Keeps the read model up to date: folds LOG in order, and wakes who waits for a sequence or for changes.
 
-One consumer with one filter over everything on LOG. Too far behind (or after a load that broke off) it starts over
-with a fresh core: watches end with 410 and clients list again.
+One reader with one filter over everything on LOG (`cotenant.runtime.follower` runs it). Where that starts over, the read model
+is a fresh one: watches end with 410 and clients list again.
 """
 
 from __future__ import annotations
@@ -11,32 +11,30 @@ import contextlib
 import heapq
 import logging
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cotenant.engine.commit import Identity
-from cotenant.events.commits import ServiceStarted
+from cotenant.engine.load import Load
 from cotenant.events.envelope import Event
-from cotenant.log.contract import LOG, Behind, Log, Stored, Write, store_batch
+from cotenant.log.contract import Log
+from cotenant.runtime.follower import Follower, Reading
 from cotenant_gateway.read_model.core import GatewayCore
 
 logger = logging.getLogger(__name__)
 
 FILTERS = (">",)
-PULL_LIMIT = 1000
 TICK_SECONDS = 1.0
 
 
-class Follower:
+class ReadModel:
     """The read model and the task that feeds it."""
 
     def __init__(self, log: Log, identity: Identity, clock: Callable[[], datetime]) -> None:
-        self._log = log
         self._identity = identity
-        self._clock = clock
+        self._follower = Follower(log, FILTERS, asyncio.Event(), service=identity.service, clock=clock)
         self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._tickets = 0
         self._watchers: set[asyncio.Event] = set()
-        self._lives = 0
         self.core = GatewayCore()
         self.ready = asyncio.Event()
         self.folds = asyncio.Event()
@@ -45,67 +43,17 @@ class Follower:
 
     async def run(self) -> None:
         """Follow for ever; cancelled at the end of the process."""
-        while True:
-            self._lives += 1
-            try:
-                await self._live()
-            except Behind as behind:
-                logger.warning("starting over with a fresh read model: %s", behind)
+        await self._follower.run(lambda number: _Folding(self, Load(self._identity, FILTERS, number)))
 
-    async def _live(self) -> None:
-        core = GatewayCore()
-        reader = await self._log.follow(LOG, FILTERS)
-        try:
-            marker = self._marker()
-            outcome = await store_batch(self._log, [Write(event=marker)])
-            if not isinstance(outcome, Stored):
-                raise Behind(f"the start marker was not stored: {outcome.reason}")
-            loaded = False
-            while True:
-                events = await reader.pull(PULL_LIMIT, TICK_SECONDS)
-                for event in events:
-                    core.apply(event)
-                    if not loaded and isinstance(event.data, ServiceStarted) and event.id == marker.id:
-                        loaded = True
-                        reader.loaded()
-                        self._show(core)
-                self.folded_count += len(events)
-                if loaded and events:
-                    self._wake(core.folded)
-        finally:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(2):
-                    await reader.close()
-
-    def _marker(self) -> Event:
-        identity = self._identity
-        now = self._clock()
-        event_id = f"{identity.cell}/{identity.service}/{identity.replica}/start/{now.timestamp():.6f}/{self._lives}"
-        started = ServiceStarted(
-            service=identity.service,
-            partition=identity.partition,
-            replica=identity.replica,
-            version=identity.version,
-            core=identity.core,
-            filters=FILTERS,
-            load=self._lives,
-        )
-        return Event(
-            subject=identity.marker_subject,
-            data=started,
-            time=now,
-            id=event_id,
-            source=identity.source,
-        )
-
-    def _show(self, core: GatewayCore) -> None:
-        """The load is complete: from here on requests see this core."""
+    def show(self, core: GatewayCore) -> None:
+        """The load is over: from here on requests see this core."""
         core.loaded()
         self.core = core
         self.ready.set()
         logger.info("read model loaded, folded to LOG:%d", core.folded)
 
-    def _wake(self, folded: int) -> None:
+    def wake(self, folded: int) -> None:
+        """Wake who waits for a sequence up to `folded`, and all who watch."""
         while self._waiting and self._waiting[0][0] <= folded:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():
@@ -132,3 +80,42 @@ class Follower:
             yield watcher
         finally:
             self._watchers.discard(watcher)
+
+
+class _Folding:
+    """One incarnation: a core that is shown once it is loaded."""
+
+    def __init__(self, model: ReadModel, load: Load) -> None:
+        self._model = model
+        self._load = load
+        self._core = GatewayCore()
+
+    def marker(self, now: datetime) -> Event:
+        """See `runtime.follower.Incarnation`."""
+        return self._load.marker(now)
+
+    @property
+    def pause(self) -> timedelta:
+        """See `runtime.follower.Incarnation`."""
+        return self._load.pause
+
+    def knows(self, sequence: int) -> bool:
+        """Own messages are read like all others: they are folded when they are delivered."""
+        del sequence
+        return False
+
+    async def run(self, reading: Reading) -> None:
+        """Fold what is delivered."""
+        model, core, load = self._model, self._core, self._load
+        while True:
+            await reading.wait(TICK_SECONDS)
+            while (events := reading.take()) is not None:
+                for event in events:
+                    core.apply(event)
+                    if not load.over and load.ends_with(event):
+                        reading.loaded()
+                        model.show(core)
+                model.folded_count += len(events)
+                if load.over:
+                    model.wake(core.folded)
+                await asyncio.sleep(0)

@@ -24,7 +24,7 @@ from cotenant_gateway.shell.budgets import budget_updates
 from cotenant_gateway.shell.built_in import missing_built_ins
 from cotenant_gateway.shell.endings import endings, registrations
 from cotenant_gateway.shell.evictions import EvictionPlanned, plan_eviction
-from cotenant_gateway.shell.following import Follower
+from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.metadata import with_metadata
 from cotenant_gateway.shell.plans import Plan, PlannedWrite
 from cotenant_gateway.shell.requests import (
@@ -71,7 +71,7 @@ class Gateway:
         self.log = log
         self.identity = identity
         self.clock = clock
-        self.follower = Follower(log, identity, clock)
+        self.follower = ReadModel(log, identity, clock)
         life = f"{identity.replica}-{os.urandom(4).hex()}"
         self.writer = PlanWriter(log, identity.source, life, clock, self.follower.folded)
         self.ready = asyncio.Event()

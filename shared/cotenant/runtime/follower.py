@@ -1,0 +1,182 @@
+"""Follows the log for one process: readers, start marker, fresh starts. Everybody who folds LOG is run by it.
+
+In: a log, what is read, and a function that makes an incarnation: a fresh state with its start marker. Out: deliveries in
+order, in a bounded queue; the incarnation folds them at its own pace. Too far behind, or while the log cannot be asked, the
+incarnation ends and the next one begins (`engine.load` says when).
+
+It owns no state but the queue. What went wrong is in the operator's log, once an incarnation.
+
+Bounds: `queue_pulls` pulls of `pull_limit` wait between reader and incarnation; CLOSE_SECONDS to give consumers back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from nats.errors import Error as NatsError
+
+from cotenant.events.envelope import Event, View
+from cotenant.log.contract import LOG, USAGE, Behind, Log, Reader, Skipping, Stored, Viewing, Write, store_batch
+
+logger = logging.getLogger(__name__)
+
+PULL_LIMIT = 1000
+QUEUE_PULLS = 16
+TICK_SECONDS = 1.0
+CLOSE_SECONDS = 2.0
+LOG_ERRORS = (NatsError, TimeoutError, OSError)
+"""What a log's calls raise while the server cannot be asked."""
+
+
+def utc_now() -> datetime:
+    """Return the wall clock in UTC."""
+    return datetime.now(UTC)
+
+
+class StoppedReadingError(RuntimeError):
+    """A reader's task ended although nobody asked it to."""
+
+
+class Reading:
+    """What an incarnation reads: the deliveries that wait, and the wake-up call when there are more."""
+
+    def __init__(self, readers: Sequence[Reader], stopping: asyncio.Event, pull_limit: int, queue_pulls: int) -> None:
+        self.wake = asyncio.Event()
+        """Something arrived, was answered, or ended."""
+        self._readers = readers
+        self._stopping = stopping
+        self._pull_limit = pull_limit
+        self._queue: asyncio.Queue[Sequence[Event]] = asyncio.Queue(queue_pulls)
+        self._tasks = [asyncio.ensure_future(self._read(reader)) for reader in readers]
+        self._ends = asyncio.ensure_future(stopping.wait())
+        for task in (*self._tasks, self._ends):
+            task.add_done_callback(lambda _: self.wake.set())
+
+    async def _read(self, reader: Reader) -> None:
+        while True:
+            events = await reader.pull(self._pull_limit, TICK_SECONDS)
+            if events:
+                await self._queue.put(events)
+                self.wake.set()
+                # Deliveries of a long load arrive between decisions: let the others run.
+                await asyncio.sleep(0)
+
+    def take(self) -> Sequence[Event] | None:
+        """Return the deliveries of one pull, None where none wait."""
+        return None if self._queue.empty() else self._queue.get_nowait()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for deliveries, a wake-up call or the end, at most so long. Raises what ended a reader."""
+        self.wake.clear()
+        if self._queue.empty() and not self._stopping.is_set() and not any(task.done() for task in self._tasks):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self.wake.wait()
+        for task in self._tasks:
+            if task.done():
+                task.result()
+                raise StoppedReadingError
+
+    def loaded(self) -> None:
+        """The load is over: from here on a reader that is too far behind says so."""
+        for reader in self._readers:
+            reader.loaded()
+
+    async def stop(self) -> None:
+        """Stop reading."""
+        for task in (*self._tasks, self._ends):
+            task.cancel()
+        await asyncio.gather(*self._tasks, self._ends, return_exceptions=True)
+
+
+class Incarnation(Protocol):
+    """A fresh state and the loop that keeps it."""
+
+    def marker(self, now: datetime) -> Event:
+        """Return the start marker. Its delivery ends the load."""
+
+    @property
+    def pause(self) -> timedelta:
+        """How long to wait before the next incarnation, after this one broke off."""
+
+    def knows(self, sequence: int) -> bool:
+        """Tell whether a message of LOG need not be delivered: an own one that is folded already. Asked in order."""
+
+    async def run(self, reading: Reading) -> None:
+        """Fold deliveries and act until told to stop. May raise Behind."""
+
+
+class Follower:
+    """Runs one incarnation after the other until `stopping` is set."""
+
+    def __init__(
+        self,
+        log: Log,
+        filters: Sequence[str],
+        stopping: asyncio.Event,
+        *,
+        service: str,
+        consumer: str = "",
+        usage_filters: Sequence[str] = (),
+        views: Sequence[type[View]] = (),
+        pull_limit: int = PULL_LIMIT,
+        queue_pulls: int = QUEUE_PULLS,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.incarnations = 0
+        """So many were begun."""
+        self._log = log
+        self._filters = tuple(filters)
+        self._stopping = stopping
+        self._service = service
+        self._consumer = consumer
+        self._usage_filters = tuple(usage_filters)
+        self._views = tuple(views)
+        self._pull_limit = pull_limit
+        self._queue_pulls = queue_pulls
+        self._clock = clock
+
+    async def run(self, begin: Callable[[int], Incarnation]) -> None:
+        """Begin incarnations, numbered from 1. Anything but Behind and an unreachable log ends the process."""
+        while not self._stopping.is_set():
+            self.incarnations += 1
+            incarnation = begin(self.incarnations)
+            try:
+                await self._run_one(incarnation)
+            except (Behind, *LOG_ERRORS) as reason:
+                said = str(reason) if isinstance(reason, Behind) else f"{type(reason).__name__}: {reason}"
+                logger.warning("%s: %s: loading the log again", self._service, said)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(incarnation.pause.total_seconds()):
+                        await self._stopping.wait()
+
+    async def _run_one(self, incarnation: Incarnation) -> None:
+        readers: list[Reader] = []
+        try:
+            readers.append(await self._log.follow(LOG, self._filters, name=self._consumer))
+            if isinstance(readers[0], Skipping):
+                readers[0].skip(incarnation.knows)
+            if self._views and isinstance(readers[0], Viewing):
+                readers[0].view(self._views)
+            if self._usage_filters:
+                readers.append(await self._log.follow(USAGE, self._usage_filters))
+                # No marker ends this load: samples are news or too old.
+                readers[1].loaded()
+            outcome = await store_batch(self._log, [Write(event=incarnation.marker(self._clock()))])
+            if not isinstance(outcome, Stored):
+                raise Behind(f"the start marker was not stored: {outcome.reason}")
+            reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)
+            try:
+                await incarnation.run(reading)
+            finally:
+                await reading.stop()
+        finally:
+            for reader in readers:
+                with contextlib.suppress(Exception):
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await reader.close()
