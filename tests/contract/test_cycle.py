@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -426,3 +427,48 @@ def test_behind_a_small_batch_nothing_is_decided_ahead() -> None:
     assert bench.settle(cycle, first)
     assert bench.settle(cycle, proposed(cycle))
     assert answers(cycle) == {"a": 2, "b": 2}
+
+
+def paced(urgent: Callable[[Event], bool] | None = None) -> tuple[Bench, Cycle]:
+    """A replica that stores at most one batch a second that is not urgent; it has just stored one."""
+    bench = Bench()
+    text = TOY.config_text(ToyConfig())
+    cycle = bench.join(Cycle(ToyCore(ToyConfig()), toy_identity("a"), text, pace=timedelta(seconds=1), urgent=urgent))
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    assert bench.settle(cycle, proposed(cycle))
+    return bench, cycle
+
+
+def test_within_its_pace_a_service_stores_no_second_batch_and_afterwards_all_in_one() -> None:
+    bench, cycle = paced()
+    bench.store(metric("a", 2), metric("b", 3))
+    bench.deliver(cycle)
+    assert cycle.propose(NOW + timedelta(milliseconds=999)) is None
+    assert cycle.due(NOW + timedelta(milliseconds=999)) == NOW + timedelta(seconds=1)
+    bench.store(metric("a", 4))
+    bench.deliver(cycle)
+    assert cycle.due(NOW + timedelta(seconds=1)) is None
+    assert bench.settle(cycle, proposed(cycle, NOW + timedelta(seconds=1)))
+    assert answers(cycle) == {"a": 8, "b": 6}
+    assert cycle.propose(NOW + timedelta(seconds=9)) is None, "nothing is left"
+
+
+def test_an_urgent_event_is_stored_at_once_and_takes_along_what_waits() -> None:
+    bench, cycle = paced(lambda event: event.subject == "node.now.resources")
+    bench.store(metric("a", 2))
+    bench.deliver(cycle)
+    assert cycle.propose(NOW) is None
+    bench.store(metric("now", 3))
+    bench.deliver(cycle)
+    batch = proposed(cycle)
+    assert {event.subject for event in batch.events[1:]} == {"node.a.resources", "node.now.resources"}
+
+
+def test_a_clock_that_was_set_back_does_not_stretch_the_pace() -> None:
+    bench, cycle = paced()
+    bench.store(metric("a", 2))
+    bench.deliver(cycle)
+    earlier = NOW - timedelta(hours=1)
+    assert cycle.due(earlier) is None
+    assert cycle.propose(earlier) is not None

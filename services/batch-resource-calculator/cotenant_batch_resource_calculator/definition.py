@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from cotenant.engine.definition import Definition
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
+
+PACE = timedelta(seconds=1)
+"""Pods that come and go change a node's figures many times a second; who reads them acts within seconds."""
 
 DEFINITION = Definition(
     name="batch-resource-calculator",
@@ -11,5 +16,6 @@ DEFINITION = Definition(
     filters=FILTERS,
     config_type=CalculatorConfig,
     make_core=BatchResourceCalculator,
+    pace=PACE,
     summary="decides what each node may lend to batch pods, and renders its NodeSLO",
 )

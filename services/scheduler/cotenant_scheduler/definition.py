@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from cotenant.engine.definition import Definition
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_scheduler.core import FILTERS, VIEWS, SchedulerCore
 from cotenant_scheduler.framework.policy import SchedulerConfig
+
+PACE = timedelta(milliseconds=100)
+
+
+def urgent(event: Event) -> bool:
+    """Tell whether somebody waits for an event: a pod's node for its placement. What ends, and why a pod waits, goes with the
+    next placement or a little later."""
+    return isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND
+
 
 DEFINITION = Definition(
     name="scheduler",
@@ -13,5 +26,7 @@ DEFINITION = Definition(
     views=VIEWS,
     config_type=SchedulerConfig,
     make_core=SchedulerCore,
+    pace=PACE,
+    urgent=urgent,
     summary="Places pods on nodes, in batches over arrays.",
 )

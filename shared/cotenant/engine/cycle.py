@@ -58,6 +58,8 @@ class Cycle:
         *,
         timer: Callable[[], int] = int,
         ahead_from: int = AHEAD_FROM,
+        pace: timedelta = timedelta(0),
+        urgent: Callable[[Event], bool] | None = None,
     ) -> None:
         self.core = core
         self.identity = identity
@@ -69,6 +71,10 @@ class Cycle:
         self.conflicts = 0
         self._timer = timer
         self._ahead_from = ahead_from
+        self._pace = pace
+        self._urgent = urgent
+        self._next_due: datetime | None = None
+        """Before it only urgent batches are stored."""
         self._assuming = core if isinstance(core, Assuming) else None
         self._proposed: Batch | None = None
         """The last batch proposed, until it is known what became of it."""
@@ -169,6 +175,11 @@ class Cycle:
         """This replica lost the last race."""
         return self._lost
 
+    def due(self, now: datetime) -> datetime | None:
+        """Return when a batch that is not urgent may be stored, None: now."""
+        due = self._next_due
+        return due if due is not None and due - self._pace <= now < due else None
+
     @property
     def has_next(self) -> bool:
         """The next batch is decided already and large enough to be stored as it is, whatever arrived since."""
@@ -180,9 +191,15 @@ class Cycle:
             return None
         if self._lost and self._rival_seen is not None and now - self._rival_seen < HOLD_BACK:
             return None
+        held_back = self.due(now) is not None and not self.has_next
+        if held_back and self._urgent is None:
+            return None
         decision, self._ahead = self._ahead, None
         if decision is None or self._ahead_prior != self.prior or not self._holds(decision):
             decision = self._decide(max(now, self._floor))
+        if held_back and self._urgent is not None and not any(map(self._urgent, decision.events)):
+            return None
+        self._next_due = now + self._pace if self._pace and decision.events else self._next_due
         self._proposed = seal(decision, self.identity, self.config, self.prior) if decision.events else None
         return self._proposed
 

@@ -6,18 +6,22 @@ The service's process, the simulator and replay start from the same Definition, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from cotenant.engine.core import Core
-from cotenant.events.envelope import View
+from cotenant.events.envelope import Event, View
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """A deciding service. `filters` select on LOG what it folds, its own subjects included; `usage_filters` on USAGE.
 
     `views` are what its core takes in the place of payloads, decoded with less effort; it takes the payloads too.
+    `pace` and `urgent` save small batches, which are most of what a log costs: within `pace` of its last batch the service
+    stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
+    time has come, or goes with an urgent event.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
     """
 
@@ -28,6 +32,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     make_core: Callable[[Any], Core]
     usage_filters: tuple[str, ...] = ()
     views: tuple[type[View], ...] = ()
+    pace: timedelta = timedelta(0)
+    urgent: Callable[[Event], bool] | None = None
     recomputed: bool = True
     summary: str = ""
 

@@ -84,7 +84,14 @@ class DecidingService:
     def _begin(self, number: int) -> _Deciding:
         core = self.definition.make_core(self.config)
         config_text = self.definition.config_text(self.config)
-        self.cycle = Cycle(core, self.identity, config_text, timer=time.perf_counter_ns)
+        self.cycle = Cycle(
+            core,
+            self.identity,
+            config_text,
+            timer=time.perf_counter_ns,
+            pace=self.definition.pace,
+            urgent=self.definition.urgent,
+        )
         self.ready.clear()
         return _Deciding(self, self.cycle, number)
 
@@ -137,7 +144,7 @@ class _Deciding:
         again = False
         while not service.stopping.is_set():
             if not again:
-                await reading.wait(TICK_SECONDS)
+                await reading.wait(self._seconds_to_wait())
             if not (cycle.ready and cycle.has_next):
                 self._fold_waiting(reading)
             if cycle.loaded and not service.ready.is_set():
@@ -150,6 +157,11 @@ class _Deciding:
             if self._requests is not None and cycle.ready and not cycle.holding_back:
                 self._requests.send(utc_now())
             await asyncio.sleep(0)
+
+    def _seconds_to_wait(self) -> float:
+        now = utc_now()
+        due = self.cycle.due(now)
+        return TICK_SECONDS if due is None else min(TICK_SECONDS, (due - now).total_seconds())
 
     def _fold_waiting(self, reading: Reading, pulls: int = QUEUE_PULLS) -> int:
         """Fold what has arrived, at most so many pulls; returns how many messages."""

@@ -65,7 +65,9 @@ class ServiceParticipant:
 
     def _fresh(self) -> Cycle:
         core = self.definition.make_core(self.config)
-        return Cycle(core, self.identity, self.definition.config_text(self.config), ahead_from=1)
+        definition = self.definition
+        text = definition.config_text(self.config)
+        return Cycle(core, self.identity, text, ahead_from=1, pace=definition.pace, urgent=definition.urgent)
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
@@ -118,7 +120,8 @@ class ServiceParticipant:
         batch = self.cycle.propose(now)
         if batch is None:
             self._tell(world)
-            return now + self._tick
+            due, tick = self.cycle.due(now), now + self._tick
+            return tick if due is None else min(tick, due)
         if self._death is _BEFORE:
             return self._die(now, world)
         if self._pause is not None:

@@ -19,7 +19,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.log.contract import Log, NoAnswer, Refused, Stored, Write, store_batch
+from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write, store_batch
 from cotenant_gateway.shell.plans import Plan
 
 logger = logging.getLogger(__name__)
@@ -92,8 +92,11 @@ class PlanWriter:
                 # Let the requests that arrived in the same turn of the loop join the batch.
                 await asyncio.sleep(0)
             batch = self._take()
-            if batch:
+            if sum(len(pending.plan.writes) for pending in batch) >= WORTH_A_BATCH:
                 await self._store(batch)
+            else:
+                # Few: each plan by itself costs the server less, and one that is refused takes nobody along.
+                await asyncio.gather(*(self._store([pending]) for pending in batch))
 
     def _take(self) -> list[_Pending]:
         """Return the next batch: plans in order of arrival, one write per subject, what is known to be stale refused."""
