@@ -398,6 +398,19 @@ async def test_many_filters_select_what_few_filters_do(nats_server: NatsServer) 
     await log.close()
 
 
+async def test_more_than_a_thousand_nodes_follow_the_log(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    last = await log.follow(LOG, ["node.n1100.>"], name="node-n1100")
+    for number in range(1100):
+        config = {"name": f"node-n{number}", "ack_policy": "none", "deliver_policy": "new", "mem_storage": True}
+        await log._api.create_consumer(LOG, config, (f"node.n{number}.>",))
+    assert not await last.pull(1, 0.01)
+    await store(log, resources("n1100", 1))
+    assert [event.subject for event in await read(last, 1)] == ["node.n1100.resources"]
+    await log.close()
+
+
 async def test_a_drained_log_holds_what_others_had_sent_before(nats_server: NatsServer) -> None:
     writer, asker = await connect(nats_server.url, "writer"), await connect(nats_server.url, "asker")
     await writer.declare()

@@ -2,7 +2,7 @@
 
 | stream | bound |
 |---|---|
-| LOG | KEEP_PER_SUBJECT versions a subject; tombstones and fleeting facts by message TTL; 1 MiB a message |
+| LOG | KEEP_PER_SUBJECT versions a subject; tombstones and fleeting facts by message TTL; 1 MiB a message; MAX_LOG_CONSUMERS |
 | HISTORY | 30 days and `history_bytes` (default 1 GiB), compressed, asynchronous, sourced from LOG |
 | USAGE | 4 messages a subject, 10 minutes, asynchronous |
 | EXECUTION | 1 day and 256 MiB, asynchronous |
@@ -30,6 +30,8 @@ LOG_SUBJECTS = (
 """All facts of record."""
 
 MAX_MESSAGE_BYTES = 1 << 20
+MAX_LOG_CONSUMERS = 25_000
+"""One a node, and those of services and users. A stream that names no number has 1,000 (nats-server 2.15)."""
 _SECOND = 1_000_000_000
 
 
@@ -44,6 +46,7 @@ def stream_configs(*, replicas: int = 1, history_bytes: int = 1 << 30) -> list[d
             "name": LOG,
             "subjects": list(LOG_SUBJECTS),
             "max_msgs_per_subject": KEEP_PER_SUBJECT,
+            "max_consumers": MAX_LOG_CONSUMERS,
             "allow_atomic": True,
             "allow_msg_ttl": True,
             "allow_rollup_hdrs": True,
