@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -16,6 +17,7 @@ from cotenant.log.contract import EXECUTION, HISTORY, LOG, NoAnswer, Refused, St
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
 from cotenant.runtime.deciding import DecidingService
+from cotenant.runtime.follower import utc_now
 from tests.contract.toy import ASSUMING_TOY, TOY, AssumingToyCore, ToyConfig, ToyCore, metric, toy_identity
 from tests.nats_server import NatsServer
 
@@ -47,8 +49,10 @@ async def answers(log: NatsLog, wanted: dict[str, int]) -> None:
 class Running:
     """A toy service in a task."""
 
-    def __init__(self, log: NatsLog, replica: str, definition: Definition = TOY) -> None:
-        self.service = DecidingService(definition, ToyConfig(), toy_identity(replica), log, None)
+    def __init__(
+        self, log: NatsLog, replica: str, definition: Definition = TOY, clock: Callable[[], datetime] = utc_now
+    ) -> None:
+        self.service = DecidingService(definition, ToyConfig(), toy_identity(replica), log, None, clock)
         self.task = asyncio.ensure_future(self.service.run())
 
     async def ready(self) -> Running:
@@ -107,6 +111,60 @@ async def test_a_log_without_room_is_not_loaded_again_and_again(
     assert min(second - first, third - second) >= 0.2
     assert service.service.incarnations == 4
     await service.stop()
+    await log.close()
+
+
+class Refusing:
+    """A log that takes start markers and no decision."""
+
+    def __init__(self, log: NatsLog) -> None:
+        self._log = log
+        self.refused = 0
+        self.markers: list[float] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        if writes[0].event.subject.startswith("commits."):
+            self.refused += 1
+            return Refused("insufficient resources", wrong_sequence=False)
+        self.markers.append(asyncio.get_running_loop().time())
+        return await self._log.append(writes)
+
+
+async def test_a_service_whose_decisions_are_refused_backs_off(nats_server: NatsServer) -> None:
+    log = await connected(nats_server)
+    await say(log, metric("a", 1))
+    refusing = Refusing(log)
+    service = Running(cast(NatsLog, refusing), "a")
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(refusing.markers) < 4:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+    pauses = [later - earlier for earlier, later in pairwise(refusing.markers)]
+    assert pauses[1] >= 1.0
+    assert pauses[2] >= 2.0
+    await service.stop()
+    await log.close()
+
+
+async def test_a_clock_that_jumped_ahead_stops_its_own_service_and_nobody_else(nats_server: NatsServer) -> None:
+    log = await connected(nats_server)
+    wrong_by = timedelta(hours=1)
+    skewed = Running(log, "skewed", clock=lambda: utc_now() + wrong_by)
+    await skewed.ready()
+    await say(log, metric("a", 1))
+    right = await Running(log, "right").ready()
+    await answers(log, {"a": 2})
+    commits = await read_all(log, LOG, ["commits.>"])
+    assert [event.data.replica for event in commits] == ["right"]  # type: ignore[attr-defined]
+    assert skewed.service.cycle is not None
+    assert skewed.service.cycle.loaded, "it goes on folding"
+    await right.stop()
+    wrong_by = timedelta(0)
+    await say(log, metric("b", 3))
+    await answers(log, {"a": 2, "b": 6})
+    await skewed.stop()
     await log.close()
 
 

@@ -129,6 +129,14 @@ class Skipping(Protocol):
 
 
 @runtime_checkable
+class Clocked(Protocol):
+    """A reader that knows the log's own clock, by which messages are stamped when they are stored."""
+
+    def server_time(self) -> float | None:
+        """Return the time at the log in seconds since the epoch, at least; None while nothing was delivered."""
+
+
+@runtime_checkable
 class Viewing(Protocol):
     """A reader that can decode of a payload what its owner reads of it: only parts of it, or some as raw JSON."""
 

@@ -17,6 +17,7 @@ import asyncio
 import gc
 import logging
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -32,7 +33,7 @@ from cotenant.runtime.follower import Follower, Reading, utc_now
 from cotenant.runtime.load_progress import LoadProgress
 from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.requests import Requests
-from cotenant.runtime.settings import parser
+from cotenant.runtime.settings import clock_of, parser
 
 logger = logging.getLogger(__name__)
 
@@ -42,17 +43,28 @@ TICK_SECONDS = 1.0
 PULL_LIMIT = 250
 """So many messages are decoded, or folded while a batch is being stored, before its answer is looked for."""
 QUEUE_PULLS = 16
+MAX_AHEAD_SECONDS = 30.0
+"""A clock that is further ahead of the log's is taken for wrong."""
 
 
 class DecidingService:
     """Runs one Definition on a Log until `stopping` is set. Each incarnation starts with a fresh core and a new load."""
 
-    def __init__(self, definition: Definition, config: msgspec.Struct, identity: Identity, log: Log, host: Host | None) -> None:
+    def __init__(
+        self,
+        definition: Definition,
+        config: msgspec.Struct,
+        identity: Identity,
+        log: Log,
+        host: Host | None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
         self.definition = definition
         self.config = config
         self.identity = identity
         self.log = log
         self.host = host
+        self.clock = clock
         self.stopping = host.stopping if host is not None else asyncio.Event()
         self.cycle: Cycle | None = None
         self.ready = asyncio.Event()
@@ -65,6 +77,7 @@ class DecidingService:
             views=definition.views,
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
+            clock=clock,
         )
 
     @property
@@ -110,6 +123,8 @@ class _Deciding:
         core = cycle.core
         self._requests = Requests(self.host, core) if self.host is not None and isinstance(core, Requesting) else None
         self._progress = LoadProgress(self.identity.service)
+        self._clock = service.clock
+        self._clock_is_wrong = False
         self._folded = 0
         """Messages since telemetry counted them."""
 
@@ -155,17 +170,17 @@ class _Deciding:
                 self.host.telemetry.folded.add(self._folded)
                 self._folded = 0
             if self._requests is not None and cycle.ready and not cycle.holding_back:
-                self._requests.send(utc_now())
+                self._requests.send(self._clock())
             await asyncio.sleep(0)
 
     def _seconds_to_wait(self) -> float:
-        now = utc_now()
+        now = self._clock()
         due = self.cycle.due(now)
         return TICK_SECONDS if due is None else min(TICK_SECONDS, (due - now).total_seconds())
 
     def _fold_waiting(self, reading: Reading, pulls: int = QUEUE_PULLS) -> int:
         """Fold what has arrived, at most so many pulls; returns how many messages."""
-        now = utc_now()
+        now = self._clock()
         count = 0
         while pulls and (events := reading.take()) is not None:
             pulls -= 1
@@ -192,7 +207,10 @@ class _Deciding:
         """
         cycle = self.cycle
         started = time.perf_counter()
-        batch = cycle.propose(utc_now())
+        now = self._clock()
+        if self._is_ahead(reading, now):
+            return False
+        batch = cycle.propose(now)
         if batch is None:
             return False
         sent, sent_ns = time.perf_counter(), time.time_ns()
@@ -213,11 +231,28 @@ class _Deciding:
             "refused" if isinstance(outcome, Refused) else "unanswered", 0, sent - started, time.perf_counter() - sent
         )
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
-            if cycle.refused(utc_now()):
+            if cycle.refused(self._clock()):
                 logger.warning("%s: another replica committed first: %s", self.identity.service, outcome.reason)
-                await self.log.publish(refusal_of(batch, self.identity, outcome.reason, utc_now()))
+                await self.log.publish(refusal_of(batch, self.identity, outcome.reason, self._clock()))
             return False
         raise Behind(f"a batch of {len(batch.events)} was not stored: {outcome.reason}")
+
+    def _is_ahead(self, reading: Reading, now: datetime) -> bool:
+        """Tell whether this machine's clock is far ahead of the log's. Nothing is decided then: no decision's `now` goes back,
+        so one from the future would keep every replica from deciding until then."""
+        ahead = reading.seconds_ahead(now)
+        wrong = ahead > MAX_AHEAD_SECONDS
+        if wrong != self._clock_is_wrong:
+            self._clock_is_wrong = wrong
+            detail = f"this machine's clock is {ahead:.0f} s ahead of the log's: nothing is decided until it is right"
+            if wrong:
+                logger.error("%s: %s", self.identity.service, detail)
+            else:
+                logger.warning("%s: the clock is right again", self.identity.service)
+            if self.host is not None:
+                self.host.health.ready = not wrong and self.service.ready.is_set()
+                self.host.health.detail = detail if wrong else "ok"
+        return wrong
 
     async def _store(self, batch: Batch) -> tuple[Stored | Refused | NoAnswer, asyncio.Task[None] | None]:
         """Store a batch. Behind a small one, what queued at the log meanwhile has passed when the returned task ends."""
@@ -235,7 +270,7 @@ class _Deciding:
                 # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
                 folded = self._fold_waiting(reading, 1)
                 if batch is not None:
-                    self.cycle.think_ahead(batch, utc_now())
+                    self.cycle.think_ahead(batch, self._clock())
                 if folded:
                     await asyncio.sleep(0)
                 else:
@@ -270,6 +305,6 @@ def run_service(definition: Definition) -> None:
             version=VERSION,
             core=definition.core_version,
         )
-        await DecidingService(definition, config, identity, host.log, host).run()
+        await DecidingService(definition, config, identity, host.log, host, clock_of(host.settings)).run()
 
     run_program(definition.name, parser(definition.name, definition.summary), program)

@@ -2,11 +2,13 @@
 
 In: a log, what is read, and a function that makes an incarnation: a fresh state with its start marker. Out: deliveries in
 order, in a bounded queue; the incarnation folds them at its own pace. Too far behind, or while the log cannot be asked, the
-incarnation ends and the next one begins (`engine.load` says when).
+incarnation ends and the next one begins; the more in a row end early, the later, as a log that refuses what is decided would
+refuse it again.
 
 It owns no state but the queue. What went wrong is in the operator's log, once an incarnation.
 
-Bounds: `queue_pulls` pulls of `pull_limit` wait between reader and incarnation; CLOSE_SECONDS to give consumers back.
+Bounds: MAX_PAUSE_SECONDS between incarnations; `queue_pulls` pulls of `pull_limit` wait between reader and incarnation;
+CLOSE_SECONDS to give consumers back.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Protocol
 from nats.errors import Error as NatsError
 
 from cotenant.events.envelope import Event, View
-from cotenant.log.contract import LOG, USAGE, Behind, Log, Reader, Skipping, Stored, Viewing, Write, store_batch
+from cotenant.log.contract import LOG, USAGE, Behind, Clocked, Log, Reader, Skipping, Stored, Viewing, Write, store_batch
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,9 @@ PULL_LIMIT = 1000
 QUEUE_PULLS = 16
 TICK_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
+MAX_PAUSE_SECONDS = 30.0
+GOOD_SECONDS = 60.0
+"""An incarnation that lasted so long was not in vain: the next one begins without a pause."""
 LOG_ERRORS = (NatsError, TimeoutError, OSError)
 """What a log's calls raise while the server cannot be asked."""
 
@@ -87,6 +92,11 @@ class Reading:
         for reader in self._readers:
             reader.loaded()
 
+    def seconds_ahead(self, now: datetime) -> float:
+        """Return by how much a clock that shows `now` is ahead of the log's, at most; 0 where that is not known."""
+        times = [time for reader in self._readers if isinstance(reader, Clocked) and (time := reader.server_time()) is not None]
+        return now.timestamp() - max(times) if times else 0.0
+
     async def stop(self) -> None:
         """Stop reading."""
         for task in (*self._tasks, self._ends):
@@ -143,16 +153,20 @@ class Follower:
 
     async def run(self, begin: Callable[[int], Incarnation]) -> None:
         """Begin incarnations, numbered from 1. Anything but Behind and an unreachable log ends the process."""
+        in_vain = 0
+        loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             self.incarnations += 1
-            incarnation = begin(self.incarnations)
+            incarnation, began = begin(self.incarnations), loop.time()
             try:
                 await self._run_one(incarnation)
             except (Behind, *LOG_ERRORS) as reason:
                 said = str(reason) if isinstance(reason, Behind) else f"{type(reason).__name__}: {reason}"
-                logger.warning("%s: %s: loading the log again", self._service, said)
+                in_vain = 0 if loop.time() - began > GOOD_SECONDS else in_vain + 1
+                pause = max(incarnation.pause.total_seconds(), _pause_seconds(in_vain))
+                logger.warning("%s: %s: loading the log again in %.1f s", self._service, said, pause)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(incarnation.pause.total_seconds()):
+                    async with asyncio.timeout(pause):
                         await self._stopping.wait()
 
     async def _run_one(self, incarnation: Incarnation) -> None:
@@ -180,3 +194,8 @@ class Follower:
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(CLOSE_SECONDS):
                         await reader.close()
+
+
+def _pause_seconds(in_vain: int) -> float:
+    """Return the pause after so many short incarnations in a row: none after the first, then 1, 2, 4 ... MAX_PAUSE_SECONDS."""
+    return 0.0 if in_vain < 2 else min(2.0 ** (in_vain - 2), MAX_PAUSE_SECONDS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import yaml
@@ -25,6 +26,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "INFO"
     log_format: str = "text"
     config: str = "{}"
+    clock_offset_seconds: float = 0.0
+    """For tests of wrong clocks: added to what the machine's shows."""
 
 
 def parser(name: str, summary: str) -> argparse.ArgumentParser:
@@ -42,9 +45,16 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     made.add_argument("--http-port", type=int, default=0, help="their port; 0 picks one, -1 serves none")
     made.add_argument("--log-level", default=os.environ.get("COTENANT_LOG_LEVEL", "INFO"))
     made.add_argument("--log-format", choices=("text", "json"), default=os.environ.get("COTENANT_LOG_FORMAT", "text"))
+    made.add_argument("--clock-offset", type=float, default=0.0, help=argparse.SUPPRESS)
     made.add_argument("--config", metavar="FILE", help="YAML or JSON file with the service's configuration")
     made.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one configuration field (VALUE is YAML)")
     return made
+
+
+def clock_of(settings: Settings) -> Callable[[], datetime]:
+    """Return the wall clock in UTC, as wrong as the settings want it."""
+    offset = timedelta(seconds=settings.clock_offset_seconds)
+    return lambda: datetime.now(UTC) + offset
 
 
 def settings_from(arguments: argparse.Namespace) -> Settings:
@@ -59,6 +69,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         log_level=arguments.log_level.upper(),
         log_format=arguments.log_format,
         config=_config_text(arguments.config, arguments.set),
+        clock_offset_seconds=arguments.clock_offset,
     )
 
 

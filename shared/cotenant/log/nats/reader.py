@@ -17,7 +17,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -27,7 +27,7 @@ from cotenant.events.envelope import WHOLE, Event, EventError, MessageDecoders, 
 from cotenant.log.contract import HISTORY, LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
 from cotenant.log.nats.decoding import Spoiled, event_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream
-from cotenant.log.nats.snapshot import Message, Snapshot
+from cotenant.log.nats.snapshot import Snapshot
 from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
 from cotenant.model.subjects import selecting
 
@@ -78,11 +78,11 @@ class NatsReader:
         self._asked = False
         self._wanted = 0
         self._heard = 0.0
+        self._server_ahead: float | None = None
+        """Server's time less `boot_seconds`, at least."""
         self._in_touch = 0.0
         """`boot_seconds` when something was heard, 0 before the first time."""
         self._snapshot: Snapshot | None = Snapshot(client, stream, filters) if after is None else None
-        self._chunks: AsyncGenerator[list[Message], None] | None = None
-        self._chunk: deque[Message] = deque()
         self._after = after or 0
         """The consumer begins behind it."""
         self._loading = after is None
@@ -98,9 +98,8 @@ class NatsReader:
         """Begin the snapshot; without one, create the consumer behind the last delivered message."""
         if self._snapshot is None:
             await self._open_consumer()
-        elif self._chunks is None:
+        else:
             await self._snapshot.begin()
-            self._chunks = self._snapshot.chunks()
             self._after = self._snapshot.through
             self._in_touch = boot_seconds()
 
@@ -210,30 +209,26 @@ class NatsReader:
 
     async def _load(self, limit: int) -> list[Event]:
         """Return some events of the snapshot, none at its end: from then on there is a consumer behind it."""
-        assert self._chunks is not None
         events: list[Event] = []
-        while not events:
-            if not self._chunk:
-                chunk = await anext(self._chunks, None)
-                if chunk is None:
-                    if self._snapshot is None or not self._snapshot.complete:
-                        raise Behind("the load broke off")
-                    self._snapshot = self._chunks = None
-                    self.position = max(self.position, self._after)
-                    await self._reopen()
-                    break
-                self._chunk.extend(chunk)
-                self._in_touch = boot_seconds()
-            while self._chunk and len(events) < limit:
-                name, sequence, block, data = self._chunk.popleft()
-                subject = name.decode()
-                event = self._decode(subject, sequence, block, data)
-                if isinstance(event, Event):
-                    events.append(event)
-                elif event is not None:
-                    await self._spoiled.put_aside(self._stream, subject, sequence, str(event), data)
+        while not events and self._snapshot is not None:
+            messages = await self._snapshot.take(limit)
+            self._in_touch = boot_seconds()
+            for name, sequence, block, data in messages:
+                await self._decode_into(events, name.decode(), sequence, block, data)
                 self.position = max(self.position, sequence)
+            if not messages:
+                self._snapshot = None
+                self.position = max(self.position, self._after)
+                await self._reopen()
         return events
+
+    async def _decode_into(self, events: list[Event], subject: str, sequence: int, block: bytes, data: bytes) -> None:
+        """Add the event of a message to `events`; what is no event goes to the dead letters."""
+        event = self._decode(subject, sequence, block, data)
+        if isinstance(event, Event):
+            events.append(event)
+        elif event is not None:
+            await self._spoiled.put_aside(self._stream, subject, sequence, str(event), data)
 
     async def _take(self, events: list[Event], limit: int) -> None:
         """Move what has arrived into `events`; what is in there stays good when this raises."""
@@ -241,6 +236,7 @@ class NatsReader:
         if queue:
             self._heard = asyncio.get_running_loop().time()
             self._in_touch = boot_seconds()
+        stored_ns = b""
         while len(events) < limit:
             if not queue:
                 if not self._asked:
@@ -251,7 +247,7 @@ class NatsReader:
                 self._read_status(headers)
                 continue
             # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>, more words with a domain.
-            _, number, delivery, _, pending = reply.rsplit(b".", 4)
+            _, number, delivery, stored_ns, pending = reply.rsplit(b".", 4)
             sequence, consumer_sequence = int(number), int(delivery)
             if consumer_sequence != self._consumer_sequence + 1:
                 raise _Gap(f"delivery {consumer_sequence} after {self._consumer_sequence}")
@@ -266,11 +262,14 @@ class NatsReader:
                 continue
             if self._selects is not None and self._selects.fullmatch(subject) is None:
                 continue
-            event = self._decode(subject.decode(), sequence, headers, data)
-            if isinstance(event, Event):
-                events.append(event)
-            elif event is not None:
-                await self._spoiled.put_aside(self._stream, subject.decode(), sequence, str(event), data)
+            await self._decode_into(events, subject.decode(), sequence, headers, data)
+        if stored_ns:
+            ahead = int(stored_ns) / 1e9 - self._in_touch
+            self._server_ahead = ahead if self._server_ahead is None else max(ahead, self._server_ahead)
+
+    def server_time(self) -> float | None:
+        """See `cotenant.log.contract.Clocked`."""
+        return None if self._server_ahead is None else self._server_ahead + boot_seconds()
 
     def _read_status(self, block: bytes) -> None:
         status = inline_status(block)
@@ -327,9 +326,8 @@ class NatsReader:
 
     async def close(self) -> None:
         """See `cotenant.log.contract.Reader`."""
-        chunks, self._chunks = self._chunks, None
-        if chunks is not None:
-            await chunks.aclose()
+        if self._snapshot is not None:
+            await self._snapshot.close()
         consumer, self._consumer = self._consumer, ""
         await self._forget()
         if consumer and self._client.is_connected:

@@ -51,7 +51,7 @@ _TRY_AGAIN = (*API_ERRORS, _IncompleteError)
 
 
 class Snapshot:
-    """One load of one stream. Iterate over `chunks` once."""
+    """One load of one stream: `begin` once, then `take` until nothing comes."""
 
     def __init__(self, client: BusClient, stream: str, filters: Sequence[str]) -> None:
         self._client = client
@@ -60,7 +60,9 @@ class Snapshot:
         self._filters = tuple(filters)
         self.through = 0
         self._subjects: list[str] = []
-        self.complete = False
+        self._chunk: deque[Message] = deque()
+        self._chunks = self._gets()
+        self._complete = False
         """Everything was yielded. A generator that was cancelled ends as well."""
 
     async def begin(self) -> None:
@@ -93,8 +95,24 @@ class Snapshot:
                 return found
             offset += len(names) - PAGE_OVERLAP
 
-    async def chunks(self) -> AsyncGenerator[list[Message], None]:
-        """Yield the messages, in order of sequence within a chunk. Raises Behind where the server cannot be asked for long."""
+    async def take(self, limit: int) -> list[Message]:
+        """Return the next messages, at most `limit`; none at the end. Raises Behind where the server cannot be asked for long,
+        or where an earlier call was cancelled."""
+        while not self._chunk:
+            chunk = await anext(self._chunks, None)
+            if chunk is None:
+                if not self._complete:
+                    raise Behind("the load broke off")
+                return []
+            self._chunk.extend(chunk)
+        return [self._chunk.popleft() for _ in range(min(limit, len(self._chunk)))]
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        await self._chunks.aclose()
+
+    async def _gets(self) -> AsyncGenerator[list[Message], None]:
+        """Yield the messages, in order of sequence within one get."""
         gets: deque[asyncio.Task[list[Message]]] = deque()
         starts = iter(range(0, len(self._subjects), SUBJECTS_A_GET))
         try:
@@ -102,7 +120,7 @@ class Snapshot:
                 while len(gets) < GETS_AHEAD and (start := next(starts, None)) is not None:
                     gets.append(asyncio.ensure_future(self._get(self._subjects[start : start + SUBJECTS_A_GET])))
                 if not gets:
-                    self.complete = True
+                    self._complete = True
                     return
                 messages = await gets[0]
                 gets.popleft()
