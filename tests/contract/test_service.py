@@ -9,10 +9,11 @@ from itertools import pairwise
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from cotenant.engine.definition import Definition
 from cotenant.engine.replay import verify
-from cotenant.events import CommitRefused, Event, NodeResources
+from cotenant.events import CommitRefused, Event, NodeMetricComputed, NodeResources
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, NoAnswer, Refused, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
@@ -144,6 +145,40 @@ async def test_a_service_whose_decisions_are_refused_backs_off(nats_server: Nats
     pauses = [later - earlier for earlier, later in pairwise(refusing.markers)]
     assert pauses[1] >= 1.0
     assert pauses[2] >= 2.0
+    await service.stop()
+    await log.close()
+
+
+class PoisonedToyCore(ToyCore):
+    """A toy with rules that some figures break."""
+
+    def apply(self, event: Event) -> None:
+        if isinstance(event.data, NodeMetricComputed) and event.data.node_usage.cpu_milli == 666:
+            raise OverflowError("no room for 666")
+        super().apply(event)
+
+    def decide(self, now: datetime) -> Sequence[Event]:
+        if any(metric.data.node_usage.cpu_milli == 667 for metric in self.metrics.values()):  # type: ignore[attr-defined]
+            raise ZeroDivisionError("no rule for 667")
+        return super().decide(now)
+
+
+async def test_messages_that_break_a_rule_are_set_aside_and_the_service_goes_on(nats_server: NatsServer) -> None:
+    log = await connected(nats_server)
+    await say(log, metric("loaded", 667), metric("fine", 1))
+    service = await Running(log, "a", replace(TOY, make_core=PoisonedToyCore)).ready()
+    await answers(log, {"fine": 2})
+    await say(log, metric("folded", 666), metric("decided", 667), metric("late", 3))
+    await answers(log, {"fine": 2, "late": 6})
+    letters = {letter.data.subject: letter.data.reason for letter in await read_all(log, EXECUTION, ["deadletter.>"])}  # type: ignore[attr-defined]
+    assert letters == {
+        "metrics.loaded": "ZeroDivisionError: no rule for 667",
+        "metrics.folded": "OverflowError: no room for 666",
+        "metrics.decided": "ZeroDivisionError: no rule for 667",
+    }
+    await say(log, metric("decided", 4), metric("folded", 5))
+    await answers(log, {"fine": 2, "late": 6, "decided": 8, "folded": 10})
+    assert set(service.service.quarantine.held) == {"metrics.loaded"}
     await service.stop()
     await log.close()
 

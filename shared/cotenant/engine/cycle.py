@@ -18,13 +18,14 @@ is thrown away, and what it rests on withdrawn, if the first one is refused or a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from cotenant.engine.commit import Batch, Decision, Identity, seal
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Assuming, Core
 from cotenant.engine.load import RELOAD_PAUSE, Load
+from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, Stored
@@ -60,7 +61,9 @@ class Cycle:
         ahead_from: int = AHEAD_FROM,
         pace: timedelta = timedelta(0),
         urgent: Callable[[Event], bool] | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
+        """`quarantine` None: what a core raises is raised, as tests and the simulator want to see it."""
         self.core = core
         self.identity = identity
         self._source = identity.source
@@ -73,6 +76,7 @@ class Cycle:
         self._ahead_from = ahead_from
         self._pace = pace
         self._urgent = urgent
+        self.quarantine = quarantine
         self._next_due: datetime | None = None
         """Before it only urgent batches are stored."""
         self._assuming = core if isinstance(core, Assuming) else None
@@ -112,8 +116,11 @@ class Cycle:
         """How long to wait before the next incarnation, should this one break off."""
         return self._load.pause if self._load is not None else RELOAD_PAUSE
 
-    def fold(self, events: Iterable[Event], now: datetime) -> None:
+    def fold(self, events: Sequence[Event], now: datetime) -> None:
         """Fold delivered messages. Repeats and own messages that were applied when stored change nothing."""
+        if self.quarantine is not None:
+            self.quarantine.fold(events, lambda event: self.apply(event, now))
+            return
         apply, source, folded = self.core.apply, self._source, self.folded
         for event in events:
             if event.source == source:
@@ -123,6 +130,15 @@ class Cycle:
                 if event.sequence > folded and event.stream == LOG:
                     folded = event.sequence
         self.folded = folded
+
+    def apply(self, event: Event, now: datetime) -> None:
+        """Fold one message; also where it raises, it was delivered."""
+        if event.source == self._source:
+            self._fold_own(event, now)
+            return
+        if event.sequence > self.folded and event.stream == LOG:
+            self.folded = event.sequence
+        self.core.apply(event)
 
     def _fold_own(self, event: Event, now: datetime) -> None:
         """Fold an own message, unless it was applied when it was stored. Delivery is in order, so old ranges can go."""

@@ -21,6 +21,7 @@ from cotenant.engine.core import Core
 from cotenant.engine.cycle import config_digest
 from cotenant.engine.definition import Definition
 from cotenant.engine.last_messages import LastMessages
+from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event, encode_payload, traceparent_of
 from cotenant.model.subjects import selecting, tokens
@@ -69,6 +70,8 @@ class _Line:
         self.config = ""
         self.foreign: list[Event] = []
         self.own: list[Event] = []
+        self.quarantine = Quarantine()
+        """What the service itself could not fold, this core cannot either."""
         self.last = LastMessages()
         """Of what was folded: a core of another configuration starts from them, as its process does."""
         self.last_end = 0
@@ -85,16 +88,17 @@ class _Line:
         """Start a core for a configuration, and fold what earlier ones had folded."""
         self.core = self.definition.make_core(self.definition.config_from(config_text))
         self.config = digest
-        for event in self.last.in_order():
-            self.core.apply(event)
+        self.quarantine.fold(self.last.in_order(), self.core.apply)
 
     def fold(self, folded: int, own_end: int) -> None:
         """Fold what the state of a commit contains and the core has not yet."""
         assert self.core is not None
         ready = bisect_right(self.foreign, folded, key=_sequence)
         mine = bisect_right(self.own, own_end, key=_sequence)
-        for event in sorted((*self.foreign[:ready], *self.own[:mine]), key=_sequence):
-            self.core.apply(event)
+        events = sorted((*self.foreign[:ready], *self.own[:mine]), key=_sequence)
+        self.quarantine.fold(events, self.core.apply)
+        self.quarantine.decided()
+        for event in events:
             self.last.note(event)
         del self.foreign[:ready]
         del self.own[:mine]
@@ -211,7 +215,12 @@ class Verifier:
             return
         assert line.core is not None
         name = line.definition.name
-        difference = compare(name, record, commit, batch, line.core.decide(commit.now))
+        try:
+            decided = line.core.decide(commit.now)
+        except Exception as error:  # noqa: BLE001 - the service had set aside what makes its rules raise
+            self._refuse(f"decided without a message that was set aside ({type(error).__name__}: {error})")
+            return
+        difference = compare(name, record, commit, batch, decided)
         report.decisions += len(batch)
         report.by_service[name] = report.by_service.get(name, 0) + 1
         if difference is None:

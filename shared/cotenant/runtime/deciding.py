@@ -27,9 +27,10 @@ from cotenant.engine.commit import Batch, Identity, refusal_of
 from cotenant.engine.core import Requesting
 from cotenant.engine.cycle import AHEAD_FROM, Cycle
 from cotenant.engine.definition import Definition
+from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.log.contract import Behind, Draining, Log, NoAnswer, Refused, Stored, store_batch
-from cotenant.runtime.follower import Follower, Reading, utc_now
+from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
 from cotenant.runtime.load_progress import LoadProgress
 from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.requests import Requests
@@ -65,6 +66,7 @@ class DecidingService:
         self.log = log
         self.host = host
         self.clock = clock
+        self.quarantine = Quarantine()
         self.stopping = host.stopping if host is not None else asyncio.Event()
         self.cycle: Cycle | None = None
         self.ready = asyncio.Event()
@@ -104,6 +106,7 @@ class DecidingService:
             timer=time.perf_counter_ns,
             pace=self.definition.pace,
             urgent=self.definition.urgent,
+            quarantine=self.quarantine,
         )
         self.ready.clear()
         return _Deciding(self, self.cycle, number)
@@ -166,6 +169,8 @@ class _Deciding:
                 reading.loaded()
                 self._announce_ready()
             again = await self._decide(reading)
+            if service.quarantine.findings:
+                await self._publish_findings()
             if self._folded and self.host is not None:
                 self.host.telemetry.folded.add(self._folded)
                 self._folded = 0
@@ -210,7 +215,7 @@ class _Deciding:
         now = self._clock()
         if self._is_ahead(reading, now):
             return False
-        batch = cycle.propose(now)
+        batch = self._propose(now)
         if batch is None:
             return False
         sent, sent_ns = time.perf_counter(), time.time_ns()
@@ -236,6 +241,40 @@ class _Deciding:
                 await self.log.publish(refusal_of(batch, self.identity, outcome.reason, self._clock()))
             return False
         raise Behind(f"a batch of {len(batch.events)} was not stored: {outcome.reason}")
+
+    def _propose(self, now: datetime) -> Batch | None:
+        """Decide. Where a message is found that cannot be decided with, this incarnation ends: its state holds it."""
+        cycle, quarantine = self.cycle, self.service.quarantine
+        if quarantine.searching:
+            if not cycle.loaded:
+                return None
+            good = quarantine.search(lambda event: cycle.apply(event, now), lambda: cycle.core.decide(now))
+            if not good:
+                raise Behind("a message that cannot be decided with is looked for")
+        try:
+            batch = cycle.propose(now)
+        except Exception as error:
+            raise self._failed(error) from error
+        if cycle.loaded:
+            quarantine.decided()
+        return batch
+
+    def _think_ahead(self, batch: Batch) -> None:
+        try:
+            self.cycle.think_ahead(batch, self._clock())
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> Behind:
+        logger.error("%s: deciding failed", self.identity.service, exc_info=error)
+        self.service.quarantine.failed(error)
+        return Behind(f"deciding failed: {type(error).__name__}: {error}")
+
+    async def _publish_findings(self) -> None:
+        """Say what was set aside."""
+        found = await publish_findings(self.service.quarantine, self.log, self.identity.service, self._clock())
+        if self.host is not None:
+            self.host.telemetry.dead_letters.add(found)
 
     def _is_ahead(self, reading: Reading, now: datetime) -> bool:
         """Tell whether this machine's clock is far ahead of the log's. Nothing is decided then: no decision's `now` goes back,
@@ -270,7 +309,7 @@ class _Deciding:
                 # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
                 folded = self._fold_waiting(reading, 1)
                 if batch is not None:
-                    self.cycle.think_ahead(batch, self._clock())
+                    self._think_ahead(batch)
                 if folded:
                     await asyncio.sleep(0)
                 else:

@@ -22,7 +22,9 @@ from typing import Protocol
 
 from nats.errors import Error as NatsError
 
-from cotenant.events.envelope import Event, View
+from cotenant.engine.quarantine import Quarantine
+from cotenant.events.deadletters import make_dead_letter
+from cotenant.events.envelope import Event, View, encode_event
 from cotenant.log.contract import LOG, USAGE, Behind, Clocked, Log, Reader, Skipping, Stored, Viewing, Write, store_batch
 
 logger = logging.getLogger(__name__)
@@ -194,6 +196,17 @@ class Follower:
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(CLOSE_SECONDS):
                         await reader.close()
+
+
+async def publish_findings(quarantine: Quarantine, log: Log, service: str, now: datetime) -> int:
+    """Say what was set aside, on EXECUTION and in this process' log; returns how many messages."""
+    findings, quarantine.findings = quarantine.findings, []
+    for finding in findings:
+        event = finding.event
+        logger.error("%s: %s on %s is set aside: %s", service, event.ref, event.subject, finding.reason)
+        raw = encode_event(event)
+        await log.publish(make_dead_letter(event.stream, event.subject, event.sequence, finding.reason, raw, now, service))
+    return len(findings)
 
 
 def _pause_seconds(in_vain: int) -> float:

@@ -15,9 +15,10 @@ from datetime import datetime, timedelta
 
 from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
+from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.log.contract import Log
-from cotenant.runtime.follower import Follower, Reading
+from cotenant.runtime.follower import Follower, Reading, publish_findings
 from cotenant_gateway.read_model.core import GatewayCore
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,10 @@ class ReadModel:
     """The read model and the task that feeds it."""
 
     def __init__(self, log: Log, identity: Identity, clock: Callable[[], datetime]) -> None:
-        self._identity = identity
+        self.log = log
+        self.identity = identity
+        self.clock = clock
+        self.quarantine = Quarantine()
         self._follower = Follower(log, FILTERS, asyncio.Event(), service=identity.service, clock=clock)
         self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._tickets = 0
@@ -43,7 +47,7 @@ class ReadModel:
 
     async def run(self) -> None:
         """Follow for ever; cancelled at the end of the process."""
-        await self._follower.run(lambda number: _Folding(self, Load(self._identity, FILTERS, number)))
+        await self._follower.run(lambda number: _Folding(self, Load(self.identity, FILTERS, number)))
 
     def show(self, core: GatewayCore) -> None:
         """The load is over: from here on requests see this core."""
@@ -89,6 +93,8 @@ class _Folding:
         self._model = model
         self._load = load
         self._core = GatewayCore()
+        self._quarantine = model.quarantine
+        self._clock = model.clock
 
     def marker(self, now: datetime) -> Event:
         """See `runtime.follower.Incarnation`."""
@@ -107,14 +113,20 @@ class _Folding:
     async def run(self, reading: Reading) -> None:
         """Fold what is delivered."""
         model, core, load = self._model, self._core, self._load
+
+        def fold(event: Event) -> None:
+            core.apply(event)
+            if not load.over and load.ends_with(event):
+                reading.loaded()
+                model.show(core)
+
         while True:
             await reading.wait(TICK_SECONDS)
             while (events := reading.take()) is not None:
-                for event in events:
-                    core.apply(event)
-                    if not load.over and load.ends_with(event):
-                        reading.loaded()
-                        model.show(core)
+                self._quarantine.fold(events, fold)
+                self._quarantine.decided()
+                if self._quarantine.findings:
+                    await publish_findings(self._quarantine, model.log, model.identity.service, self._clock())
                 model.folded_count += len(events)
                 if load.over:
                     model.wake(core.folded)

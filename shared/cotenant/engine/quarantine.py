@@ -1,0 +1,162 @@
+"""Messages that a core cannot fold, or not decide with: set aside by subject, so that the service goes on without them.
+
+A message that can be decoded may still hold figures that no rule was written for. Where `apply` raises, that message is set
+aside. Where `decide` raises, the messages folded since the last good decision are suspected: the next incarnation folds them
+last, part by part with a decision after each. A part that fails is cut into PARTS smaller ones for the incarnation after that,
+until it is a single message, which is set aside.
+
+A later message of a subject ends its quarantine. In: events, exceptions. Out: what to fold, and `Finding`s to be published as
+dead letters. Pure; lives as long as the process: what it knew is found again after a restart.
+
+Bounds: MAX_HELD subjects (beyond it the core's exception is raised); REMEMBERED_PULLS deliveries without a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from cotenant.events.envelope import Event
+
+MAX_HELD = 1000
+PARTS = 16
+REMEMBERED_PULLS = 4096
+
+
+Key = tuple[str, int]
+"""Subject and sequence of a message."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A message that was set aside, and why."""
+
+    event: Event
+    reason: str
+
+
+class Quarantine:
+    """What one service has set aside."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, int] = {}
+        """Sequence of the message that was set aside, by subject."""
+        self.findings: list[Finding] = []
+        """Those that nobody was told of yet."""
+        self._recent: list[Sequence[Event]] = []
+        """Deliveries since the last good decision."""
+        self._parts: list[frozenset[Key]] = []
+        """Suspected messages, in the order in which they are tried."""
+        self._kept_back: dict[str, Event] = {}
+        """Suspected messages of this incarnation that are not folded yet."""
+
+    # -- folding -------------------------------------------------------------------------------------------------
+
+    def fold(self, events: Sequence[Event], apply: Callable[[Event], None]) -> None:
+        """Fold what may be folded; a message that raises is set aside."""
+        if len(self._recent) < REMEMBERED_PULLS:
+            self._recent.append(events)
+        selected: Iterable[Event] = events if not (self.held or self._parts) else self._without(events)
+        remaining = iter(selected)
+        while True:
+            event: Event | None = None
+            try:
+                for event in remaining:
+                    apply(event)
+            except Exception as error:  # noqa: BLE001 - whatever a message makes a rule raise, the service goes on without it
+                assert event is not None
+                self.set_aside(event, error)
+                continue
+            return
+
+    def _without(self, events: Sequence[Event]) -> list[Event]:
+        """Leave out what is set aside or suspected; younger messages of their subjects end that."""
+        selected = []
+        for event in events:
+            held = self.held.get(event.subject)
+            if held is not None:
+                if event.sequence <= held:
+                    continue
+                del self.held[event.subject]
+            if event.subject in self._kept_back:
+                if event.sequence > self._kept_back[event.subject].sequence:
+                    self._kept_back[event.subject] = event
+                continue
+            if any((event.subject, event.sequence) in part for part in self._parts):
+                self._kept_back[event.subject] = event
+                continue
+            selected.append(event)
+        return selected
+
+    def set_aside(self, event: Event, error: Exception) -> None:
+        """Set a message aside. Raises the error itself where too many are: then not the messages are at fault."""
+        if len(self.held) >= MAX_HELD:
+            raise error
+        self.held[event.subject] = event.sequence
+        self.findings.append(Finding(event, f"{type(error).__name__}: {error}"))
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    def decided(self) -> None:
+        """A decision was made: what was folded before it is not suspected."""
+        self._recent.clear()
+
+    def failed(self, error: Exception) -> None:
+        """`decide` raised: the next incarnation looks among what was folded since the last good decision. Raises the error
+        itself where that is nothing: then no message is at fault."""
+        suspected = {(event.subject, event.sequence) for events in self._recent for event in events}
+        if not suspected:
+            raise error
+        self._begin([frozenset(suspected)])
+
+    def _begin(self, parts: list[frozenset[Key]]) -> None:
+        self._parts = parts
+        self._recent.clear()
+        self._kept_back.clear()
+
+    @property
+    def searching(self) -> bool:
+        """Suspected messages are still kept back."""
+        return bool(self._kept_back)
+
+    def search(self, apply: Callable[[Event], None], decide: Callable[[], object]) -> bool:
+        """Fold the suspected messages part by part, with a decision after each, once everything else is folded.
+
+        True: all are folded, or were set aside without harm to the state. False: the state holds a message that cannot be
+        decided with; the next incarnation knows more.
+        """
+        parts = self._parts
+        for index, part in enumerate(parts):
+            waiting = [event for event in self._kept_back.values() if (event.subject, event.sequence) in part]
+            self.fold_part(sorted(waiting, key=_sequence), apply)
+            try:
+                decide()
+            except Exception as error:  # noqa: BLE001 - see the module
+                if len(waiting) == 1:
+                    self.set_aside(waiting[0], error)
+                self._begin([*(_cut(waiting) if len(waiting) > 1 else ()), *parts[index + 1 :]])
+                return False
+        known = frozenset[Key]().union(*parts)
+        younger = [event for event in self._kept_back.values() if (event.subject, event.sequence) not in known]
+        self._begin([])
+        self.fold(sorted(younger, key=_sequence), apply)
+        return True
+
+    def fold_part(self, events: Sequence[Event], apply: Callable[[Event], None]) -> None:
+        """Fold suspected messages."""
+        for event in events:
+            try:
+                apply(event)
+            except Exception as error:  # noqa: BLE001 - see the module
+                self.set_aside(event, error)
+
+
+def _cut(events: Sequence[Event]) -> list[frozenset[Key]]:
+    ordered = sorted(events, key=_sequence)
+    size = -(-len(ordered) // PARTS)
+    parts = (ordered[first : first + size] for first in range(0, len(ordered), size))
+    return [frozenset((event.subject, event.sequence) for event in part) for part in parts]
+
+
+def _sequence(event: Event) -> int:
+    return event.sequence
