@@ -19,7 +19,6 @@ from operator import attrgetter
 import msgspec
 
 from cotenant.api.objects.node import Node, Taint
-from cotenant.domain.quota.names import RENAMED_RESOURCES
 from cotenant.domain.reservation import parse_reservation, trim_allocatable
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed, Usage
@@ -27,6 +26,7 @@ from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
 from cotenant.model.quantities import QuantityError, Scalar, resource_amount
+from cotenant.model.tiers import RENAMED_RESOURCES
 from cotenant_scheduler.state.load_aware_args import LoadAwareArgs, thresholds_of
 from cotenant_scheduler.state.load_estimate import MICROSECONDS, NodeReport, ReportedPod, Vector, microseconds
 from cotenant_scheduler.state.nodes import NodeDescription

@@ -26,11 +26,11 @@ from cotenant.domain.quota.names import (
     LABEL_LENDS,
     LABEL_PARENT,
     LABEL_TREE,
-    RENAMED_RESOURCES,
     ROOT,
 )
 from cotenant.model.amounts import LARGEST_AMOUNT, parse_amount, parse_amounts
 from cotenant.model.quantities import QuantityError, Scalar
+from cotenant.model.tiers import RENAMED_RESOURCES
 
 
 class ElasticQuotaView(msgspec.Struct, frozen=True, kw_only=True):
