@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import msgspec
 
+from cotenant.api.objects.node import Taint
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME, MID_CPU, MID_MEMORY
 from cotenant.model.quantities import QuantityError, Scalar, resource_amount
-from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts, Taint
+from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.measuring import add_amounts
 
@@ -46,12 +47,12 @@ def node_labels(fold: ClusterFold, node: str) -> dict[str, str]:
 def _taints(fold: ClusterFold, node: str) -> tuple[Taint, ...]:
     taints: list[Taint] = []
     if (known := fold.nodes.get(node)) is not None:
-        taints += [(taint.key, taint.value, taint.effect) for taint in known.value.spec.taints]
+        taints += known.value.spec.taints
     if (executor := fold.executors.get(node)) is not None:
-        taints += executor.value.taints
+        taints += (Taint(key=key, value=value, effect=effect) for key, value, effect in executor.value.taints)
     if (condition := fold.conditions.get(node)) is not None:
-        taints += condition.value.taints
-    return tuple(dict.fromkeys(taints))
+        taints += (Taint(key=key, value=value, effect=effect) for key, value, effect in condition.value.taints)
+    return tuple(taint for index, taint in enumerate(taints) if taint not in taints[:index])
 
 
 def _amounts(quantities: dict[str, Scalar]) -> dict[str, int]:
