@@ -30,7 +30,6 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
-from cotenant.model.amounts import parse_amounts
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import tokens
 from cotenant_quota_tree.forest import Forest
@@ -156,7 +155,7 @@ class QuotaTreeCore:
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self._nodes.declare(node, None)
         else:
-            self._nodes.declare(node, parse_amounts(decode_node(event.data.object).status.allocatable))
+            self._nodes.declare(node, decode_node(event.data.object))
 
     def _node_fact(self, event: Event, node: str) -> None:
         self._newest_node = max(self._newest_node, event.sequence)

@@ -167,7 +167,7 @@ def test_what_the_default_quota_uses_is_taken_off_before_sharing() -> None:
     assert log.runtime("a") == {"cpu": 7000}
     root = log.published("koordinator-root-quota")
     assert root is not None
-    assert root.total == {"cpu": 7000, "memory": 100}
+    assert root.total == {"cpu": 7000, "memory": 100, "pods": 110}
 
 
 def test_pods_follow_the_namespace_list_as_soon_as_their_quota_says_so() -> None:

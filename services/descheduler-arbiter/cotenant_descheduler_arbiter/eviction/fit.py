@@ -2,7 +2,7 @@
 
 In: pod, node, what the node's pods request. Out: None, or the first reason why not. All must hold: the node is schedulable;
 nodeSelector and required node affinity match; taints with effect NoSchedule or NoExecute are tolerated; every requested
-resource fits into allocatable minus what is requested there; a pod slot is free where the node says how many it has.
+resource fits into allocatable minus what is requested there; a pod slot is free.
 
 The slot is counted here although koord-descheduler's LowNodeLoad does not: a pod that finds no slot would wait.
 
