@@ -86,7 +86,7 @@ def _node(document: dict, pods: list[PodFacts]) -> NodeFacts:
     return NodeFacts(
         name=node.metadata.name,
         labels=node.metadata.labels,
-        taints=tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+        taints=tuple(node.spec.taints),
         unschedulable=node.spec.unschedulable,
         allocatable=_amounts(node.status.allocatable),
         raw_allocatable=_amounts(declared),
