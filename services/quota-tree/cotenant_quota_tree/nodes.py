@@ -2,14 +2,16 @@
 
 In: Node objects, ExecutorStatus and NodeResources. Out: the cluster's total by resource. A node counts with what
 `cotenant.domain.node` calls allocatable, the same amounts that the scheduler places on. Cordoned and not-ready nodes count,
-as they do in Koordinator.
+as they do in Koordinator. A node that is terminating does not count, whatever is written to it afterwards: the last message of
+its object alone says so, hence the total is the same after a restart.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from cotenant.api.objects.node import Node
+from cotenant.api.objects.metadata import View
+from cotenant.api.objects.node import Node, decode_node
 from cotenant.domain.node import NodeSources
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
@@ -17,6 +19,23 @@ from cotenant.model.amounts import minus, plus, without_zeros
 from cotenant.model.quantities import QuantityError
 
 _NOTHING = NodeSources()
+
+
+class _Marks(View, frozen=True, kw_only=True):
+    deletion_timestamp: object = None
+
+
+class _Marked(View, frozen=True, kw_only=True):
+    metadata: _Marks = _Marks()
+
+
+_MARKED = msgspec.json.Decoder(_Marked)
+
+
+def counted_node(document: bytes | msgspec.Raw) -> Node | None:
+    """Return the typed view of a stored Node; None where it is terminating (whatever form the timestamp has). Raises
+    msgspec.DecodeError."""
+    return None if _MARKED.decode(document).metadata.deletion_timestamp is not None else decode_node(document)
 
 
 class NodeOffers:
@@ -30,7 +49,7 @@ class NodeOffers:
         Resources that nobody offers are not in it."""
 
     def declare(self, name: str, node: Node | None) -> None:
-        """Fold the node's object, or None when it is gone. Raises QuantityError; the node then counts as not declared."""
+        """Fold the node's object; None when it is gone or terminating. Raises QuantityError; the node then does not count."""
         self._change(name, msgspec.structs.replace(self._sources(name), node=node))
 
     def report(self, name: str, status: ExecutorStatus | None) -> None:
