@@ -12,7 +12,7 @@ import msgspec
 
 from cotenant.api.objects.node import Node
 from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
-from cotenant.domain.qos import PriorityClass, QoSClass, priority_default, qos_raw
+from cotenant.domain.qos import QoSClass, priority_default, qos_raw
 from cotenant.domain.reservation import Reservation, parse_reservation
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
@@ -23,6 +23,7 @@ from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import LOG
 from cotenant.model.names import ANNOTATION_RESOURCE_STATUS
 from cotenant.model.quantities import QuantityError, resource_amount
+from cotenant.model.tiers import PriorityClass
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed

@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.api.objects.node import decode_node
 from cotenant.api.objects.pod import decode_pod
 from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex
 from cotenant.domain.quota.names import DEFAULT, SYSTEM
@@ -30,11 +29,10 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
-from cotenant.model.amounts import parse_amounts
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import tokens
 from cotenant_quota_tree.forest import Forest
-from cotenant_quota_tree.nodes import NodeOffers
+from cotenant_quota_tree.nodes import NodeOffers, counted_node
 from cotenant_quota_tree.pods import OnNode, PodDemands, PodKey
 from cotenant_quota_tree.solution import Rules
 
@@ -156,7 +154,7 @@ class QuotaTreeCore:
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self._nodes.declare(node, None)
         else:
-            self._nodes.declare(node, parse_amounts(decode_node(event.data.object).status.allocatable))
+            self._nodes.declare(node, counted_node(event.data.object))
 
     def _node_fact(self, event: Event, node: str) -> None:
         self._newest_node = max(self._newest_node, event.sequence)

@@ -1,68 +1,81 @@
 """What the nodes offer in sum: the fold over node objects, executors' reports and overcommitment.
 
-In: Node objects, ExecutorStatus and NodeResources. Out: the cluster's total by resource. A node counts from when its
-object is there; its allocatable is the executor's where one reports, else that of the object, and batch and mid
-resources come on top as they are computed. Cordoned and not-ready nodes count, as they do in Koordinator. A resource
-that the object itself declares as batch or mid (a node of a real cluster) is replaced by the computed one.
+In: Node objects, ExecutorStatus and NodeResources. Out: the cluster's total by resource. A node counts with what
+`cotenant.domain.node` calls allocatable, the same amounts that the scheduler places on. Cordoned and not-ready nodes count,
+as they do in Koordinator. A node that is terminating does not count, whatever is written to it afterwards: the last message of
+its object alone says so, hence the total is the same after a restart.
 """
+
+from __future__ import annotations
 
 import msgspec
 
+from cotenant.api.objects.metadata import View
+from cotenant.api.objects.node import Node, decode_node
+from cotenant.domain.node import NodeSources
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.model.amounts import minus, plus, without_zeros
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
+from cotenant.model.quantities import QuantityError
+
+_NOTHING = NodeSources()
 
 
-class _NodeFacts(msgspec.Struct, frozen=True):
-    declared: dict[str, int] | None = None
-    reported: dict[str, int] | None = None
-    overcommitted: dict[str, int] | None = None
+class _Marks(View, frozen=True, kw_only=True):
+    deletion_timestamp: object = None
 
-    def offers(self) -> dict[str, int]:
-        if self.declared is None:
-            return {}
-        return {**self.declared, **(self.reported or {}), **(self.overcommitted or {})}
+
+class _Marked(View, frozen=True, kw_only=True):
+    metadata: _Marks = _Marks()
+
+
+_MARKED = msgspec.json.Decoder(_Marked)
+
+
+def counted_node(document: bytes | msgspec.Raw) -> Node | None:
+    """Return the typed view of a stored Node; None where it is terminating (whatever form the timestamp has). Raises
+    msgspec.DecodeError."""
+    return None if _MARKED.decode(document).metadata.deletion_timestamp is not None else decode_node(document)
 
 
 class NodeOffers:
     """Mutable; a fold."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _NodeFacts] = {}
+        self._nodes: dict[str, NodeSources] = {}
+        self._counted: dict[str, dict[str, int]] = {}
         self.total: dict[str, int] = {}
         """The sum over all declared nodes, kept by adding and taking away whole nodes; another dictionary whenever it changes.
         Resources that nobody offers are not in it."""
 
-    def declare(self, node: str, allocatable: dict[str, int] | None) -> None:
-        """The node's object, or None when it is gone."""
-        self._change(node, msgspec.structs.replace(self._facts(node), declared=allocatable))
+    def declare(self, name: str, node: Node | None) -> None:
+        """Fold the node's object; None when it is gone or terminating. Raises QuantityError; the node then does not count."""
+        self._change(name, msgspec.structs.replace(self._sources(name), node=node))
 
-    def report(self, node: str, status: ExecutorStatus | None) -> None:
-        """The executor's report, or None when it is gone."""
-        reported = dict(status.allocatable) if status is not None else None
-        self._change(node, msgspec.structs.replace(self._facts(node), reported=reported))
+    def report(self, name: str, status: ExecutorStatus | None) -> None:
+        """Fold the executor's report, or None when it is gone."""
+        self._change(name, msgspec.structs.replace(self._sources(name), executor=status))
 
-    def overcommit(self, node: str, resources: NodeResources | None) -> None:
-        """Batch and mid resources of the node, or None when they are gone."""
-        amounts = None
-        if resources is not None:
-            amounts = {
-                BATCH_CPU: resources.batch_cpu_milli,
-                BATCH_MEMORY: resources.batch_memory_bytes,
-                MID_CPU: resources.mid_cpu_milli,
-                MID_MEMORY: resources.mid_memory_bytes,
-            }
-        self._change(node, msgspec.structs.replace(self._facts(node), overcommitted=amounts))
+    def overcommit(self, name: str, resources: NodeResources | None) -> None:
+        """Fold the batch and mid resources of the node, or None when they are gone."""
+        self._change(name, msgspec.structs.replace(self._sources(name), resources=resources))
 
-    def _facts(self, node: str) -> _NodeFacts:
-        return self._nodes.get(node, _NodeFacts())
+    def _sources(self, name: str) -> NodeSources:
+        return self._nodes.get(name, _NOTHING)
 
-    def _change(self, node: str, facts: _NodeFacts) -> None:
-        before, after = self._facts(node).offers(), facts.offers()
-        if facts == _NodeFacts():
-            self._nodes.pop(node, None)
+    def _change(self, name: str, sources: NodeSources) -> None:
+        unreadable: QuantityError | None = None
+        try:
+            after = sources.allocatable()
+        except QuantityError as error:
+            unreadable, after, sources = error, {}, msgspec.structs.replace(sources, node=None)
+        before = self._counted.get(name, {})
+        if sources == _NOTHING:
+            self._nodes.pop(name, None)
+            self._counted.pop(name, None)
         else:
-            self._nodes[node] = facts
+            self._nodes[name], self._counted[name] = sources, after
         if after != before:
             self.total = without_zeros(minus(plus(self.total, after), before))
+        if unreadable is not None:
+            raise unreadable

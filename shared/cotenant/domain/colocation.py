@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from cotenant.api.objects.pod import Pod, pod_requests
 from cotenant.api.validation.fields import FieldError, forbidden, invalid, required
-from cotenant.domain.qos import PriorityClass, QoSClass, priority_raw, qos_raw
+from cotenant.domain.qos import QoSClass, priority_raw, qos_raw
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_PRIORITY, LABEL_QOS_CLASS
 from cotenant.model.quantities import format_milli
+from cotenant.model.tiers import PriorityClass
 
 QOS_FIELD = f"labels.{LABEL_QOS_CLASS}"
 PRIORITY_FIELD = f"labels.{LABEL_PRIORITY}"

@@ -20,7 +20,8 @@ from cotenant.api.validation.fields import (
 )
 from cotenant.api.validation.metadata import selector_errors
 from cotenant.domain.colocation import cannot_be_combined
-from cotenant.domain.qos import PriorityClass, QoSClass
+from cotenant.domain.qos import QoSClass
+from cotenant.model.tiers import PriorityClass
 
 QOS_CLASSES = tuple(qos.value for qos in QoSClass if qos)
 

@@ -1,6 +1,7 @@
 """Priority and QoS classes of a pod, resolved at read time: nothing injects defaults into pods.
 
-Source: Koordinator `apis/extension` (priority ranges, QoS by label, defaults by Kubernetes QoS).
+The tiers themselves are in `cotenant.model.tiers`. Source: Koordinator `apis/extension` (QoS by label, defaults by
+Kubernetes QoS).
 """
 
 from __future__ import annotations
@@ -9,17 +10,9 @@ from enum import StrEnum
 
 from cotenant.api.objects.pod import Pod, PodSpec
 from cotenant.model.by_identity import by_identity
-from cotenant.model.names import (
-    BATCH_CPU,
-    BATCH_MEMORY,
-    CPU,
-    LABEL_PRIORITY_CLASS,
-    LABEL_QOS_CLASS,
-    MEMORY,
-    MID_CPU,
-    MID_MEMORY,
-)
+from cotenant.model.names import CPU, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, MEMORY
 from cotenant.model.quantities import parse_nanos
+from cotenant.model.tiers import PriorityClass, priority_default_value, priority_of_label, priority_of_value
 
 
 class QoSClass(StrEnum):
@@ -33,16 +26,6 @@ class QoSClass(StrEnum):
     SYSTEM = "SYSTEM"
 
 
-class PriorityClass(StrEnum):
-    """Koordinator's priority classes (tiers); NONE outside their ranges."""
-
-    NONE = ""
-    PROD = "koord-prod"
-    MID = "koord-mid"
-    BATCH = "koord-batch"
-    FREE = "koord-free"
-
-
 class KubeQoS(StrEnum):
     """Kubernetes' QoS classes."""
 
@@ -51,38 +34,7 @@ class KubeQoS(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
-PRIORITY_RANGES: tuple[tuple[PriorityClass, int, int], ...] = (
-    (PriorityClass.PROD, 9000, 9999),
-    (PriorityClass.MID, 7000, 7999),
-    (PriorityClass.BATCH, 5000, 5999),
-    (PriorityClass.FREE, 3000, 3999),
-)
-"""Inclusive ranges of `spec.priority`."""
-
-TIER_RESOURCES: dict[PriorityClass, dict[str, str]] = {
-    PriorityClass.BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY},
-    PriorityClass.MID: {CPU: MID_CPU, MEMORY: MID_MEMORY},
-}
-"""What pods of a tier ask for in the place of cpu and memory; the others have no resources of their own."""
-
-PRIORITY_VALUES: dict[PriorityClass, int] = {
-    PriorityClass.PROD: 9000,
-    PriorityClass.MID: 7000,
-    PriorityClass.BATCH: 5000,
-    PriorityClass.FREE: 3000,
-}
-"""Values of the PriorityClass objects that an installation holds."""
-
-PRIORITY_DEFAULTS: dict[PriorityClass, int] = {
-    PriorityClass.PROD: 9500,
-    PriorityClass.MID: 7500,
-    PriorityClass.BATCH: 5500,
-    PriorityClass.FREE: 3500,
-    PriorityClass.NONE: 0,
-}
-
-_PRIORITY_BY_LABEL: dict[str, PriorityClass] = {tier.value: tier for tier in PriorityClass}
-_NO_PRIORITY, _PROD, _BATCH = PriorityClass.NONE, PriorityClass.PROD, PriorityClass.BATCH
+_PROD, _BATCH = PriorityClass.PROD, PriorityClass.BATCH
 _QOS_BY_LABEL: dict[str, QoSClass] = {qos.value: qos for qos in QoSClass}
 _NO_QOS, _BEST_EFFORT = QoSClass.NONE, QoSClass.BE
 _QOS_BY_KUBE = {
@@ -92,20 +44,10 @@ _QOS_BY_KUBE = {
 }
 
 
-def priority_of_value(value: int | None) -> PriorityClass:
-    """Return the tier of a `spec.priority` value; NONE in the gaps, and where there is none."""
-    if value is None:
-        return _NO_PRIORITY
-    for tier, low, high in PRIORITY_RANGES:
-        if low <= value <= high:
-            return tier
-    return _NO_PRIORITY
-
-
 def priority_raw(pod: Pod) -> PriorityClass:
     """Return the label's class if the label is there (NONE if it is not one of the four names), else that of the value."""
     label = pod.metadata.labels.get(LABEL_PRIORITY_CLASS)
-    return priority_of_value(pod.spec.priority) if label is None else _PRIORITY_BY_LABEL.get(label, _NO_PRIORITY)
+    return priority_of_value(pod.spec.priority) if label is None else priority_of_label(label)
 
 
 def qos_raw(pod: Pod) -> QoSClass:
@@ -163,4 +105,4 @@ def priority_value_default(pod: Pod | None) -> int:
     """Return `spec.priority` if set and not 0, else the default value of the pod's class; 0 for no pod."""
     if pod is None:
         return 0
-    return pod.spec.priority or PRIORITY_DEFAULTS[priority_default(pod)]
+    return pod.spec.priority or priority_default_value(priority_default(pod))

@@ -16,8 +16,9 @@ import msgspec
 
 from cotenant.model.names import ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE, ANNOTATION_THIRD_PARTY_ALLOCATIONS
 from cotenant.model.quantities import QuantityError, Scalar, parse_value
+from cotenant.model.tiers import PriorityClass
 
-KOORD_BATCH = "koord-batch"
+KOORD_BATCH = PriorityClass.BATCH.value
 HADOOP_YARN = "hadoop-yarn"
 
 

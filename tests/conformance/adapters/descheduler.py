@@ -10,9 +10,10 @@ import msgspec
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.node import Node
 from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
-from cotenant.domain.qos import PriorityClass, priority_default
+from cotenant.domain.qos import priority_default
 from cotenant.events.migrations import AnomalyStreak, DetectorState, JobCondition, Migration
 from cotenant.model.quantities import resource_amount
+from cotenant.model.tiers import PriorityClass
 from cotenant_descheduler_arbiter.config.selection import SelectorError
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts, CycleLimits
 from cotenant_descheduler_arbiter.eviction.evictable import EvictableRules, below_max_cost, why_not_evictable
@@ -85,7 +86,7 @@ def _node(document: dict, pods: list[PodFacts]) -> NodeFacts:
     return NodeFacts(
         name=node.metadata.name,
         labels=node.metadata.labels,
-        taints=tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+        taints=tuple(node.spec.taints),
         unschedulable=node.spec.unschedulable,
         allocatable=_amounts(node.status.allocatable),
         raw_allocatable=_amounts(declared),

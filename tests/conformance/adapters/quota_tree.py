@@ -3,7 +3,6 @@
 import msgspec
 
 from cotenant.api.objects.metadata import ObjectMeta
-from cotenant.api.objects.node import Node
 from cotenant.api.objects.pod import Pod, pod_requests
 from cotenant.api.objects.policies import ElasticQuota
 from cotenant.domain.quota.admission import QuotaLevel, admit
@@ -14,6 +13,7 @@ from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, quota_v
 from cotenant.model.amounts import Amounts, limited, masked, minus, parse_amounts, plus, total
 from cotenant.model.quantities import format_amount
 from cotenant_quota_tree.hierarchy import build_trees
+from cotenant_quota_tree.nodes import counted_node
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Shared, Sibling, share
 from cotenant_quota_tree.solution import Rules, SolvedQuota, TreeSolution
@@ -200,8 +200,8 @@ class _World:
         self.declared = plus(self.declared, parse_amounts(step["delta"]))
 
     def _node_add(self, step: dict) -> None:
-        node = msgspec.convert(step["node"], Node)
-        if node.metadata.deletion_timestamp is None:
+        node = counted_node(msgspec.json.encode(step["node"]))
+        if node is not None:
             self.nodes[node.metadata.name] = parse_amounts(node.status.allocatable)
 
     def _node_delete(self, step: dict) -> None:

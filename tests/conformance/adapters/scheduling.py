@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from cotenant.api.objects.node import Node
+from cotenant.domain.node import estimate_node_allocatable
 from cotenant.model.quantities import format_amount, resource_amount
 from cotenant_scheduler.plugins.load_aware import LoadAwareScheduling
 from cotenant_scheduler.state.load_aware_args import LoadAwareArgs, parse_duration_seconds, thresholds_of
@@ -22,7 +23,6 @@ from cotenant_scheduler.state.load_estimate import (
     estimation_deadline,
     microseconds,
 )
-from cotenant_scheduler.state.node_facts import estimate_node_allocatable
 from cotenant_scheduler.state.nodes import NodeDescription, NodeTable
 from cotenant_scheduler.state.pod_reader import PodReader
 from cotenant_scheduler.state.priorities import PriorityValues

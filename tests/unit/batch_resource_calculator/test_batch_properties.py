@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.domain.qos import PriorityClass
+from cotenant.model.tiers import PriorityClass
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts, margin_of, to_zone_level, total
 from cotenant_batch_resource_calculator.formulas.batch import (
     BatchStrategy,

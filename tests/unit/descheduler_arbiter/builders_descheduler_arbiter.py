@@ -187,10 +187,24 @@ class Cluster:
             NodeMetricComputed(node=node, update_time=at or self.now, unknown_since=unknown_since, pods=pods),
         )
 
-    def job(self, name: str, pod: str, *, namespace: str = "default", uid: str = "", **spec: object) -> None:
+    def job(
+        self,
+        name: str,
+        pod: str,
+        *,
+        namespace: str = "default",
+        uid: str = "",
+        annotations: Mapping[str, str] | None = None,
+        **spec: object,
+    ) -> None:
         """A user's PodMigrationJob."""
         document = {
-            "metadata": {"name": name, "uid": f"uid-job-{name}", "creationTimestamp": self.now.isoformat()},
+            "metadata": {
+                "name": name,
+                "uid": f"uid-job-{name}",
+                "creationTimestamp": self.now.isoformat(),
+                "annotations": dict(annotations or {}),
+            },
             "spec": {"podRef": {"namespace": namespace, "name": pod, "uid": uid}, **spec},
         }
         self.store(object_subject("scheduling.koordinator.sh", "podmigrationjobs", "", name), document)

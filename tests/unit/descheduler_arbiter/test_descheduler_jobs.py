@@ -267,6 +267,18 @@ def test_the_object_limiter_lets_one_pod_of_a_workload_go_per_period() -> None:
     assert cluster.migration("second").evict_ordered
 
 
+def test_a_jobs_own_evict_annotation_exempts_it_from_the_object_limiter() -> None:
+    limiter = {"workload": {"duration": "5m", "maxMigrating": 1}}
+    jobs = {"objectLimiters": limiter, "maxMigratingPerWorkload": 4, "maxUnavailablePerWorkload": 5}
+    cluster = replicas(8, configuration(balance=False, jobs=jobs))
+    cluster.job("first", "web-0", ttl="1h")
+    cluster.decide()
+    cluster.job("forced", "web-1", annotations={"descheduler.alpha.kubernetes.io/evict": "true"}, ttl="1h")
+    cluster.job("second", "web-2", ttl="1h")
+    cluster.decide()
+    assert [cluster.migration(job).evict_ordered for job in ("first", "forced", "second")] == [True, True, False]
+
+
 def test_an_eviction_that_nobody_has_answered_takes_from_the_object_limiter() -> None:
     limiter = {"workload": {"duration": "5m", "maxMigrating": 1}}
     cluster = replicas(8, configuration(balance=False, jobs={"objectLimiters": limiter, "maxMigratingPerWorkload": 4}))

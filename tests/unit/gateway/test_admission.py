@@ -246,6 +246,28 @@ def test_a_quota_whose_min_exceeds_its_parents_is_refused() -> None:
     assert fields(error) == {"spec.min[cpu]": "FieldValueInvalid"}
 
 
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        (None, {"cpu": "10"}),
+        ("", {"cpu": "10"}),
+        ('{"memory": "5Gi"}', {"cpu": "10"}),
+        ('{"cpu": 3, "memory": "5Gi"}', {"cpu": 3}),
+        ('{"cpu": "3"}', {"cpu": "3"}),
+    ],
+)
+def test_a_new_quota_is_stored_with_a_weight_in_every_dimension_of_max(given: str | None, stored: dict[str, object]) -> None:
+    world = World()
+    document = quota("q", "2")
+    key = "quota.scheduling.koordinator.sh/shared-weight"
+    if given is not None:
+        document["metadata"]["annotations"] = {key: given}  # type: ignore[index]  # a document of the test's own making
+    world.create("elasticquotas", document)
+    snapshot = world.core.get(kind("elasticquotas"), "default", "q")
+    assert snapshot is not None
+    assert json.loads(snapshot.meta.annotations[key]) == stored
+
+
 def test_a_quota_with_pods_does_not_become_a_parent() -> None:
     world = World()
     for name in ("used", "free"):

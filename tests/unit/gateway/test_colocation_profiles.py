@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.domain.qos import PriorityClass
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.model.subjects import object_subject
+from cotenant.model.tiers import PriorityClass
 from cotenant_gateway.admission.profile_set import PROFILES, draw
 from cotenant_gateway.admission.tier_resources import translated_spec
 from cotenant_gateway.read_model.core import PODS

@@ -95,8 +95,9 @@ class QuotaLog:
         subject = object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name)
         return self.say(subject, ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
 
-    def node(self, name: str, **allocatable: str) -> str:
-        document = {"metadata": {"name": name}, "status": {"allocatable": allocatable}}
+    def node(self, name: str, *, deleted_at: str | int | None = None, **allocatable: str) -> str:
+        metadata = {"name": name} if deleted_at is None else {"name": name, "deletionTimestamp": deleted_at}
+        document = {"metadata": metadata, "status": {"allocatable": allocatable}}
         return self.say(node_subject(name), stored(document))
 
     def resources(self, node: str, **amounts: int) -> str:

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from cotenant.events.runs import RunPhase
 from cotenant_quota_tree.core import QuotaTreeCore
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, QuotaLog
@@ -167,7 +169,26 @@ def test_what_the_default_quota_uses_is_taken_off_before_sharing() -> None:
     assert log.runtime("a") == {"cpu": 7000}
     root = log.published("koordinator-root-quota")
     assert root is not None
-    assert root.total == {"cpu": 7000, "memory": 100}
+    assert root.total == {"cpu": 7000, "memory": 100, "pods": 110}
+
+
+@pytest.mark.parametrize("deleted_at", ["2026-01-01T00:00:00Z", 1])
+def test_a_node_that_is_terminating_when_first_seen_does_not_count(deleted_at: str | int) -> None:
+    log = log_with_two_quotas()
+    log.node("n2", cpu="100", deleted_at=deleted_at)
+    log.pod("p", quota="a", cpu="50")
+    log.decide()
+    assert log.runtime("a") == {"cpu": 10000}
+
+
+def test_updates_of_a_terminating_node_change_nothing_and_a_restart_neither() -> None:
+    log = log_with_two_quotas()
+    log.node("n2", cpu="30", deleted_at="2026-01-01T00:00:00Z")
+    log.pod("p", quota="a", cpu="50")
+    log.decide()
+    log.node("n2", cpu="100", deleted_at="2026-01-01T00:00:00Z")
+    assert log.decide() == []
+    assert list(log.reloaded().decide(log.now)) == []
 
 
 def test_pods_follow_the_namespace_list_as_soon_as_their_quota_says_so() -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from cotenant.api.objects.node import Node, Taint, decode_node
 from cotenant.api.objects.pod import Pod, Toleration, decode_pod, pod_requests
-from cotenant.domain.qos import PriorityClass, priority_default
+from cotenant.domain.qos import priority_default
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
@@ -27,6 +27,7 @@ from cotenant.events.resources import NodeResources
 from cotenant.events.runs import RunStatus
 from cotenant.model.quantities import resource_amount
 from cotenant.model.subjects import tokens
+from cotenant.model.tiers import PriorityClass
 
 BATCH = {"cpu": "kubernetes.io/batch-cpu", "memory": "kubernetes.io/batch-memory"}
 THRESHOLDS = {"cpu": 65, "memory": 95}

@@ -10,7 +10,6 @@ import pytest
 from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.domain.qos import (
     KubeQoS,
-    PriorityClass,
     QoSClass,
     kube_qos,
     priority_default,
@@ -19,6 +18,7 @@ from cotenant.domain.qos import (
     qos_default,
     qos_raw,
 )
+from cotenant.model.tiers import PriorityClass
 
 
 def pod(

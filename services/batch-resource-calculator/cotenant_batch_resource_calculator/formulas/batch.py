@@ -24,10 +24,8 @@ from enum import StrEnum
 
 import msgspec
 
-from cotenant.domain.qos import PriorityClass
+from cotenant.model.tiers import RECLAIMING, PriorityClass
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, margin_of, share
-
-_LENT_TIERS = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
 
 
 class CalculatePolicy(StrEnum):
@@ -53,7 +51,7 @@ class PodNeed(msgspec.Struct, frozen=True):
     @property
     def high_priority(self) -> bool:
         """Its need comes before batch: neither batch nor free."""
-        return self.tier not in _LENT_TIERS
+        return self.tier not in RECLAIMING
 
 
 class MeasuredUsage(msgspec.Struct, frozen=True):
@@ -106,7 +104,7 @@ def effective_policies(cpu: str, memory: str) -> tuple[CalculatePolicy, Calculat
 
 def is_lent(priority: str) -> bool:
     """Tell whether usage of this tier is lent capacity itself and therefore no HP usage. No tier counts as HP."""
-    return priority in _LENT_TIERS
+    return priority in RECLAIMING
 
 
 def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> HighPriorityNeed:

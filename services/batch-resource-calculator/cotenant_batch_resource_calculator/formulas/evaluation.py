@@ -19,8 +19,8 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.domain.qos import PriorityClass
 from cotenant.domain.reservation import Reservation, kubelet_reserved, node_reserved
+from cotenant.model.tiers import NOT_PROD
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping, total
 from cotenant_batch_resource_calculator.formulas.batch import (
@@ -42,8 +42,6 @@ DEFAULT_MEMORY_RECLAIM_PERCENT = 65
 DEFAULT_DEGRADE_MINUTES = 15
 DEFAULT_UPDATE_SECONDS = 300
 DEFAULT_DIFF_THRESHOLD = 0.1
-
-_NOT_PROD = frozenset({PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE})
 
 
 class NodeFigures(msgspec.Struct, frozen=True):
@@ -146,14 +144,14 @@ def calculate(
         metrics=metrics,
         strategy=by_batch,
     )
-    prod_hosts = (app.usage for app in measurement.host_applications if app.priority not in _NOT_PROD)
+    prod_hosts = (app.usage for app in measurement.host_applications if app.priority not in NOT_PROD)
     mid = calculate_mid(
         capacity=capacity,
         node_usage=measurement.node_usage,
         prod_reclaimable=measurement.prod_reclaimable,
         system_used=total((measurement.system_usage, *prod_hosts)),
         node_reserved=reserved,
-        prod_request=total(pod.request for pod in pods if pod.tier not in _NOT_PROD),
+        prod_request=total(pod.request for pod in pods if pod.tier not in NOT_PROD),
         strategy=mid_strategy(strategy),
     )
     zones = calculate_zones(

@@ -2,7 +2,7 @@
 
 In: pod, node, what the node's pods request. Out: None, or the first reason why not. All must hold: the node is schedulable;
 nodeSelector and required node affinity match; taints with effect NoSchedule or NoExecute are tolerated; every requested
-resource fits into allocatable minus what is requested there; a pod slot is free where the node says how many it has.
+resource fits into allocatable minus what is requested there; a pod slot is free.
 
 The slot is counted here although koord-descheduler's LowNodeLoad does not: a pod that finds no slot would wait.
 
@@ -11,32 +11,11 @@ Source: koord-descheduler NodeFit; Kubernetes taints and node affinity.
 
 from __future__ import annotations
 
-from cotenant.api.objects.pod import Pod, Toleration
+from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.selectors import any_node_term_holds
+from cotenant.domain.tolerations import untolerated
 from cotenant.model.names import PODS
-from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts, Taint
-
-_REPELLING = ("NoSchedule", "NoExecute")
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Tell whether a toleration covers a taint."""
-    key, value, effect = taint
-    if toleration.effect and toleration.effect != effect:
-        return False
-    if toleration.key and toleration.key != key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and bool(toleration.key) and toleration.value == value
-
-
-def untolerated(pod: Pod, taints: tuple[Taint, ...]) -> Taint | None:
-    """Return the first repelling taint that the pod does not tolerate."""
-    for taint in taints:
-        if taint[2] in _REPELLING and not any(tolerates(each, taint) for each in pod.spec.tolerations):
-            return taint
-    return None
+from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 
 
 def affinity_mismatch(pod: Pod, node: NodeFacts) -> str | None:
@@ -61,9 +40,9 @@ def misfit(facts: PodFacts, node: NodeFacts) -> str | None:
     mismatch = affinity_mismatch(facts.pod, node)
     if mismatch is not None:
         return mismatch
-    taint = untolerated(facts.pod, node.taints)
+    taint = untolerated(node.taints, facts.pod.spec.tolerations)
     if taint is not None:
-        return f"taint {taint[0]}:{taint[2]} is not tolerated"
+        return f"taint {taint.key}:{taint.effect} is not tolerated"
     for name, wanted in sorted(facts.amounts):
         free = node.allocatable.get(name, 0) - node.requested.get(name, 0)
         if wanted > 0 and wanted > free:

@@ -20,7 +20,7 @@ from cotenant_descheduler_arbiter.low_node_load.pool_cycle import LowNodeLoad, c
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.measuring import add_amounts, fresh
-from cotenant_descheduler_arbiter.state.node_views import allocatable_of, raw_allocatable_of
+from cotenant_descheduler_arbiter.state.node_views import capacity_for_load
 
 _SIMPLE = frozenset({CPU, MEMORY})
 
@@ -75,5 +75,5 @@ class QuickLook:
         if judged is not None and calm_is_news(self._args, streaks_of(judged.value), now):
             return True
         used = add_amounts(self._fold.measured_usage(node), *arriving.get(node, ()))
-        capacity = {**allocatable_of(self._fold, node), **raw_allocatable_of(self._fold, node)}
+        capacity = capacity_for_load(self._fold, node)
         return any(used[name] > int(self._lowest[name] * 0.01 * capacity.get(name, 0)) for name in (CPU, MEMORY))

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from cotenant.domain.qos import KubeQoS, PriorityClass, QoSClass, kube_qos, priority_default, qos_default
+from cotenant.domain.qos import KubeQoS, QoSClass, kube_qos, priority_default, qos_default
+from cotenant.model.tiers import PriorityClass
 from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICTION_COST, parse_cost
 from cotenant_descheduler_arbiter.low_node_load.scoring import excess_score, usage_score
 from cotenant_descheduler_arbiter.state.facts import PodFacts

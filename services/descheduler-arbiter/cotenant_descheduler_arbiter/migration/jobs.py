@@ -5,7 +5,8 @@ outstanding.
 
 A user's job is accepted under the name of its object. Waiting jobs go through one arbitration round per decision; a
 reason to wait is stored again when it changed and the last one is 30 s old. Running jobs take one step. Evictions are
-ordered under a token bucket over all jobs, and a workload's under its object limiter. A job is put away (tombstone)
+ordered under a token bucket over all jobs, and a workload's under its object limiter unless the job's own evict annotation
+exempts it. A job is put away (tombstone)
 when it is over and its ttl + 5 min (30 min without a ttl) and what the back-off and the limiters need of it have
 passed; a user's job when its object is gone.
 
@@ -27,7 +28,7 @@ from cotenant.model.subjects import migration_subject
 from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, next_in_row, pause, remembered_until, workload_key
-from cotenant_descheduler_arbiter.eviction.evictable import forced
+from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICT, forced
 from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR, tokens_left
 from cotenant_descheduler_arbiter.low_node_load.sorting import creation_seconds, sort_pods
 from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, Verdict, run_round
@@ -204,9 +205,16 @@ class JobDecisions:
             return "dry run"
         if tokens_left(ordered, self.policy.evict_qps, self.policy.evict_burst, self.now) < 1:
             return "evictions are ordered faster than evictQPS"
-        if pod is not None and job.trigger not in (TAINT_EVICTION, PREEMPTION) and not forced(pod.pod):
-            return self.filters.why_limited(pod, self.now)
-        return None
+        if pod is None or job.trigger in (TAINT_EVICTION, PREEMPTION) or forced(pod.pod) or self._forced(job):
+            return None
+        return self.filters.why_limited(pod, self.now)
+
+    def _forced(self, job: Migration) -> bool:
+        """Tell whether the job's own object carries the evict annotation: the object limiters do not hold it."""
+        known = self.fold.job_objects.get(job.job)
+        if known is None or known.value.metadata.uid != job.object_uid:
+            return False
+        return ANNOTATION_EVICT in known.value.metadata.annotations
 
     def _recent_orders(self) -> list[datetime]:
         since = self.now - timedelta(seconds=self.policy.evict_burst / self.policy.evict_qps + 1)

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
+from cotenant.api.objects.node import Taint
 from cotenant.api.objects.pod import Pod
+from cotenant.domain.tolerations import tolerates
 from cotenant.events.conditions import NodeCondition
-from cotenant_descheduler_arbiter.eviction.fit import tolerates
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.node_views import is_ready
@@ -29,9 +30,10 @@ _LONGEST = 10**9
 def tolerated_for(pod: Pod, condition: NodeCondition, default: timedelta) -> timedelta | None:
     """Return how long the pod may stay on the node; None is for ever."""
     shortest: timedelta | None = None
-    for taint in condition.taints:
-        if taint[2] != "NoExecute":
+    for key, value, effect in condition.taints:
+        if effect != "NoExecute":
             continue
+        taint = Taint(key=key, value=value, effect=effect)
         covering = [each for each in pod.spec.tolerations if tolerates(each, taint)]
         seconds = [each.toleration_seconds for each in covering if each.toleration_seconds is not None]
         if covering and not seconds:

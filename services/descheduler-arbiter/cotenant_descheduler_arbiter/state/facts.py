@@ -10,10 +10,8 @@ from collections.abc import Sequence
 import msgspec
 
 from cotenant.api.objects.metadata import OwnerReference
+from cotenant.api.objects.node import Taint
 from cotenant.api.objects.pod import Pod
-
-Taint = tuple[str, str, str]
-"""key, value, effect"""
 
 
 def controller_of(owners: Sequence[OwnerReference]) -> OwnerReference | None:

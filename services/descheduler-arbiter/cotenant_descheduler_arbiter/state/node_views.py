@@ -1,30 +1,23 @@
-"""Nodes as the rules see them: labels, taints, allocatable, requests; put together from the state.
+"""Nodes as the rules see them: `cotenant.domain.node` over this service's fold, with what the pods on them request.
 
-    labels      = hostname, executor's, then the object's own
-    taints      = the object's, the executor's, those that follow from readiness
-    allocatable = the object's status, overlaid by the executor's report and the batch and mid resources
-    the annotation `node.koordinator.sh/raw-allocatable` says what percentages are taken of where allocatable is amplified
-
-A node without a condition is ready.
+A node without a condition is ready. A node whose object cannot be read takes no pods: it offers no pod slot.
 """
 
 from __future__ import annotations
 
-import msgspec
-
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME, MID_CPU, MID_MEMORY
-from cotenant.model.quantities import QuantityError, Scalar, resource_amount
-from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts, Taint
+from cotenant.domain.node import NodeSources
+from cotenant.model.names import PODS
+from cotenant.model.quantities import QuantityError
+from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.measuring import add_amounts
 
-ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
-_RAW_DECODER = msgspec.json.Decoder(dict[str, Scalar])
+_UNREADABLE = {PODS: 0}
 
 
 def node_names(fold: ClusterFold) -> list[str]:
-    """Return the names of all nodes that have an object or an executor, sorted."""
-    return sorted({*fold.nodes, *fold.executors})
+    """Return the names of all nodes that have an object, sorted."""
+    return sorted(fold.nodes)
 
 
 def is_ready(fold: ClusterFold, node: str) -> bool:
@@ -33,78 +26,48 @@ def is_ready(fold: ClusterFold, node: str) -> bool:
     return condition is None or condition.value.ready
 
 
+def node_sources(fold: ClusterFold, node: str) -> NodeSources:
+    """Return what the fold knows of the node."""
+    known, executor = fold.nodes.get(node), fold.executors.get(node)
+    resources, condition = fold.resources.get(node), fold.conditions.get(node)
+    return NodeSources(
+        known.value if known is not None else None,
+        executor.value if executor is not None else None,
+        resources.value if resources is not None else None,
+        condition.value if condition is not None else None,
+    )
+
+
 def node_labels(fold: ClusterFold, node: str) -> dict[str, str]:
     """Return the node's labels."""
-    labels = {LABEL_HOSTNAME: node}
-    if (executor := fold.executors.get(node)) is not None:
-        labels |= executor.value.labels
-    if (known := fold.nodes.get(node)) is not None:
-        labels |= known.value.metadata.labels
-    return labels
+    return node_sources(fold, node).labels()
 
 
-def _taints(fold: ClusterFold, node: str) -> tuple[Taint, ...]:
-    taints: list[Taint] = []
-    if (known := fold.nodes.get(node)) is not None:
-        taints += [(taint.key, taint.value, taint.effect) for taint in known.value.spec.taints]
-    if (executor := fold.executors.get(node)) is not None:
-        taints += executor.value.taints
-    if (condition := fold.conditions.get(node)) is not None:
-        taints += condition.value.taints
-    return tuple(dict.fromkeys(taints))
-
-
-def _amounts(quantities: dict[str, Scalar]) -> dict[str, int]:
-    amounts: dict[str, int] = {}
-    for name, quantity in quantities.items():
-        try:
-            amounts[name] = resource_amount(name, quantity)
-        except QuantityError:
-            # The gateway refuses such an object; without the amount nothing fits and nothing is compared.
-            amounts[name] = 0
-    return amounts
-
-
-def allocatable_of(fold: ClusterFold, node: str) -> dict[str, int]:
-    """Return what pods may request of the node."""
-    known = fold.nodes.get(node)
-    allocatable = _amounts(known.value.status.allocatable) if known is not None else {}
-    if (executor := fold.executors.get(node)) is not None:
-        allocatable |= executor.value.allocatable
-    if (extended := fold.resources.get(node)) is not None:
-        resources = extended.value
-        offered = {
-            BATCH_CPU: resources.batch_cpu_milli,
-            BATCH_MEMORY: resources.batch_memory_bytes,
-            MID_CPU: resources.mid_cpu_milli,
-            MID_MEMORY: resources.mid_memory_bytes,
-        }
-        allocatable |= {name: 0 if resources.withdrawn else amount for name, amount in offered.items()}
-    return allocatable
-
-
-def raw_allocatable_of(fold: ClusterFold, node: str) -> dict[str, int]:
-    """Return what the annotation declares; nothing where it is absent or cannot be read."""
-    known = fold.nodes.get(node)
-    text = known.value.metadata.annotations.get(ANNOTATION_RAW_ALLOCATABLE) if known is not None else None
-    if text is None:
-        return {}
+def allocatable_of(sources: NodeSources) -> dict[str, int]:
+    """Return what pods may request of the node; no pod slot where its quantities cannot be read."""
     try:
-        return _amounts(_RAW_DECODER.decode(text))
-    except msgspec.DecodeError:
-        return {}
+        return sources.allocatable()
+    except QuantityError:
+        # The gateway refuses such an object; one that came another way is not a place for pods.
+        return dict(_UNREADABLE)
+
+
+def capacity_for_load(fold: ClusterFold, node: str) -> dict[str, int]:
+    """Return what percentages of load are taken of."""
+    sources = node_sources(fold, node)
+    return {**allocatable_of(sources), **sources.raw_allocatable()}
 
 
 def node_facts(fold: ClusterFold, node: str, pods: list[PodFacts]) -> NodeFacts:
     """Return the node as a place for pods, given its pods that have not ended."""
-    known = fold.nodes.get(node)
+    sources = node_sources(fold, node)
     return NodeFacts(
         name=node,
-        labels=node_labels(fold, node),
-        taints=_taints(fold, node),
-        unschedulable=known is not None and known.value.spec.unschedulable,
-        allocatable=allocatable_of(fold, node),
+        labels=sources.labels(),
+        taints=sources.taints(),
+        unschedulable=sources.unschedulable(),
+        allocatable=allocatable_of(sources),
         requested=add_amounts(*(pod.requests for pod in pods)),
         pod_count=len(pods),
-        raw_allocatable=raw_allocatable_of(fold, node),
+        raw_allocatable=sources.raw_allocatable(),
     )

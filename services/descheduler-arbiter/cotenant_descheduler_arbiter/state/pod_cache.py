@@ -10,9 +10,10 @@ import msgspec
 
 from cotenant.api.objects.metadata import OwnerReference, View
 from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
-from cotenant.domain.qos import PriorityClass, kube_qos, priority_default
+from cotenant.domain.qos import kube_qos, priority_default
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
+from cotenant.model.tiers import PriorityClass
 from cotenant_descheduler_arbiter.state.facts import controller_of
 from cotenant_descheduler_arbiter.state.known import Known
 

@@ -20,7 +20,7 @@ from cotenant_gateway.admission.priority import resolve_priority
 from cotenant_gateway.admission.profile_rules import colocation_profile_is_valid
 from cotenant_gateway.admission.profiles import apply_colocation_profiles, translate_again
 from cotenant_gateway.admission.quota_affinity import keep_on_nodes_of_tree
-from cotenant_gateway.admission.quotas import inherit_tree, quota_is_valid
+from cotenant_gateway.admission.quotas import complete_weight, inherit_tree, quota_is_valid
 from cotenant_gateway.admission.review import Mutator, Review, Validator
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.unresolved import unresolved_classes
@@ -48,7 +48,7 @@ LIVE_PODS = Rules(
     (metadata_is_valid, pod_is_valid, pod_update_is_allowed, quota_of_pod_is_a_leaf, preemptible_label_stays),
 )
 OTHERS = Rules(
-    (inherit_tree,),
+    (inherit_tree, complete_weight),
     (metadata_is_valid, object_is_valid, quota_is_valid, colocation_profile_is_valid, node_configuration_is_valid),
 )
 

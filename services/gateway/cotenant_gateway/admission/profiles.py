@@ -21,9 +21,10 @@ import msgspec
 
 from cotenant.api.objects.pod import Pod
 from cotenant.api.splices import EMPTY_OBJECT, member_object, members, raw
-from cotenant.domain.qos import TIER_RESOURCES, priority_default
+from cotenant.domain.qos import priority_default
 from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES
 from cotenant.model.quantities import QuantityError
+from cotenant.model.tiers import TIER_RESOURCES
 from cotenant_gateway.admission.namespaces import NAMESPACES
 from cotenant_gateway.admission.priority import resolve_priority
 from cotenant_gateway.admission.profile_effects import with_profile

@@ -7,9 +7,9 @@ import msgspec
 from cotenant.api.kinds import BY_RESOURCE
 from cotenant.api.objects.policies import ElasticQuota
 from cotenant.api.validation.fields import FieldError, quantity
-from cotenant.domain.quota.names import LABEL_PARENT, LABEL_TREE, ROOT
+from cotenant.domain.quota.names import ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE, ROOT
 from cotenant.domain.quota.validation import binds, validate_quota, validate_quota_deletion
-from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
+from cotenant.domain.quota.view import ElasticQuotaView, completed_weight, decode_quota
 from cotenant.model.names import LABEL_QUOTA_NAME
 from cotenant.model.quantities import QuantityError
 from cotenant_gateway.admission.review import Change, ObjectSource, Review
@@ -48,6 +48,19 @@ def inherit_tree(review: Review) -> Change | None:
         return None
     document = with_metadata(review.document, {"labels": {**labels, LABEL_TREE: parent.tree}})
     return Change(document, (f"tree {parent.tree} from parent quota {parent_name}",))
+
+
+def complete_weight(review: Review) -> Change | None:
+    """A new quota is stored with a shared weight in every dimension of its max, and in no other."""
+    quota = review.view
+    if not isinstance(quota, ElasticQuota) or review.old is not None or quota.metadata.name == ROOT:
+        return None
+    weight = completed_weight(quota)
+    if weight is None:
+        return None
+    text = msgspec.json.encode(weight).decode()
+    document = with_metadata(review.document, {"annotations": {**quota.metadata.annotations, ANNOTATION_SHARED_WEIGHT: text}})
+    return Change(document, (f"shared weight {text} completed from max",))
 
 
 def quota_is_valid(review: Review) -> list[FieldError]:

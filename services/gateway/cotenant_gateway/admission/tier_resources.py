@@ -15,9 +15,9 @@ import msgspec
 
 from cotenant.api.objects.pod import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS
 from cotenant.api.splices import Members, elements, is_array, member_object, members, raw
-from cotenant.domain.qos import TIER_RESOURCES, PriorityClass
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import Scalar, format_decimal, parse_milli
+from cotenant.model.tiers import TIER_RESOURCES, PriorityClass
 
 _SCALAR = msgspec.json.Decoder(Scalar)
 

@@ -1,7 +1,8 @@
 """Node = document + executor + resources + condition.
 
 In: the node's document and the last executor report, overcommitment and readiness events of that node. Out: labels and
-taints, capacity and allocatable (batch and mid resources included), the Ready condition, nodeInfo, addresses.
+taints, capacity and allocatable (batch and mid resources included; allocatable is what `cotenant.domain.node` calls
+offered: the reservation annotation is not taken off), the Ready condition, nodeInfo, addresses.
 Without a condition event a node with an executor is ready; a node with neither executor nor condition keeps what its
 document says.
 """
@@ -12,13 +13,16 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.overlay import Overlay
 from cotenant.api.splices import raw
+from cotenant.domain.node import NodeSources, overcommitted_amounts
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME, MID_CPU, MID_MEMORY
-from cotenant.model.quantities import format_amount
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
+from cotenant.model.quantities import QuantityError, format_amount
+from cotenant.model.tiers import OVERCOMMITTED
 from cotenant_gateway.kinds.times import rfc3339
 from cotenant_gateway.read_model.snapshots import Snapshot
 
@@ -45,19 +49,18 @@ def compose_node(snapshot: Snapshot) -> Overlay:
     taints: list[tuple[str, str, str]] = []
     status: dict[str, msgspec.Raw] = {}
     capacity: dict[str, str] = {}
-    allocatable: dict[str, str] = {}
     conditions: list[dict[str, str]] = []
     if executor is not None:
         labels = {LABEL_HOSTNAME: snapshot.address.name, **executor.labels}
         taints += executor.taints
         capacity |= {name: format_amount(name, amount) for name, amount in sorted(executor.capacity.items())}
-        allocatable |= {name: format_amount(name, amount) for name, amount in sorted(executor.allocatable.items())}
         annotations = _annotations(executor)
         status |= _machine(executor)
+    sources = NodeSources(_declared(snapshot), executor, resources, condition)
     if resources is not None and not resources.withdrawn:
-        extended = {name: amount for name, amount in _extended(resources) if amount > 0 or name in _ALWAYS}
-        capacity |= {name: format_amount(name, amount) for name, amount in extended.items()}
-        allocatable |= {name: format_amount(name, amount) for name, amount in extended.items()}
+        shown = overcommitted_amounts(resources)
+        capacity |= {name: format_amount(name, amount) for name, amount in shown.items() if amount > 0 or name in _ALWAYS}
+    allocatable = _allocatable(sources)
     if condition is not None:
         taints += condition.taints
         conditions.append(_ready(condition.status, condition.since, condition.reason, condition.message))
@@ -77,13 +80,38 @@ def compose_node(snapshot: Snapshot) -> Overlay:
 _ALWAYS = (BATCH_CPU, BATCH_MEMORY)
 
 
-def _extended(resources: NodeResources) -> list[tuple[str, int]]:
-    return [
-        (BATCH_CPU, resources.batch_cpu_milli),
-        (BATCH_MEMORY, resources.batch_memory_bytes),
-        (MID_CPU, resources.mid_cpu_milli),
-        (MID_MEMORY, resources.mid_memory_bytes),
-    ]
+def _declared(snapshot: Snapshot) -> Node:
+    """Return the document; an empty one where there is none or it cannot be read (stored by another writer)."""
+    if snapshot.stored is None:
+        return Node()
+    try:
+        return decode_node(snapshot.stored.raw)
+    except msgspec.DecodeError:
+        return Node()
+
+
+def _allocatable(sources: NodeSources) -> dict[str, str]:
+    """Return what is laid over the document's allocatable: what others decide, and what it leaves open.
+
+    Amounts that the document alone decides stay as written; overcommitted ones that are not offered appear only where it names
+    them.
+    """
+    try:
+        offered = sources.offered()
+    except QuantityError:
+        return {}
+    declared = sources.node.status.allocatable if sources.node is not None else {}
+    reported = sources.executor.allocatable if sources.executor is not None else {}
+    resources = sources.resources
+    shown: dict[str, str] = {}
+    for name, amount in sorted(offered.items()):
+        if resources is not None and name in OVERCOMMITTED:
+            hidden = name not in declared and (resources.withdrawn or (amount == 0 and name not in _ALWAYS))
+        else:
+            hidden = name in declared and name not in reported
+        if not hidden:
+            shown[name] = format_amount(name, amount)
+    return shown
 
 
 def _ready(status: str, since: datetime | None, reason: str, message: str) -> dict[str, str]:

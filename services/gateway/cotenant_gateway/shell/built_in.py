@@ -9,8 +9,8 @@ import msgspec
 from cotenant.api.kinds import BY_RESOURCE, Kind
 from cotenant.api.splices import raw
 from cotenant.api.validation.policies import SYSTEM_PRIORITIES
-from cotenant.domain.qos import PRIORITY_VALUES
 from cotenant.events.objects import ObjectStored
+from cotenant.model.tiers import PRIORITY_VALUES
 from cotenant_gateway.admission.namespaces import BUILT_IN_NAMESPACES, NAMESPACES
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.read_model.snapshots import Address

@@ -8,44 +8,16 @@ Equal compares the value. Source: kube-scheduler TaintToleration, default weight
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from cotenant.api.objects.node import Taint
-from cotenant.api.objects.pod import Toleration
+from cotenant.domain.tolerations import tolerated, untolerated
 from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count, row_numbers
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.shapes import Shape
 
-HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 SHOWN = 3
 """Different taints that a reason names."""
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Tell whether one toleration covers one taint."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == taint.value
-
-
-def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
-    """Tell whether some toleration covers the taint."""
-    return any(tolerates(toleration, taint) for toleration in tolerations)
-
-
-def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
-    """Return the first hard taint that is not tolerated."""
-    for taint in taints:
-        if taint.effect in HARD_EFFECTS and not tolerated(taint, tolerations):
-            return taint
-    return None
 
 
 class TaintToleration:

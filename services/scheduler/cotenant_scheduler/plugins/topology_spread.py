@@ -17,9 +17,9 @@ import math
 
 import numpy as np
 
+from cotenant.domain.tolerations import untolerated
 from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
 from cotenant_scheduler.plugins.node_affinity import matcher
-from cotenant_scheduler.plugins.taints import untolerated
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.relation_counts import Tally

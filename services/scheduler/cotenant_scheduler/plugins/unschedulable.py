@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from cotenant.api.objects.node import Taint
+from cotenant.domain.tolerations import tolerated
 from cotenant_scheduler.plugins import Refusal, RowFunction
-from cotenant_scheduler.plugins.taints import tolerated
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.shapes import Shape

@@ -23,8 +23,8 @@ from typing import TypeVar
 
 import msgspec
 
-from cotenant.domain.qos import TIER_RESOURCES, PriorityClass
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
+from cotenant.model.tiers import PriorityClass, tier_resource
 
 ANNOTATION_SCALING_FACTORS = "scheduling.koordinator.sh/load-estimated-scaling-factors"
 ANNOTATION_SECONDS_AFTER_SCHEDULED = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
@@ -41,7 +41,6 @@ _DEFAULTS = {
     MEMORY: DEFAULT_MEMORY_BYTES,
     BATCH_MEMORY: DEFAULT_MEMORY_BYTES,
 }
-_TRANSLATION: Mapping[PriorityClass, Mapping[str, str]] = {**TIER_RESOURCES, PriorityClass.FREE: {}}
 _FACTORS = msgspec.json.Decoder(dict[str, int])
 
 V = TypeVar("V")
@@ -106,12 +105,6 @@ def round_half_up(value: float) -> int:
     """Nearest integer of a value >= 0, half away from zero."""
     whole = int(value)
     return whole + 1 if value - whole >= 0.5 else whole
-
-
-def tier_resource(tier: PriorityClass, resource: str) -> str:
-    """The resource that a pod of this tier asks for in place of `resource`; empty where the tier has none."""
-    table = _TRANSLATION.get(tier)
-    return resource if table is None else table.get(resource, "")
 
 
 def estimate_pod(

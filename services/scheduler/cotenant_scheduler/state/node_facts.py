@@ -1,43 +1,28 @@
 """What is known of the nodes, folded from their object, executor, resources, condition and metrics.
 
 Out: a `NodeDescription` for the node table, a `NodeReport` for its load columns, and the references that a placement
-names as causes. The rules:
-
-    allocatable = the object's (its capacity where it has none; 110 pods where it does not say), overlaid by the executor's
-                  report, overlaid by batch and mid resources of the resource calculator; less the node's reservation
-    labels      = the executor's, overlaid by the object's;  taints = the object's, the executor's, the condition's
-    load is judged on allocatable with `node.koordinator.sh/raw-allocatable` in its place where that is given
-A node is declared by its object; everything else waits for it.
+names as causes. Allocatable, labels and taints are those of `cotenant.domain.node`. A node is declared by its object;
+everything else waits for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter
 
-import msgspec
-
-from cotenant.api.objects.node import Node, Taint
-from cotenant.domain.quota.names import RENAMED_RESOURCES
-from cotenant.domain.reservation import parse_reservation, trim_allocatable
+from cotenant.api.objects.node import Node
+from cotenant.domain.node import NodeSources
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
-from cotenant.model.quantities import QuantityError, Scalar, resource_amount
+from cotenant.model.names import CPU, MEMORY
 from cotenant_scheduler.state.load_aware_args import LoadAwareArgs, thresholds_of
 from cotenant_scheduler.state.load_estimate import MICROSECONDS, NodeReport, ReportedPod, Vector, microseconds
 from cotenant_scheduler.state.nodes import NodeDescription
 from cotenant_scheduler.state.pod_needs import image_name
 
-ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
-
-DEFAULT_PODS = 110
-"""Pods on a node that does not say how many it takes (the kubelet's default)."""
-
-_QUANTITIES = msgspec.json.Decoder(dict[str, Scalar])
 _PERCENTILES = ("p50", "p90", "p95", "p99", "avg")
 _NO_USAGE = Usage()
 
@@ -89,57 +74,21 @@ class NodeFacts:
         return not self.sequences
 
 
-def estimate_node_allocatable(
-    allocatable: Mapping[str, Scalar], annotations: Mapping[str, str]
-) -> Mapping[str, Scalar]:
-    """Return allocatable with the raw (not amplified) values of the annotation in place; a bad one counts as none."""
-    text = annotations.get(ANNOTATION_RAW_ALLOCATABLE)
-    if not text:
-        return allocatable
-    try:
-        raw = _QUANTITIES.decode(text)
-        for name, quantity in raw.items():
-            resource_amount(name, quantity)
-    except (msgspec.DecodeError, QuantityError):
-        return allocatable
-    return {**allocatable, **raw}
-
-
 def describe(facts: NodeFacts, args: LoadAwareArgs) -> NodeDescription | None:
     """Return the node as the scheduler sees it; None while it has no object. Raises QuantityError."""
     node = facts.node
     if node is None:
         return None
-    declared = node.status.allocatable or node.status.capacity
-    offered = {name: resource_amount(name, quantity) for name, quantity in declared.items()}
-    if facts.executor is not None:
-        offered.update(facts.executor.allocatable)
-    for old, new in RENAMED_RESOURCES.items():
-        if old in offered:
-            offered.setdefault(new, offered[old])
-    offered.setdefault(PODS, DEFAULT_PODS)
-    if facts.resources is not None:
-        offered[BATCH_CPU] = facts.resources.batch_cpu_milli
-        offered[BATCH_MEMORY] = facts.resources.batch_memory_bytes
-        offered[MID_CPU] = facts.resources.mid_cpu_milli
-        offered[MID_MEMORY] = facts.resources.mid_memory_bytes
-    annotations = node.metadata.annotations
-    allocatable, _ = trim_allocatable(offered, parse_reservation(annotations))
-    raw = estimate_node_allocatable({}, annotations)
-    taints = list(node.spec.taints)
-    executor_taints = facts.executor.taints if facts.executor else ()
-    for key, value, effect in (*executor_taints, *(facts.condition.taints if facts.condition else ())):
-        taint = Taint(key=key, value=value, effect=effect)
-        if taint not in taints:
-            taints.append(taint)
+    sources = NodeSources(node, facts.executor, facts.resources, facts.condition)
+    allocatable = sources.allocatable()
     return NodeDescription(
         name=facts.name,
         allocatable=allocatable,
-        capacity_for_load={**allocatable, **{name: resource_amount(name, quantity) for name, quantity in raw.items()}},
-        labels={**(facts.executor.labels if facts.executor else {}), **node.metadata.labels},
-        taints=tuple(taints),
-        unschedulable=node.spec.unschedulable,
-        thresholds=thresholds_of(args, annotations),
+        capacity_for_load={**allocatable, **sources.raw_allocatable()},
+        labels=sources.labels(),
+        taints=sources.taints(),
+        unschedulable=sources.unschedulable(),
+        thresholds=thresholds_of(args, node.metadata.annotations),
         images={image_name(name): image.size_bytes for image in node.status.images for name in image.names},
     )
 

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from cotenant.api.objects.pod import NodeAffinity, Toleration
-from cotenant.domain.qos import PriorityClass
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant.model.tiers import PriorityClass
 from cotenant_scheduler.state.columns import Cells, IntArray
 from cotenant_scheduler.state.load_estimate import Vector
 from cotenant_scheduler.state.pod_needs import HostPort

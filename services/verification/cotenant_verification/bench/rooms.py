@@ -18,7 +18,7 @@ import msgspec
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant.api.objects.node import Node
 from cotenant.api.objects.pod import NodeSelectorTerm, Pod, PodAffinityTerm, PodSpec, pod_limits, pod_requests
-from cotenant.domain.qos import PriorityClass, priority_default
+from cotenant.domain.qos import priority_default
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.placements import Placement
@@ -26,6 +26,7 @@ from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
 from cotenant.model.quantities import resource_amount
+from cotenant.model.tiers import PriorityClass
 
 THRESHOLDS = {CPU: 65, MEMORY: 95}
 FACTORS = {CPU: 85, MEMORY: 70}

@@ -26,9 +26,3 @@ ANNOTATION_NAMESPACES = PREFIX + "namespaces"
 ANNOTATION_TOTAL = PREFIX + "total-resource"
 ANNOTATION_GUARANTEED = PREFIX + "guaranteed"
 ANNOTATION_STRICT_KEYS = PREFIX + "max-strict-check-resource-keys"
-
-RENAMED_RESOURCES = {
-    "koordinator.sh/batch-cpu": "kubernetes.io/batch-cpu",
-    "koordinator.sh/batch-memory": "kubernetes.io/batch-memory",
-}
-"""Deprecated resource names, read as the new ones where the new name is not there already."""

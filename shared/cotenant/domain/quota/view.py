@@ -26,11 +26,11 @@ from cotenant.domain.quota.names import (
     LABEL_LENDS,
     LABEL_PARENT,
     LABEL_TREE,
-    RENAMED_RESOURCES,
     ROOT,
 )
 from cotenant.model.amounts import LARGEST_AMOUNT, parse_amount, parse_amounts
 from cotenant.model.quantities import QuantityError, Scalar
+from cotenant.model.tiers import RENAMED_RESOURCES
 
 
 class ElasticQuotaView(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,3 +149,19 @@ def _strings(text: str, annotation: str, faults: list[str]) -> tuple[str, ...]:
     except msgspec.DecodeError as error:
         faults.append(f"annotation {annotation} is ignored: {error}")
         return ()
+
+
+def completed_weight(quota: ElasticQuota) -> dict[str, Scalar] | None:
+    """Return the shared weight that a new quota is stored with: it has the keys of max, and those that it lacks weigh as max.
+
+    None where nothing is to be completed: the weight has the keys of max already, or cannot be read (validation says so).
+    """
+    text = quota.metadata.annotations.get(ANNOTATION_SHARED_WEIGHT, "")
+    maximum = dict(sorted(quota.spec.max.items()))
+    try:
+        weight = _AMOUNTS.decode(text) if text else {}
+    except msgspec.DecodeError:
+        return None
+    if text and weight.keys() == maximum.keys():
+        return None
+    return {resource: weight.get(resource, amount) for resource, amount in maximum.items()}

@@ -1,0 +1,131 @@
+"""A node as every service sees it: what its object declares, its executor reports and the resource calculator offers.
+
+In: the Node object and the last executor report, resources and condition events of that node. Out: labels, taints, amounts.
+
+    offered     = the object's allocatable (its capacity where it declares none), overlaid by the executor's report, overlaid by
+                  batch and mid resources; deprecated names read as the new ones; 110 pods where nobody says how many
+    allocatable = offered less the reservation annotation: what pods may be placed on
+    capacity for load = allocatable with `node.koordinator.sh/raw-allocatable` in the place of amplified amounts
+    labels      = the executor's, overlaid by the object's
+    taints      = the object's, the executor's, those of the condition; each once
+
+A node exists once its object is there: without one it has no labels, no taints and offers nothing, whatever else is known.
+Amounts are integers: cpu, batch-cpu and mid-cpu in milli-CPUs, memory in bytes, everything else in pieces. The gateway shows
+`offered` (an API client that writes an allocatable back must not subtract the reservation twice); who places pods or
+compares load reads `allocatable`. Sources: kubelet defaults of a node's status; Koordinator node reservation and amplification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from cotenant.api.objects.node import Node, Taint
+from cotenant.domain.reservation import parse_reservation, trim_allocatable
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus
+from cotenant.model.amounts import parse_amounts
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY, PODS
+from cotenant.model.quantities import QuantityError, Scalar, resource_amount
+from cotenant.model.tiers import RENAMED_RESOURCES
+
+ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+
+DEFAULT_PODS = 110
+"""Pods on a node that does not say how many it takes (the kubelet's default)."""
+
+_QUANTITIES = msgspec.json.Decoder(dict[str, Scalar])
+
+
+def estimate_node_allocatable(
+    allocatable: Mapping[str, Scalar], annotations: Mapping[str, str]
+) -> Mapping[str, Scalar]:
+    """Return allocatable with the raw (not amplified) values of the annotation in place; a bad one counts as none."""
+    text = annotations.get(ANNOTATION_RAW_ALLOCATABLE)
+    if not text:
+        return allocatable
+    try:
+        raw = _QUANTITIES.decode(text)
+        for name, quantity in raw.items():
+            resource_amount(name, quantity)
+    except (msgspec.DecodeError, QuantityError):
+        return allocatable
+    return {**allocatable, **raw}
+
+
+def overcommitted_amounts(resources: NodeResources) -> dict[str, int]:
+    """Return the batch and mid resources of a node; 0 of each while they are withdrawn."""
+    if resources.withdrawn:
+        return {BATCH_CPU: 0, BATCH_MEMORY: 0, MID_CPU: 0, MID_MEMORY: 0}
+    return {
+        BATCH_CPU: resources.batch_cpu_milli,
+        BATCH_MEMORY: resources.batch_memory_bytes,
+        MID_CPU: resources.mid_cpu_milli,
+        MID_MEMORY: resources.mid_memory_bytes,
+    }
+
+
+class NodeSources(msgspec.Struct, frozen=True):
+    """What is known of one node, each part None while it is not: the fold from which everything else is derived."""
+
+    node: Node | None = None
+    executor: ExecutorStatus | None = None
+    resources: NodeResources | None = None
+    condition: NodeCondition | None = None
+
+    def labels(self) -> dict[str, str]:
+        """Return the node's labels."""
+        if self.node is None:
+            return {}
+        return {**(self.executor.labels if self.executor is not None else {}), **self.node.metadata.labels}
+
+    def taints(self) -> tuple[Taint, ...]:
+        """Return the node's taints, each once."""
+        if self.node is None:
+            return ()
+        taints = list(self.node.spec.taints)
+        reported = self.executor.taints if self.executor is not None else ()
+        for key, value, effect in (*reported, *(self.condition.taints if self.condition is not None else ())):
+            taint = Taint(key=key, value=value, effect=effect)
+            if taint not in taints:
+                taints.append(taint)
+        return tuple(taints)
+
+    def unschedulable(self) -> bool:
+        """Tell whether the node is cordoned."""
+        return self.node is not None and self.node.spec.unschedulable
+
+    def offered(self) -> dict[str, int]:
+        """Return what the node offers before its reservation is taken off. Raises QuantityError."""
+        if self.node is None:
+            return {}
+        offered = parse_amounts(self.node.status.allocatable or self.node.status.capacity)
+        if self.executor is not None:
+            offered.update(self.executor.allocatable)
+        for old, new in RENAMED_RESOURCES.items():
+            if old in offered:
+                offered.setdefault(new, offered[old])
+        offered.setdefault(PODS, DEFAULT_PODS)
+        if self.resources is not None:
+            offered.update(overcommitted_amounts(self.resources))
+        return offered
+
+    def allocatable(self) -> dict[str, int]:
+        """Return what pods may request of the node in sum. Raises QuantityError."""
+        if self.node is None:
+            return {}
+        allocatable, _ = trim_allocatable(self.offered(), parse_reservation(self.node.metadata.annotations))
+        return allocatable
+
+    def raw_allocatable(self) -> dict[str, int]:
+        """Return the amounts that the annotation declares; none where it is absent or cannot be read."""
+        if self.node is None:
+            return {}
+        raw = estimate_node_allocatable({}, self.node.metadata.annotations)
+        return {name: resource_amount(name, quantity) for name, quantity in raw.items()}
+
+    def capacity_for_load(self) -> dict[str, int]:
+        """Return what percentages of load are taken of. Raises QuantityError."""
+        return {**self.allocatable(), **self.raw_allocatable()}
