@@ -1,0 +1,269 @@
+"""One incarnation of a deciding service: pull, fold, decide, store, apply; at least one decision a tick. While a batch is being
+stored, what arrives is folded and the next batch is decided. Messages queue at the log behind a batch; a decision that does not
+wait for them leaves them for the batch after next. So behind a small batch the service lets them pass first (`Draining`): one
+round trip, no timer, no wait where nothing queues.
+
+It owns no rule: `engine.cycle` holds the order of things, `engine.quarantine` what is set aside, `log.contract` what can go
+wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+
+from cotenant.engine.commit import Batch, Identity, refusal_of
+from cotenant.engine.core import Requesting
+from cotenant.engine.cycle import AHEAD_FROM, Cycle
+from cotenant.engine.quarantine import Quarantine
+from cotenant.events.envelope import Event
+from cotenant.log.contract import Behind, Draining, Log, NoAnswer, Refused, Stored, store_batch
+from cotenant.runtime.follower import Reading, publish_findings
+from cotenant.runtime.load_progress import LoadProgress
+from cotenant.runtime.process import Host
+from cotenant.runtime.requests import Requests
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TICK_SECONDS = 1.0
+QUEUE_PULLS = 16
+MAX_AHEAD_SECONDS = 30.0
+"""A clock that is further ahead of the log's is taken for wrong."""
+
+
+class Surroundings(msgspec.Struct):
+    """What the incarnations of one service share."""
+
+    identity: Identity
+    filters: tuple[str, ...]
+    log: Log
+    host: Host | None
+    clock: Callable[[], datetime]
+    stopping: asyncio.Event
+    ready: asyncio.Event
+    quarantine: Quarantine
+
+
+class DecidingLoop:
+    """One incarnation: a cycle and the loop that drives it."""
+
+    def __init__(self, around: Surroundings, cycle: Cycle, number: int) -> None:
+        self.cycle = cycle
+        self.number = number
+        self.around = around
+        self.identity = around.identity
+        self.log = around.log
+        self.host = around.host
+        self._draining = around.log if isinstance(around.log, Draining) else None
+        core = cycle.core
+        self._requests = Requests(self.host, core) if self.host is not None and isinstance(core, Requesting) else None
+        self._progress = LoadProgress(self.identity.service)
+        self._clock = around.clock
+        self._clock_is_wrong = False
+        self._folded = 0
+        """Messages since telemetry counted them."""
+
+    def marker(self, now: datetime) -> Event:
+        """See `runtime.follower.Incarnation`."""
+        return self.cycle.start_marker(now, self.around.filters, self.number)
+
+    @property
+    def pause(self) -> timedelta:
+        """See `runtime.follower.Incarnation`."""
+        return self.cycle.pause
+
+    def knows(self, sequence: int) -> bool:
+        """See `runtime.follower.Incarnation`."""
+        return self.cycle.was_stored(sequence)
+
+    async def run(self, reading: Reading) -> None:
+        """Fold and decide until told to stop."""
+        if self.host is not None:
+            # What a load makes stays: collections while it lasts would walk it again and again to find nothing.
+            gc.unfreeze()
+            gc.disable()
+        try:
+            await self._cycles(reading)
+        finally:
+            gc.enable()
+            if self._requests is not None:
+                await self._requests.close()
+
+    async def _cycles(self, reading: Reading) -> None:
+        cycle, around = self.cycle, self.around
+        again = False
+        while not around.stopping.is_set():
+            if not again:
+                await reading.wait(self._seconds_to_wait())
+            if not (cycle.ready and cycle.has_next):
+                self._fold_waiting(reading)
+            if cycle.loaded and not around.ready.is_set():
+                reading.loaded()
+                self._announce_ready()
+            again = await self._decide(reading)
+            if around.quarantine.findings:
+                await self._publish_findings()
+            if self._folded and self.host is not None:
+                self.host.telemetry.folded.add(self._folded)
+                self._folded = 0
+            if self._requests is not None and cycle.ready and not cycle.holding_back:
+                self._requests.send(self._clock())
+            await asyncio.sleep(0)
+
+    def _seconds_to_wait(self) -> float:
+        now = self._clock()
+        due = self.cycle.due(now)
+        return TICK_SECONDS if due is None else min(TICK_SECONDS, (due - now).total_seconds())
+
+    def _fold_waiting(self, reading: Reading, pulls: int = QUEUE_PULLS) -> int:
+        """Fold what has arrived, at most so many pulls; returns how many messages."""
+        now = self._clock()
+        count = 0
+        while pulls and (events := reading.take()) is not None:
+            pulls -= 1
+            self.cycle.fold(events, now)
+            count += len(events)
+        self._folded += count
+        if not self.around.ready.is_set():
+            self._progress.add(count)
+        return count
+
+    def _announce_ready(self) -> None:
+        self.around.ready.set()
+        logger.info("%s: loaded, folded to LOG:%d, %s", self.identity.service, self.cycle.folded, self._progress)
+        if self.host is not None:
+            gc.enable()
+            gc.freeze()
+            self.host.health.ready = True
+            self.host.health.detail = "ok"
+
+    async def _decide(self, reading: Reading) -> bool:
+        """Decide once and store it. True if there may be more to decide at once.
+
+        What arrives meanwhile is folded meanwhile: folds commute, and the commit record says what was folded before.
+        """
+        cycle = self.cycle
+        started = time.perf_counter()
+        now = self._clock()
+        if self._is_ahead(reading, now):
+            return False
+        batch = self._propose(now)
+        if batch is None:
+            return False
+        sent, sent_ns = time.perf_counter(), time.time_ns()
+        storing = asyncio.ensure_future(self._store(batch))
+        # The task sends in the first of these steps of the loop, the loop writes to the socket behind it.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        outcome, drained = await self._meanwhile(storing, reading, batch)
+        if isinstance(outcome, Stored):
+            cycle.stored(batch, outcome)
+            self._measure("stored", len(batch.events) - 1, sent - started, time.perf_counter() - sent)
+            if self.host is not None and self.host.telemetry.traces:
+                self.host.telemetry.trace_stored(tuple(batch.as_stored(outcome.first)), sent_ns, time.time_ns())
+            if drained is not None:
+                await self._meanwhile(drained, reading)
+            return True
+        self._measure(
+            "refused" if isinstance(outcome, Refused) else "unanswered", 0, sent - started, time.perf_counter() - sent
+        )
+        if isinstance(outcome, Refused) and outcome.wrong_sequence:
+            if cycle.refused(self._clock()):
+                logger.warning("%s: another replica committed first: %s", self.identity.service, outcome.reason)
+                await self.log.publish(refusal_of(batch, self.identity, outcome.reason, self._clock()))
+            return False
+        raise Behind(f"a batch of {len(batch.events)} was not stored: {outcome.reason}")
+
+    def _propose(self, now: datetime) -> Batch | None:
+        """Decide. Where a message is found that cannot be decided with, this incarnation ends: its state holds it."""
+        cycle, quarantine = self.cycle, self.around.quarantine
+        if quarantine.searching:
+            if not cycle.loaded:
+                return None
+            good = quarantine.search(lambda event: cycle.apply(event, now), lambda: cycle.core.decide(now))
+            if not good:
+                raise Behind("a message that cannot be decided with is looked for")
+        try:
+            batch = cycle.propose(now)
+        except Exception as error:
+            raise self._failed(error) from error
+        if cycle.loaded:
+            quarantine.decided()
+        return batch
+
+    def _think_ahead(self, batch: Batch) -> None:
+        try:
+            self.cycle.think_ahead(batch, self._clock())
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> Behind:
+        logger.error("%s: deciding failed", self.identity.service, exc_info=error)
+        self.around.quarantine.failed(error)
+        return Behind(f"deciding failed: {type(error).__name__}: {error}")
+
+    async def _publish_findings(self) -> None:
+        """Say what was set aside."""
+        found = await publish_findings(self.around.quarantine, self.log, self.identity.service, self._clock())
+        if self.host is not None:
+            self.host.telemetry.dead_letters.add(found)
+
+    def _is_ahead(self, reading: Reading, now: datetime) -> bool:
+        """Tell whether this machine's clock is far ahead of the log's. Nothing is decided then: no decision's `now` goes back,
+        so one from the future would keep every replica from deciding until then."""
+        ahead = reading.seconds_ahead(now)
+        wrong = ahead > MAX_AHEAD_SECONDS
+        if wrong != self._clock_is_wrong:
+            self._clock_is_wrong = wrong
+            detail = f"this machine's clock is {ahead:.0f} s ahead of the log's: nothing is decided until it is right"
+            if wrong:
+                logger.error("%s: %s", self.identity.service, detail)
+            else:
+                logger.warning("%s: the clock is right again", self.identity.service)
+            if self.host is not None:
+                self.host.health.ready = not wrong and self.around.ready.is_set()
+                self.host.health.detail = detail if wrong else "ok"
+        return wrong
+
+    async def _store(self, batch: Batch) -> tuple[Stored | Refused | NoAnswer, asyncio.Task[None] | None]:
+        """Store a batch. Behind a small one, what queued at the log meanwhile has passed when the returned task ends."""
+        outcome = await store_batch(self.log, batch.writes())
+        if self._draining is None or not isinstance(outcome, Stored) or len(batch.events) > AHEAD_FROM:
+            return outcome, None
+        return outcome, asyncio.ensure_future(self._draining.drained(self.identity.commit_subject))
+
+    async def _meanwhile(self, task: asyncio.Task[T], reading: Reading, batch: Batch | None = None) -> T:
+        """Fold what arrives, and decide what follows `batch`, until the task is done; returns its result."""
+        task.add_done_callback(lambda _: reading.wake.set())
+        try:
+            while not task.done():
+                reading.wake.clear()
+                # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
+                folded = self._fold_waiting(reading, 1)
+                if batch is not None:
+                    self._think_ahead(batch)
+                if folded:
+                    await asyncio.sleep(0)
+                else:
+                    await reading.wake.wait()
+        finally:
+            task.cancel()
+        return task.result()
+
+    def _measure(self, outcome: str, events: int, decide_seconds: float, store_seconds: float) -> None:
+        if self.host is None:
+            return
+        telemetry = self.host.telemetry
+        telemetry.batches.add(1, {"outcome": outcome})
+        telemetry.decided.add(events)
+        telemetry.decide_seconds.record(decide_seconds)
+        telemetry.store_seconds.record(store_seconds)
