@@ -1,8 +1,8 @@
 """The shell of a deciding service: incarnations on a log, each with a fresh core, until it is told to stop.
 
 In: a Definition, a log. Out: decisions on the log. `runtime.follower` reads and starts over, `runtime.deciding_loop` is what
-one incarnation does. A message that cannot be decoded goes to the dead letters; one that the core cannot fold or decide with is set
-aside; what no message causes ends the process (the supervisor starts it again and the crash is seen).
+one incarnation does. A message that cannot be decoded goes to the dead letters; one that the core cannot fold or decide with is
+set aside; what no message causes ends the process (the supervisor starts it again and the crash is seen).
 
 Bounds: QUEUE_PULLS pulls of PULL_LIMIT wait between reader and core.
 """
