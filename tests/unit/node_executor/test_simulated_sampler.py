@@ -13,7 +13,7 @@ from cotenant_node_executor.simulated.files import SimulatedFiles
 from cotenant_node_executor.simulated.groups import SimulatedGroups
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_facts
 from cotenant_node_executor.simulated.sampler import BOUND_QUOTA, SimulatedSampler
-from cotenant_node_executor.strategies.situation import pod_view
+from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from tests.unit.node_executor.builders_node_executor import NODE, START, batch, service
 

@@ -7,7 +7,7 @@ and their values written before a process is started in them, and a report speak
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -18,12 +18,13 @@ from cotenant.events.envelope import Event
 from cotenant.events.runs import ExecutorStatus
 from cotenant.log.contract import USAGE
 from cotenant.model.subjects import executor_subject, usage_subject
+from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, Runtime
-from cotenant_node_executor.targets.interface import Knob, WriteReport
+from cotenant_node_executor.targets.interface import WriteReport
 
 EARLY_REPORT = timedelta(seconds=5)
 """A suppression says its usage at once, at most this often, so that its cause is the sample it was made from."""
@@ -43,8 +44,8 @@ class Machine(Protocol):
         """Make groups, parents first."""
         ...
 
-    def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
-        """Make the files of each group say so. `changed`: the groups of which this may be something else than the last time."""
+    def write(self, targets: Composed) -> WriteReport:
+        """Give every target its value, as far as it holds another one."""
         ...
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
@@ -135,7 +136,7 @@ class ExecutorNode:
         plan = core.plan(now)
         if plan.groups:
             machine.create(plan.groups)
-        report = machine.write(plan.files.texts, plan.files.changed)
+        report = machine.write(plan.targets)
         if plan.orders:
             machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)
@@ -149,7 +150,7 @@ class ExecutorNode:
         return [Event(subject=usage_subject(self.name), data=message, time=now, stream=USAGE)]
 
     def _early(self, now: datetime, done: Sequence[Event]) -> bool:
-        """Whether batch work was suppressed and the last usage message is not of just now."""
+        """Whether something was changed because of usage and the last usage message is not of just now."""
         if not self._window.filled or (self._said is not None and now - self._said < EARLY_REPORT):
             return False
-        return any(event.subject.endswith(".suppress") for event in done)
+        return any(NEWEST_USAGE in event.causes for event in done)

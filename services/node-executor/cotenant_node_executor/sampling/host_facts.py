@@ -14,8 +14,7 @@ from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.proc import parse_node_meminfo
-from cotenant_node_executor.strategies.situation import NodeFacts
-from cotenant_node_executor.strategies.suppress_cpuset import Processor
+from cotenant_node_executor.strategies.situation import NodeFacts, Processor
 from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion
 
 

@@ -2,8 +2,8 @@
 
 In: the values that the files shall have. Out: what was written, and what was refused and why. On cgroup v1 the kernel refuses a
 child that is wider than its parent, and a parent that is narrower than a child, in quota and CPU set; so the order of writes
-matters, and it is the one of a real machine (`kernel.levels`). On v2 a child may say more than its parent. The rules
-are those of the sandbox (`kernel.sandbox_rules`).
+matters, and it is the one of a real machine (`targets.levels`). On v2 a child may say more than its parent. The rules
+are those of the sandbox (`targets.sandbox_rules`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cotenant_node_executor.targets.interface import (
     WriteReport,
     Written,
 )
-from cotenant_node_executor.targets.levels import Change, plan
+from cotenant_node_executor.targets.levels import FileChange, plan
 from cotenant_node_executor.targets.sandbox_rules import V1_DEFAULTS, Refusal, check_write
 
 Key = tuple[str, Knob]
@@ -70,7 +70,7 @@ class SimulatedFiles:
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
         """Let the files of some groups say these texts, by group and as they are listed; `groups` are all there are."""
-        changes = []
+        changes: list[FileChange] = []
         for group in sorted(values):
             there = self._own(group)
             for knob, text in values[group].items():
@@ -81,12 +81,16 @@ class SimulatedFiles:
                     present = self.read(group, knob)
                     if present == text:
                         continue
-                changes.append(Written(group, knob, _FILE_OF[knob], present, text))
+                changes.append(FileChange(group, knob, present, text))
                 if not self._inherits:
                     there[knob] = text
         if not changes:
             return _UNCHANGED
-        return self._in_steps(changes, _Hierarchy(groups)) if self._inherits else WriteReport(tuple(changes))
+        if self._inherits:
+            return self._in_steps(changes, _Hierarchy(groups))
+        return WriteReport(tuple([
+            Written(change.group, change.knob, _FILE_OF[change.knob], change.old or "", change.new) for change in changes
+        ]))
 
     def _own(self, group: str) -> dict[Knob, str]:
         """What a group's files say, to be changed."""
@@ -106,10 +110,10 @@ class SimulatedFiles:
         if self._inherits:
             texts[Knob.CPUSET_CPUS] = self.read(_parent(group), Knob.CPUSET_CPUS)
 
-    def _in_steps(self, changes: list[Written], hierarchy: _Hierarchy) -> WriteReport:
+    def _in_steps(self, changes: list[FileChange], hierarchy: _Hierarchy) -> WriteReport:
         """Take the steps of a real machine's writer; a file that was refused is left as it is by then."""
         refused: dict[Key, Refused] = {}
-        for step in plan([Change(change.group, change.knob, change.old, change.new) for change in changes]):
+        for step in plan(changes):
             key = (step.group, step.knob)
             if key in refused:
                 continue
@@ -120,7 +124,7 @@ class SimulatedFiles:
             else:
                 self._own(step.group)[step.knob] = step.value
         written = (
-            Written(change.group, change.knob, change.file, change.old, present)
+            Written(change.group, change.knob, _FILE_OF[change.knob], change.old or "", present)
             for change in changes
             if (present := self.read(change.group, change.knob)) != change.old
         )

@@ -24,7 +24,8 @@ from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodU
 from cotenant_node_executor.simulated.files import SimulatedFiles
 from cotenant_node_executor.simulated.memory import Holding, ended
 from cotenant_node_executor.simulated.usage import Wanted, elapsed_ms, share_out, wanted_usage
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
 

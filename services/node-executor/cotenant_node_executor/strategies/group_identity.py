@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
+from cotenant_node_executor.strategies.pod_view import ANNOTATION_CPU_QOS
 
 POLICY = "groupIdentity"
-ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"
 MIN_IDENTITY = -1
 MAX_IDENTITY = 2
 

@@ -13,35 +13,16 @@ Source: CPU suppress with the cpuset policy, koordlet rule. Where both parts are
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from msgspec import Struct
-
 from cotenant.domain.qos import QoSClass
+from cotenant_node_executor.strategies.situation import Processor
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 
 MIN_CPUS = 2
 DEAD_BAND_PERCENT = 1
 """Of the node: by so much the quantity passes what the present CPUs are before there is one more, as with the quota."""
-
-
-class Processor(Struct, frozen=True):
-    """One logical CPU and where it sits."""
-
-    cpu: int
-    core: int
-    socket: int
-    node: int
-
-
-def cpu_owners(bound: Iterable[tuple[str, frozenset[int]]]) -> dict[int, str]:
-    """QoS class by CPU from (class of the pod, its CPUs); the last pod that names a CPU wins."""
-    owners: dict[int, str] = {}
-    for qos, cpus in bound:
-        for cpu in sorted(cpus):
-            owners[cpu] = qos
-    return owners
 
 
 def select_cpus(count: int, processors: Sequence[Processor]) -> list[int]:

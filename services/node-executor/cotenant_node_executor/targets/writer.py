@@ -25,7 +25,7 @@ from cotenant_node_executor.targets.interface import (
     WriteReport,
     Written,
 )
-from cotenant_node_executor.targets.levels import Change, plan
+from cotenant_node_executor.targets.levels import FileChange, plan
 
 CONFIRMED_FOR_NS = 60_000_000_000
 _GONE = (errno.ENOENT, errno.ENODEV)
@@ -62,7 +62,7 @@ class _Cycle:
     """What one call collects."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[FileChange] = []
         self.written: list[Written] = []
         self.refused: dict[Key, Refused] = {}
         self.unchanged = 0
@@ -119,13 +119,13 @@ class Writer:
                 cycle.unchanged += 1
                 self._confirmed[key] = _Confirmed(value, now)
                 return
-            change = Change(group, knob, old, value)
+            change = FileChange(group, knob, old, value)
             plan([change])  # an old value that cannot be compared is written over, whatever it is
         except InvalidValueError as error:
             self._refuse(cycle, key, value, error)
             return
         except ValueError:
-            change = Change(group, knob, None, value)
+            change = FileChange(group, knob, None, value)
         except OSError as error:
             self._refuse(cycle, key, value, error)
             return
@@ -139,7 +139,7 @@ class Writer:
         kept = [c for c in cycle.changes if c.knob is not Knob.CPU_SHARES or c.group not in locked]
         unlocked = [c.group for c in kept if c.knob is Knob.CPU_IDLE and c.new == "0" and c.group not in with_shares]
         wanted = ((group, values.get((group, Knob.CPU_SHARES))) for group in unlocked)
-        cycle.changes = kept + [Change(group, Knob.CPU_SHARES, None, value) for group, value in wanted if value]
+        cycle.changes = kept + [FileChange(group, Knob.CPU_SHARES, None, value) for group, value in wanted if value]
 
     def _will_be_idle(self, values: Mapping[Key, str], group: str) -> bool:
         if not self._capabilities.supports(Knob.CPU_IDLE):
@@ -165,7 +165,7 @@ class Writer:
             if (change.group, change.knob) in touched:
                 self._read_back(cycle, change, now)
 
-    def _read_back(self, cycle: _Cycle, change: Change, now: int) -> None:
+    def _read_back(self, cycle: _Cycle, change: FileChange, now: int) -> None:
         key = (change.group, change.knob)
         try:
             present = self._driver.read(*key)

@@ -21,7 +21,7 @@ from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_CORE_PER_GPU, GPU
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_node_executor.simulated.sampler import OutOfMemory
-from cotenant_node_executor.strategies.situation import BESTEFFORT
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from cotenant_verification.workload.pod_constraints import ZONE
 
