@@ -54,7 +54,7 @@ def test_nothing_happens_before_the_own_start_marker_comes_back() -> None:
     bench.look()
     assert orders(bench) == []
     assert bench.report() == []
-    bench.store(executor_subject(NODE), ExecutorStatus(node=NODE, boot="an earlier life"))
+    bench.store(executor_subject(NODE), ExecutorStatus(node=NODE, boot="an earlier incarnation"))
     assert orders(bench) == []
     bench.load()
     assert orders(bench) == [("start", 0)]
@@ -96,7 +96,7 @@ def test_a_report_that_does_not_say_what_is_true_is_corrected_and_one_that_does_
     bench.store(corrected.subject, corrected.data)
     bench.core.plan(bench.now)
     assert not bench.core.decide(bench.now)
-    assert not bench.core.restless
+    assert not bench.core.has_work
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, RunPhase.SUCCEEDED), (3, RunPhase.FAILED)])

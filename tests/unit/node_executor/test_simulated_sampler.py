@@ -68,18 +68,18 @@ def test_whoever_asks_who_turned_is_told_what_differs_from_the_last_answer() -> 
     uid, pod = next(iter(PODS.items()))
     runtime.carry_out(Start(pod, "main", 0), START)
     assert runtime.poll(START)[uid] == {"main": ContainerState("main", 0, started_at=START)}
-    assert runtime.turned() == {uid: pod}
-    assert runtime.turned() == {}
+    assert runtime.transitions() == {uid: pod}
+    assert runtime.transitions() == {}
     runtime.carry_out(Stop(uid, 0), START)
     runtime.carry_out(Start(pod, "main", 1), START)
-    assert runtime.turned() == {}
+    assert runtime.transitions() == {}
     runtime.run_out_of_memory(uid, START)
-    assert runtime.turned() == {}
+    assert runtime.transitions() == {}
     runtime.carry_out(Start(pod, "main", 2), START)
-    assert runtime.turned() == {uid: pod}
+    assert runtime.transitions() == {uid: pod}
     runtime.carry_out(Stop(uid, 0), START)
     runtime.carry_out(Forget(uid), START)
-    assert runtime.turned() == {uid: None}
+    assert runtime.transitions() == {uid: None}
 
 
 def test_whoever_asks_which_pods_changed_is_told_those_whose_states_differ_from_the_last_answer() -> None:

@@ -104,7 +104,7 @@ def test_a_strategy_of_every_cycle_keeps_the_node_busy() -> None:
     for bench in (idle, busy):
         bench.core.plan(bench.now)
         bench.report()
-    assert (idle.core.restless, busy.core.restless) == (False, True)
+    assert (idle.core.has_work, busy.core.has_work) == (False, True)
 
 
 def test_a_copied_core_goes_on_from_the_memory_of_the_copied_one() -> None:

@@ -1,10 +1,10 @@
-"""The executor's core: what shall live on this node, what its targets shall hold, and what is true of its pods.
+"""The executor's core: what has to run on this node, the values of its targets, and what is true of its pods.
 
 In: the node's subjects on the log (placements, node SLO, the executor's own reports) and an observation of the machine.
 Out: orders for the runtime, one composed value for each target, and reports (`run`) as events.
 
 State = last message of each subject below `node.<node>.>`, and the newest observation. A placement of another uid under
-the same name replaces the former pod, whose processes are then ended like those of any pod that nobody wants.
+the same name replaces the former pod, whose processes are then ended like those of any orphaned pod.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ExecutorCore:
         self.loaded = False
         """The own start marker has come back: everything before it is folded."""
         self._seen: Observation | None = None
-        # What follows is remembered only for speed: it is what the present state gives, and is made anew when that changes.
+        # What follows is cached for speed only: it is derived from the state above, and recomputed when that changes.
         self._targets = DesiredTargets(facts, capabilities, strategies)
         self._changed = False
         """Something was folded since the last decision that may lead to another one."""
@@ -127,7 +127,7 @@ class ExecutorCore:
             self.slo_ref = event.ref
             self._changed = True
         elif isinstance(data, ExecutorStatus):
-            # With its node ends what the executor said; it goes on, and says it again when it starts again.
+            # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             self.loaded = self.loaded if event.tombstone else data.boot == self.boot
             self._changed = True
 
@@ -199,8 +199,8 @@ class ExecutorCore:
     # -- what is known -------------------------------------------------------------------------------------------------
 
     @property
-    def restless(self) -> bool:
-        """Whether a cycle on the same observation may ask or say anything that the last one did not."""
+    def has_work(self) -> bool:
+        """Whether a cycle on the same observation may order or report anything that the last one did not."""
         return self._changed or bool(self._open) or self._orphans != () or self._targets.every_cycle
 
     @property
@@ -244,7 +244,7 @@ class ExecutorCore:
         return tuple(begun)
 
     def _orders(self, seen: Observation, now: datetime) -> list[Order]:
-        """What shall become of the open pods; then the end of what nobody wants any more."""
+        """Orders of the open pods; then the end of orphaned ones."""
         orders: list[Order] = []
         self._stepped_at = now
         for key in sorted(self._open):
@@ -263,7 +263,7 @@ class ExecutorCore:
         return view is not None and view.group in seen.groups
 
     def _orphan_orders(self, seen: Observation) -> list[Order]:
-        """End what nobody wants any more: pods whose placement went while the executor was away, or was replaced."""
+        """End orphaned pods: those whose placement went while the executor was away, or was replaced."""
         if self._orphans is None:
             self._orphans = self.pods.unplaced(seen.states.keys())
         orders: list[Order] = []

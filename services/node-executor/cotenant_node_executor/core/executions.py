@@ -2,7 +2,7 @@
 
 In: the cycle's plan, the writer's report, the orders, and where they come from (causes). Out: events on stream EXECUTION.
 
-| topic | says |
+| topic | content |
 |---|---|
 | suppress | the best-effort group's quota or CPU set changed: from what to what, by which figures |
 | batch-values | shares, quota, memory limit of pods |

@@ -74,7 +74,7 @@ def _identified(pod: Pod, placement: Placement) -> Pod:
 
 
 def refused_report(placed: Placed) -> RunStatus:
-    """What is said of a pod that cannot run here."""
+    """The report of a pod that cannot run here."""
     placement = placed.placement
     ending = placement.phase is PlacementPhase.TERMINATING
     return RunStatus(

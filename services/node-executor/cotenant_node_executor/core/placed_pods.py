@@ -56,7 +56,7 @@ class PlacedPods:
             self._changed.add(placed.view.group)
 
     def changed(self) -> Set[str]:
-        """Groups of which `views` says something else than when this was asked last. Bound: those of all pods since."""
+        """Groups whose view has changed since the last call. Bound: those of all pods since."""
         changed = self._changed
         if changed:
             self._changed = set()

@@ -1,8 +1,8 @@
 """The files of a simulated machine's groups: a table, with the refusals of the kernel's hierarchy.
 
-In: the values that the files shall have. Out: what was written, and what was refused and why. On cgroup v1 the kernel refuses a
+In: the desired values. Out: what was written, and what was refused and why. On cgroup v1 the kernel refuses a
 child that is wider than its parent, and a parent that is narrower than a child, in quota and CPU set; so the order of writes
-matters, and it is the one of a real machine (`targets.levels`). On v2 a child may say more than its parent. The rules
+matters, and it is the one of a real machine (`targets.levels`). On v2 a child may have more than its parent. The rules
 are those of the sandbox (`targets.sandbox_rules`).
 """
 
@@ -39,7 +39,7 @@ _FILE_OF = {knob: knob.value for knob in SIMULATED_KNOBS}
 
 
 class SimulatedFiles:
-    """What every file says. Files of groups that have gone are forgotten by `keep`."""
+    """The value of every file. Files of groups that have gone are forgotten by `keep`."""
 
     def __init__(self, version: CgroupVersion, cpus: tuple[int, ...]) -> None:
         self._version = version
@@ -49,10 +49,10 @@ class SimulatedFiles:
         self._all_cpus = format_cpu_list(cpus) if self._inherits else ""
         """The CPU set of the root, and on v1 of every new group: a copy of its parent's."""
         self._texts: dict[str, dict[Knob, str]] = {}
-        """By group: what its files say; those of others say what all start with."""
+        """By group: the values of its files; those of others have the initial values."""
 
     def read(self, group: str, knob: Knob) -> str:
-        """What a file says; a new group's are unlimited."""
+        """A file's value; a new group's are unlimited."""
         text = self.of(group).get(knob)
         if text is not None:
             return text
@@ -61,15 +61,15 @@ class SimulatedFiles:
         return ""
 
     def of(self, group: str) -> Mapping[Knob, str]:
-        """What a group's files say of CPU time and memory, and of its CPU set where it has one of its own."""
+        """The values of a group's files for CPU time and memory, and of its CPU set where it has one of its own."""
         return self._texts.get(group, _START)
 
     def texts(self, *keys: Key) -> dict[Key, str]:
-        """What some files say."""
+        """The values of some files."""
         return {key: self.read(*key) for key in keys}
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
-        """Let the files of some groups say these texts, by group and as they are listed; `groups` are all there are."""
+        """Write these values, by group and in the order they are listed; `groups` are all that exist."""
         changes: list[FileChange] = []
         for group in sorted(values):
             there = self._own(group)
@@ -93,7 +93,7 @@ class SimulatedFiles:
         ]))
 
     def _own(self, group: str) -> dict[Knob, str]:
-        """What a group's files say, to be changed."""
+        """The values of a group's files, to be changed."""
         texts = self._texts.get(group)
         if texts is None:
             texts = self._texts[group] = _START.copy()

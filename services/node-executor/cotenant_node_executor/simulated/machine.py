@@ -1,8 +1,8 @@
 """Simulated nodes: the executor's own core on an imitated machine, without I/O and without a clock of its own.
 
 In: a name, a size, a seed, and the time with every call. Out: the same events as a real node's. The imitation: files are
-a table (`simulated_files`), containers are entries in another (`runtime.simulated`), what pods use follows from both
-(`simulated_sampler`). The same seed and the same times give the same events.
+a table (`files`), containers are entries in another (`containers`), what pods use follows from both
+(`sampler`). The same seed and the same times give the same events.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class SimulatedMachine:
         self._sampler = SimulatedSampler(facts, seed, self._files)
         self._snapshot: Snapshot | None = None
         self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
-        """What the files say that strategies start from; the same object until something is written."""
+        """The values that strategies start from; the same object until something is written."""
         self._unwritten: set[str] = set()
-        """Groups whose files may say something else than they shall: of new values, new, or refused."""
+        """Groups whose files may differ from what is desired: with new values, new, or refused."""
         self._others: dict[tuple[NonCgroup, Attribute], str] = {}
         """What sysctls, threads and resctrl groups hold. Bound: the targets that strategies have set."""
         self._removals = 0
@@ -65,10 +65,10 @@ class SimulatedMachine:
         self.runtime = SimulatedRuntime(self._groups, outlived=outlived)
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
-        """Look at the table; a sample says what was used."""
+        """Look at the table; a sample measures what was used."""
         states = self.runtime.poll(now)
         if sample:
-            self._snapshot = self._sampler.sample(now, self.runtime.turned())
+            self._snapshot = self._sampler.sample(now, self.runtime.transitions())
             for pod in self._sampler.out_of_memory:
                 self.runtime.run_out_of_memory(pod.uid, now)
                 states = self.runtime.poll(now)
@@ -147,7 +147,7 @@ def simulated_facts(name: str, size: NodeSize) -> NodeFacts:
 def simulated_status(
     facts: NodeFacts, boot: str, version: str, devices: Mapping[str, int], labels: Mapping[str, str]
 ) -> ExecutorStatus:
-    """What a simulated node says of itself; any pod may land on it."""
+    """What a simulated node reports of itself; any pod may land on it."""
     amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS, **devices}
     return ExecutorStatus(
         node=facts.name,

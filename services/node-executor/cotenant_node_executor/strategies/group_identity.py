@@ -128,7 +128,7 @@ def enabled_sysctls(identity: int | None, core_sched: int | None) -> tuple[int |
 
 
 def kube_qos_of_path(cgroup_parent: str) -> str:
-    """The Kubernetes QoS that a pod's cgroup path tells."""
+    """The Kubernetes QoS that a pod's cgroup path implies."""
     if "besteffort" in cgroup_parent:
         return KubeQoS.BEST_EFFORT.value
     if "burstable" in cgroup_parent:

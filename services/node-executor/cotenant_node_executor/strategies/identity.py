@@ -43,7 +43,7 @@ def _rule(slo: NodeSLORendered) -> IdentityRule:
 
 
 def bvt_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
-    """The rule, None where this strategy has nothing to say: the kernel has no group identity."""
+    """The rule, None where this strategy does not apply: the kernel has no group identity."""
     return rule_of(slo) if capabilities.supports(Knob.CPU_BVT) else None
 
 

@@ -45,7 +45,7 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
 
 
 def idle_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
-    """The rule, None where this strategy has nothing to say."""
+    """The rule, None where this strategy does not apply."""
     rule = rule_of(slo)
     if rule is None or capabilities.supports(Knob.CPU_BVT) or not capabilities.supports(Knob.CPU_IDLE):
         return None

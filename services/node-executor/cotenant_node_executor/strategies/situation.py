@@ -47,7 +47,7 @@ class BestEffortTree(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True):
-    """One cycle's facts. `current` holds what files say now, as far as somebody asked for them."""
+    """One cycle's facts. `current` holds the present values of the watched files."""
 
     node: NodeFacts
     capabilities: Capabilities

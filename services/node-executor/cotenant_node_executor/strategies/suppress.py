@@ -9,7 +9,7 @@ node SLO yet, no usage yet).
 | policy cfsQuota | from the quantity | widest |
 | policy cpuset, or any other text | unlimited | from the quantity |
 
-Every cycle says both, so a change of policy, or a file that somebody else wrote, is put right by the next one. Where the
+Every decision sets both, so the next one corrects a change of policy or a file that somebody else wrote. Where the
 kernel has no CPU sets the cpuset policy works by quota. Source: CPU suppress, koordlet rule.
 """
 

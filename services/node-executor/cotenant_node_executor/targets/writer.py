@@ -94,7 +94,7 @@ class Writer:
         return self._report(cycle, values)
 
     def forget(self, group: str) -> None:
-        """The group was removed or made anew: nothing is known of its files."""
+        """The group was removed or created again: nothing is known of its files."""
         below = group + "/"
         for key in [key for key in self._confirmed if key[0] == group or key[0].startswith(below)]:
             del self._confirmed[key]
@@ -136,10 +136,10 @@ class Writer:
         with_shares = {change.group for change in cycle.changes if change.knob is Knob.CPU_SHARES}
         locked = {group for group in with_shares if self._will_be_idle(values, group)}
         cycle.skipped += len(locked)
-        kept = [c for c in cycle.changes if c.knob is not Knob.CPU_SHARES or c.group not in locked]
-        unlocked = [c.group for c in kept if c.knob is Knob.CPU_IDLE and c.new == "0" and c.group not in with_shares]
+        present = [c for c in cycle.changes if c.knob is not Knob.CPU_SHARES or c.group not in locked]
+        unlocked = [c.group for c in present if c.knob is Knob.CPU_IDLE and c.new == "0" and c.group not in with_shares]
         wanted = ((group, values.get((group, Knob.CPU_SHARES))) for group in unlocked)
-        cycle.changes = kept + [FileChange(group, Knob.CPU_SHARES, None, value) for group, value in wanted if value]
+        cycle.changes = present + [FileChange(group, Knob.CPU_SHARES, None, value) for group, value in wanted if value]
 
     def _will_be_idle(self, values: Mapping[Key, str], group: str) -> bool:
         if not self._capabilities.supports(Knob.CPU_IDLE):

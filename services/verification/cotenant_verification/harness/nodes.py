@@ -70,7 +70,7 @@ class ChaosNode:
         made = simulated_node(
             name, size, seed=seed, boot=f"boot{boot}", cgroup=cgroup, devices=devices, labels=labels, outlived=False
         )
-        self.inner = NodeParticipant(made, period=SAMPLE, calm=CALM)
+        self.inner = NodeParticipant(made, period=SAMPLE, idle_period=CALM)
         self.filters = self.inner.filters
         self.usage_filters = self.inner.usage_filters
         self._down_until = NEVER
@@ -116,7 +116,7 @@ class ChaosNode:
                 return self._down_until
             self._down_until = NEVER
             self._unread = []
-            self.inner = NodeParticipant(self.inner.node.reborn(), period=SAMPLE, calm=CALM)
+            self.inner = NodeParticipant(self.inner.node.restarted(), period=SAMPLE, idle_period=CALM)
             world.load()
             return now + timedelta(milliseconds=1)
         if now < self._slow_until and now < self._turned + self._slowness:
