@@ -50,7 +50,7 @@ def measure(nodes: int) -> None:
     world.run_until(START + timedelta(seconds=1))
     for index in range(nodes):
         node = simulated_node(f"n{index}", NodeSize(16_000, 64 << 30), seed=1)
-        world.add(NodeParticipant(node, calm=timedelta(seconds=15)))
+        world.add(NodeParticipant(node, idle_period=timedelta(seconds=15)))
     world.run_until(START + timedelta(seconds=3))
     pods = nodes * PODS_PER_NODE
     for index in range(pods):

@@ -35,7 +35,7 @@ def decided(calm_seconds: int) -> tuple[list[Decided], int]:
     gateway.create(world.now, node_config({"reclaim": 65, "threshold": 65, "policy": "cpuset", "broken": 0}))
     for index in range(3):
         node = simulated_node(f"n{index}", NodeSize(8_000, 32 << 30), seed=1)
-        world.add(NodeParticipant(node, calm=timedelta(seconds=calm_seconds)))
+        world.add(NodeParticipant(node, idle_period=timedelta(seconds=calm_seconds)))
     for index in range(9):
         gateway.create(START + timedelta(seconds=5 + index), pod(f"web-{index}", SERVICE))
     for index in range(8):

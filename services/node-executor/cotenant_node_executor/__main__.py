@@ -64,7 +64,7 @@ def lock_folder(folder: Path) -> IO[str]:
 
 
 def lock_subtree(driver: CgroupDriver, node: str) -> int:
-    """Keep the control groups for this process alone: another executor would end our pods as pods that nobody wants."""
+    """Keep the control groups for this process alone: another executor would end our pods as orphans."""
     own = driver.path(ROOT_GROUP, Knob.CPU_SHARES)
     assert own is not None, "every driver has shares"
     descriptor = os.open(own.parent, os.O_RDONLY | os.O_CLOEXEC)
@@ -95,7 +95,7 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
 
 
 def simulated_nodes(arguments: argparse.Namespace, periods: Periods) -> list[ExecutorNode]:
-    """The nodes that `--simulate` names, or as many as it says."""
+    """The nodes that `--simulate` names or counts."""
     text: str = arguments.simulate
     names = [f"simulated-{index}" for index in range(int(text))] if text.isdigit() else text.split(",")
     names = [name.strip() for name in names]
@@ -122,7 +122,7 @@ async def end_everything(machine: KernelMachine) -> None:
 
 
 async def program(host: Host, arguments: argparse.Namespace) -> None:
-    """Run the nodes until told to stop."""
+    """Run the nodes until stopped."""
     periods = Periods(sample_seconds=arguments.sample_period, report_seconds=arguments.report_period)
     machine: KernelMachine | None = None
     lock: IO[str] | None = None

@@ -8,16 +8,18 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import Collect, Order, Start, Stop
 from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.snapshot import Snapshot
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.targets.accessors import host_accessors
 from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
@@ -27,6 +29,7 @@ from cotenant_node_executor.targets.interface import (
     Knob,
     WriteReport,
 )
+from cotenant_node_executor.targets.other_writer import OtherWriter
 from cotenant_node_executor.targets.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -49,6 +52,7 @@ class KernelMachine:
         self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
         self._writer = Writer(driver, capabilities)
+        self._other_writer = OtherWriter(host_accessors())
         self._snapshot: Snapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
         """The last cycle's, by file."""
@@ -112,11 +116,12 @@ class KernelMachine:
                 logger.warning("group %s cannot be made: %s", group, error)
             self._writer.forget(group)
 
-    def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
+    def write(self, targets: Composed) -> WriteReport:
         """Write what differs."""
-        if changed:
-            self._values = {(group, knob): text for group, texts in values.items() for knob, text in texts.items()}
-        return self._writer.apply(self._values)
+        if targets.changed:
+            self._values = {(group, knob): text for group, texts in targets.texts.items() for knob, text in texts.items()}
+        report = self._writer.apply(self._values)
+        return report.and_also(self._other_writer.apply(targets.others)) if targets.others else report
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
         """Hand orders to the runtime. One that fails for want of disk, say, is tried again in the next cycle."""

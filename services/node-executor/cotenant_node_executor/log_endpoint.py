@@ -46,7 +46,7 @@ def _container(placed: Placed, asked: str) -> str:
 
 
 class HoldsNode(Protocol):
-    """Whoever knows the node's present life."""
+    """Whoever holds the node's present incarnation."""
 
     node: ExecutorNode
 

@@ -71,7 +71,7 @@ class ExecutorShell:
         self._storing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Live until told to stop; too far behind, load again with a fresh core."""
+        """Run until stopped; when too far behind, load again with a fresh core."""
         sender = asyncio.ensure_future(self._send())
         try:
             while not self._stopping.is_set():
@@ -80,7 +80,7 @@ class ExecutorShell:
                 except Behind as behind:
                     logger.warning("node %s: %s: loading again", self.node.name, behind)
                     await asyncio.sleep(MARKER_PAUSE_SECONDS)
-                    self.node = self.node.reborn()
+                    self.node = self.node.restarted()
                     self._news = asyncio.Queue(QUEUE_PULLS)
         finally:
             await self._flush()

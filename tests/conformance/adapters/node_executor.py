@@ -21,7 +21,7 @@ from cotenant.model.names import (
 from cotenant.model.quantities import parse_milli, parse_value
 from cotenant_node_executor.strategies import batch_values as batch
 from cotenant_node_executor.strategies import group_identity as identity
-from cotenant_node_executor.strategies import suppress_cfs, suppress_cpuset, suppress_quantity
+from cotenant_node_executor.strategies import pod_view, situation, suppress_cfs, suppress_cpuset, suppress_quantity
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 
 
@@ -85,7 +85,7 @@ def _owners(given: dict[str, Any]) -> dict[int, str]:
     for pod in _pods(given):
         status = json.loads(pod.metadata.annotations.get(ANNOTATION_RESOURCE_STATUS, "{}"))
         bound.append((qos_raw(pod).value, frozenset(parse_cpu_list(status.get("cpuset", "")))))
-    return suppress_cpuset.cpu_owners(bound)
+    return situation.cpu_owners(bound)
 
 
 def cpu_suppress_cpuset(given: dict[str, Any], *, name: str) -> object:
@@ -99,7 +99,7 @@ def cpu_suppress_cpuset(given: dict[str, Any], *, name: str) -> object:
                 given["dirsByDepth"],
             )
         }
-    processors = msgspec.convert(given["processors"], list[suppress_cpuset.Processor])
+    processors = msgspec.convert(given["processors"], list[situation.Processor])
     if op == "select":
         return {"selected": suppress_cpuset.select_cpus(given["cpus"], processors)}
     annotations = given.get("nodeResourceTopologyAnnotations") or given.get("annotations") or {}
@@ -122,13 +122,13 @@ def cpu_suppress_cfs(given: dict[str, Any], *, name: str) -> object:
     return {"quota": current if quota is None else quota}
 
 
-def _amounts(name: str, container: dict[str, Any]) -> batch.BatchAmounts:
+def _amounts(name: str, container: dict[str, Any]) -> pod_view.BatchAmounts:
     requests, limits = container.get("requests") or {}, container.get("limits") or {}
 
     def value(mapping: dict[str, Any], key: str) -> int | None:
         return parse_value(mapping[key]) if key in mapping else None
 
-    return batch.BatchAmounts(
+    return pod_view.BatchAmounts(
         name=name,
         request_cpu_milli=value(requests, BATCH_CPU),
         limit_cpu_milli=value(limits, BATCH_CPU),

@@ -42,13 +42,13 @@ def everywhere(knob: Knob, value: str) -> dict[tuple[str, Knob], str]:
 
 def written(report: WriteReport) -> list[tuple[str, str]]:
     assert report.refused == ()
-    return [(each.group, each.new) for each in report.written]
+    return [(each.place, each.new) for each in report.written]
 
 
 def test_a_value_is_written_once_and_confirmed(writer: Writer, driver: CgroupDriver) -> None:
     wanted = {(POD, Knob.CPU_SHARES): "2048", (POD, Knob.CPU_QUOTA): "50000"}
     report = writer.apply(wanted)
-    assert {(each.knob, each.old) for each in report.written} >= {(Knob.CPU_QUOTA, "-1")}
+    assert {(each.attribute, each.old) for each in report.written} >= {(Knob.CPU_QUOTA, "-1")}
     assert driver.read(POD, Knob.CPU_QUOTA) == "50000"
     assert int(driver.read(POD, Knob.CPU_SHARES) or 0) == pytest.approx(2048, rel=0.05)  # v2 keeps a coarser weight
 
@@ -94,7 +94,7 @@ def test_a_burst_above_the_quota_is_refused_once_and_then_counted(writer: Writer
     wanted = {(POD, Knob.CPU_QUOTA): "20000", (POD, Knob.CPU_BURST): "50000"}
     report = writer.apply(wanted)
     (refused,) = report.refused
-    assert (refused.knob, refused.errno, refused.value) == (Knob.CPU_BURST, errno.EINVAL, "50000")
+    assert (refused.attribute, refused.errno, refused.value) == (Knob.CPU_BURST, errno.EINVAL, "50000")
     assert refused.message == "Invalid argument: above the quota"
     assert driver.read(POD, Knob.CPU_QUOTA) == "20000"
 
@@ -150,8 +150,8 @@ def test_a_group_that_has_gone_is_passed_over(writer: Writer, driver: CgroupDriv
 
 def test_nonsense_is_refused_before_the_kernel_is_asked(writer: Writer) -> None:
     report = writer.apply({(POD, Knob.CPU_SHARES): "1", (POD, Knob.CPUSET_CPUS): "3-1", (TIER, Knob.CPU_QUOTA): "30000"})
-    assert [(each.knob, each.errno) for each in report.refused] == [(Knob.CPU_SHARES, 0), (Knob.CPUSET_CPUS, 0)]
-    assert [each.group for each in report.written] == [TIER]
+    assert [(each.attribute, each.errno) for each in report.refused] == [(Knob.CPU_SHARES, 0), (Knob.CPUSET_CPUS, 0)]
+    assert [each.place for each in report.written] == [TIER]
 
 
 def test_cpus_that_the_machine_lacks_are_refused(writer: Writer) -> None:

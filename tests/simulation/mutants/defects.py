@@ -428,7 +428,7 @@ def no_policy(_: Function) -> str:
 
 def no_memory_limits(right: Function) -> Function:
     """What a batch pod may hold is not written."""
-    return lambda values: tuple(wish for wish in right(values) if wish.knob is not Knob.MEMORY_LIMIT)
+    return lambda values: tuple(each for each in right(values) if each.attribute is not Knob.MEMORY_LIMIT)
 
 
 def no_score(_: Function) -> Function:
@@ -808,7 +808,7 @@ MUTANTS = (
         1,
         faults=FORSAKEN,
     ),
-    Mutant("batch_memory_is_not_limited", ((batch_pods, "_wishes", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
+    Mutant("batch_memory_is_not_limited", ((batch_pods, "_desired", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
     Mutant("the_kernel_is_not_told_whom_to_end", ((sampler, "oom_score_adj", no_score),), (18,), faults=CRAMPED),
     Mutant("there_is_no_backoff", ((pod_life, "backoff_seconds", no_backoff),), (18,), (1, 2), 1, faults=LEAKING),
     Mutant("restarts_are_not_counted", ((pod_life, "_seen", first_run_only),), (18,), (1, 2), 1, faults=LEAKING),

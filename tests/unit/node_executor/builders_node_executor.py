@@ -18,16 +18,11 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
-from cotenant_node_executor.strategies.situation import (
-    BESTEFFORT,
-    BURSTABLE,
-    NodeFacts,
-    Situation,
-    best_effort_tree,
-    holding_cpus,
-    pod_view,
-)
-from cotenant_node_executor.strategies.suppress_cpuset import Processor
+from cotenant_node_executor.strategies.pod_values import burstable_milli
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, pod_view
+from cotenant_node_executor.strategies.registry import STRATEGIES
+from cotenant_node_executor.strategies.situation import NodeFacts, Processor, Situation, best_effort_tree, holding_cpus
+from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion, Knob, KnobSupport
 
 NODE = "node-1"
@@ -151,6 +146,7 @@ def situation(
         slo=node_slo,
         snapshot=reading,
         current=current or {},
+        burstable_milli=sum(burstable_milli(view.shape) for view in views),
         identity_sysctl=sysctl,
     )
 
@@ -158,8 +154,10 @@ def situation(
 class Bench:
     """A core with a log of its own: stores what is decided as a shell would."""
 
-    def __init__(self, *, plain_processes: bool = True) -> None:
-        self.core = ExecutorCore(facts(), capabilities(), "boot", plain_processes=plain_processes)
+    def __init__(self, *, plain_processes: bool = True, strategies: tuple[Strategy, ...] = STRATEGIES) -> None:
+        self.core = ExecutorCore(
+            facts(), capabilities(), "boot", plain_processes=plain_processes, strategies=strategies
+        )
         self.sequence = 0
         self.last: dict[str, Event] = {}
         self.states: dict[str, dict[str, ContainerState]] = {}

@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.events.resources import CpuIdentity, NodeSLORendered
-from cotenant_node_executor.core.composer import PRECEDENCE, Composer, CompositionError, compose
-from cotenant_node_executor.core.executions import TOPICS
-from cotenant_node_executor.core.file_values import FileValues
+from cotenant_node_executor.core.composer import Composer, CompositionError, compose
+from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.observation import Observation
-from cotenant_node_executor.strategies.situation import Situation, Wish, Wishes
+from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Desired, DesiredValues
+from cotenant_node_executor.strategies.suppress import NAME as SUPPRESS
 from cotenant_node_executor.strategies.suppress import suppress
 from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
+
+PRECEDENCE = precedence(STRATEGIES)
 
 IDENTITY = {
     "ls_identity": CpuIdentity(enable=True, group_identity=2),
@@ -30,8 +34,9 @@ def composed(seen: Situation) -> dict[tuple[str, str], str]:
     looked = Observation(
         snapshot=seen.snapshot, states={}, groups=seen.groups, current=seen.current, identity_sysctl=seen.identity_sysctl
     )
-    files, suppression = FileValues(seen.node, seen.capabilities).of_cycle(looked, seen.pods, seen.pods.keys(), set(), seen.slo)
-    assert suppression == suppress(seen)
+    targets = DesiredTargets(seen.node, seen.capabilities)
+    files, _ = targets.of_cycle(looked, seen.pods, seen.pods.keys(), set(), seen.slo)
+    assert targets.memory(SUPPRESS) == suppress(seen)
     return {(group, knob.value): text for group, texts in files.texts.items() for knob, text in texts.items()}
 
 
@@ -92,18 +97,25 @@ def test_an_ls_pods_annotation_goes_before_the_rule() -> None:
 
 def test_a_strategy_without_stated_precedence_for_a_file_is_refused() -> None:
     with pytest.raises(CompositionError, match=r"cpu\.idle"):
-        compose([Wish(Knob.CPU_IDLE, "1", "suppress")])
+        compose([Desired(Knob.CPU_IDLE, "1", "suppress")], PRECEDENCE)
 
 
 def test_one_strategy_cannot_want_two_values_for_one_file() -> None:
-    wishes = [Wish(Knob.CPU_QUOTA, "1000", "suppress"), Wish(Knob.CPU_QUOTA, "2000", "suppress")]
+    desired = [Desired(Knob.CPU_QUOTA, "1000", "suppress"), Desired(Knob.CPU_QUOTA, "2000", "suppress")]
     with pytest.raises(CompositionError, match="1000"):
-        compose(wishes)
-    assert len(compose([wishes[0], wishes[0]])) == 1
+        compose(desired, PRECEDENCE)
+    assert len(compose([desired[0], desired[0]], PRECEDENCE)) == 1
 
 
-def test_every_strategy_with_a_precedence_has_a_topic() -> None:
-    assert {strategy for order in PRECEDENCE.values() for strategy in order} == set(TOPICS)
+def test_the_order_of_the_registry_gives_the_precedence_of_each_file() -> None:
+    assert {
+        Knob.CPU_SHARES: ("idle", "batch-values", "pod-values"),
+        Knob.CPU_QUOTA: ("suppress", "batch-values", "pod-values"),
+        Knob.CPUSET_CPUS: ("suppress",),
+        Knob.MEMORY_LIMIT: ("batch-values", "pod-values"),
+        Knob.CPU_IDLE: ("idle",),
+        Knob.CPU_BVT: ("group-identity",),
+    } == PRECEDENCE
 
 
 def test_a_pods_unreadable_annotation_counts_as_absent_and_is_named() -> None:
@@ -114,8 +126,8 @@ def test_a_pods_unreadable_annotation_counts_as_absent_and_is_named() -> None:
     assert "resource-status" in view.problem
 
 
-WISHES = st.builds(
-    lambda knob, value, at: Wish(knob, value, PRECEDENCE[knob][at % len(PRECEDENCE[knob])]),
+VALUES = st.builds(
+    lambda knob, value, at: Desired(knob, value, PRECEDENCE[knob][at % len(PRECEDENCE[knob])]),
     st.sampled_from([Knob.CPU_SHARES, Knob.CPU_QUOTA, Knob.CPU_IDLE, Knob.CPUSET_CPUS]),
     st.just("1"),
     st.integers(0, 2),
@@ -129,20 +141,20 @@ GROUPS = st.sampled_from(["", "besteffort", "burstable/pod1"])
     st.lists(
         st.tuples(
             st.sampled_from(["a", "b", "c"]),
-            st.dictionaries(GROUPS, st.lists(WISHES, min_size=1, max_size=4).map(tuple), max_size=3),
+            st.dictionaries(GROUPS, st.lists(VALUES, min_size=1, max_size=4).map(tuple), max_size=3),
         ),
         max_size=12,
     )
 )
-def test_whatever_sources_wished_before_the_files_follow_from_the_wishes_that_stand(
-    puts: list[tuple[str, Wishes]],
+def test_whatever_was_desired_before_the_files_follow_from_what_is_desired_now(
+    puts: list[tuple[str, DesiredValues]],
 ) -> None:
     composer = Composer()
-    standing: dict[str, Wishes] = {}
-    for source, wishes in puts:
+    standing: dict[str, DesiredValues] = {}
+    for source, desired in puts:
         before = dict(composer.composed().texts)
-        composer.put(source, wishes)
-        standing[source] = wishes
+        composer.put(source, desired)
+        standing[source] = desired
         fresh = Composer()
         for each in sorted(standing, reverse=True):
             fresh.put(each, standing[each])
@@ -155,13 +167,13 @@ def test_whatever_sources_wished_before_the_files_follow_from_the_wishes_that_st
 
 def test_a_pods_values_go_with_its_group_and_change_with_the_policy() -> None:
     both = situation([service("web"), batch("job")], node_slo=slo())
-    values = FileValues(both.node, both.capabilities)
+    values = DesiredTargets(both.node, both.capabilities)
 
     def texts(
-        groups: frozenset[str], node_slo: NodeSLORendered | None, turned: Set[str] = frozenset()
+        groups: frozenset[str], node_slo: NodeSLORendered | None, changed: Set[str] = frozenset()
     ) -> dict[tuple[str, str], str]:
         looked = Observation(snapshot=None, states={}, groups=groups, current={})
-        files, _ = values.of_cycle(looked, both.pods, turned, set(), node_slo)
+        files, _ = values.of_cycle(looked, both.pods, changed, set(), node_slo)
         return {(group, knob.value): text for group, said in files.texts.items() for knob, text in said.items()}
 
     assert texts(both.groups, both.slo, both.pods.keys()) == composed(both)

@@ -54,7 +54,7 @@ def test_nothing_happens_before_the_own_start_marker_comes_back() -> None:
     bench.look()
     assert orders(bench) == []
     assert bench.report() == []
-    bench.store(executor_subject(NODE), ExecutorStatus(node=NODE, boot="an earlier life"))
+    bench.store(executor_subject(NODE), ExecutorStatus(node=NODE, boot="an earlier incarnation"))
     assert orders(bench) == []
     bench.load()
     assert orders(bench) == [("start", 0)]
@@ -74,7 +74,7 @@ def test_a_placed_pod_is_started_with_its_groups_and_values_and_reported_with_it
     bench.look()
     plan = bench.core.plan(bench.now)
     assert plan.groups == ("besteffort/poduid-job", "besteffort/poduid-job/main")
-    assert set(plan.files.texts) >= set(plan.groups)
+    assert set(plan.targets.texts) >= set(plan.groups)
     assert bench.core.decide(bench.now)[0].causes == (placed.ref,)
     assert last(bench).phase is RunPhase.PENDING
     assert bench.core.decide(bench.now) == []
@@ -96,7 +96,7 @@ def test_a_report_that_does_not_say_what_is_true_is_corrected_and_one_that_does_
     bench.store(corrected.subject, corrected.data)
     bench.core.plan(bench.now)
     assert not bench.core.decide(bench.now)
-    assert not bench.core.restless
+    assert not bench.core.has_work
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, RunPhase.SUCCEEDED), (3, RunPhase.FAILED)])
@@ -264,7 +264,7 @@ def test_a_uid_that_would_leave_its_folder_is_refused() -> None:
 def asked(bench: Bench) -> Plan:
     """What a core asks for, whatever it asked for before."""
     plan = bench.core.plan(bench.now)
-    return msgspec.structs.replace(plan, files=msgspec.structs.replace(plan.files, changed=()))
+    return msgspec.structs.replace(plan, targets=msgspec.structs.replace(plan.targets, changed=()))
 
 
 def test_a_core_that_loads_only_the_last_messages_ends_up_equal_in_any_order() -> None:

@@ -130,7 +130,7 @@ def test_many_changes_are_counted_in_one_bounded_event() -> None:
     plan = bench.look().core.plan(bench.now)
     written = tuple(
         Written(group, Knob.CPU_SHARES, Knob.CPU_SHARES.value, "1024", texts[Knob.CPU_SHARES])
-        for group, texts in plan.files.texts.items()
+        for group, texts in plan.targets.texts.items()
         if Knob.CPU_SHARES in texts
     )
     event = Executions("node-1").of_cycle(bench.core, plan, WriteReport(written=written), (), bench.now)[0]

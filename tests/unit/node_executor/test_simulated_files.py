@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cotenant.api.objects.pod import decode_pod
+from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.runtime.interface import Collect, PodToRun, Start
 from cotenant_node_executor.sampling.snapshot import GroupUsage
 from cotenant_node_executor.simulated.files import SimulatedFiles
@@ -32,7 +33,7 @@ def files(version: CgroupVersion, values: Mapping[str, Mapping[Knob, str]]) -> S
 
 def write(made: SimulatedFiles, values: Mapping[str, Mapping[Knob, str]]) -> list[tuple[str, int]]:
     report = made.write(values, GROUPS)
-    return [(refused.group, refused.errno) for refused in report.refused]
+    return [(refused.place, refused.errno) for refused in report.refused]
 
 
 def sets(cpus: str, groups: Sequence[str] = GROUPS) -> dict[str, dict[Knob, str]]:
@@ -70,21 +71,22 @@ def test_a_new_group_of_v1_has_its_parents_cpus() -> None:
 def test_a_refused_write_is_tried_again_in_the_next_cycle() -> None:
     machine = SimulatedMachine(simulated_facts("n", NodeSize(4_000)), 1, CgroupVersion.V1)
     machine.create((POD,))
-    machine.write(sets("0-1", (BE, POD)), (BE, POD))
+    machine.write(Composed({}, sets("0-1", (BE, POD)), (BE, POD)))
     wider = sets("0-3", (POD,))
-    assert len(machine.write(wider, (POD,)).refused) == 1
-    assert len(machine.write(wider, ()).refused) == 1
-    machine.write(sets("0-3", (BE, POD)), (BE, POD))
-    assert machine.write(wider, ()).refused == ()
+    assert len(machine.write(Composed({}, wider, (POD,))).refused) == 1
+    assert len(machine.write(Composed({}, wider, ())).refused) == 1
+    machine.write(Composed({}, sets("0-3", (BE, POD)), (BE, POD)))
+    assert machine.write(Composed({}, wider, ())).refused == ()
 
 
 def test_a_group_gets_its_values_when_it_comes_and_anew_when_it_comes_again() -> None:
     machine = SimulatedMachine(simulated_facts("n", NodeSize(4_000)), 1)
     values = {POD: {Knob.CPU_SHARES: "512"}}
-    assert machine.write(values, (POD,)).written == ()
+    assert machine.write(Composed({}, values, (POD,))).written == ()
     for _ in range(2):
         machine.create((POD,))
-        assert [(each.group, each.old, each.new) for each in machine.write(values, ()).written] == [(POD, "1024", "512")]
+        report = machine.write(Composed({}, values))
+        assert [(each.place, each.old, each.new) for each in report.written] == [(POD, "1024", "512")]
         machine.carry_out([Start(to_run("4", POD), "main", 0), Collect("1")], NOW)
 
 
@@ -110,7 +112,7 @@ def running(machine: SimulatedMachine, limit: str, now: datetime) -> GroupUsage:
     if not machine.runtime.poll(now):
         machine.create(("burstable/pod1",))
         quota = {"500m": "50000", "4": "400000"}[limit]
-        machine.write({"burstable/pod1": {Knob.CPU_QUOTA: quota}}, ("burstable/pod1",))
+        machine.write(Composed({}, {"burstable/pod1": {Knob.CPU_QUOTA: quota}}, ("burstable/pod1",)))
         machine.carry_out([Start(pod, "main", 0)], now)
     snapshot = machine.observe(now, sample=True).snapshot
     assert snapshot is not None

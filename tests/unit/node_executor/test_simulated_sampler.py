@@ -13,7 +13,7 @@ from cotenant_node_executor.simulated.files import SimulatedFiles
 from cotenant_node_executor.simulated.groups import SimulatedGroups
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_facts
 from cotenant_node_executor.simulated.sampler import BOUND_QUOTA, SimulatedSampler
-from cotenant_node_executor.strategies.situation import pod_view
+from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from tests.unit.node_executor.builders_node_executor import NODE, START, batch, service
 
@@ -68,18 +68,18 @@ def test_whoever_asks_who_turned_is_told_what_differs_from_the_last_answer() -> 
     uid, pod = next(iter(PODS.items()))
     runtime.carry_out(Start(pod, "main", 0), START)
     assert runtime.poll(START)[uid] == {"main": ContainerState("main", 0, started_at=START)}
-    assert runtime.turned() == {uid: pod}
-    assert runtime.turned() == {}
+    assert runtime.transitions() == {uid: pod}
+    assert runtime.transitions() == {}
     runtime.carry_out(Stop(uid, 0), START)
     runtime.carry_out(Start(pod, "main", 1), START)
-    assert runtime.turned() == {}
+    assert runtime.transitions() == {}
     runtime.run_out_of_memory(uid, START)
-    assert runtime.turned() == {}
+    assert runtime.transitions() == {}
     runtime.carry_out(Start(pod, "main", 2), START)
-    assert runtime.turned() == {uid: pod}
+    assert runtime.transitions() == {uid: pod}
     runtime.carry_out(Stop(uid, 0), START)
     runtime.carry_out(Forget(uid), START)
-    assert runtime.turned() == {uid: None}
+    assert runtime.transitions() == {uid: None}
 
 
 def test_whoever_asks_which_pods_changed_is_told_those_whose_states_differ_from_the_last_answer() -> None:

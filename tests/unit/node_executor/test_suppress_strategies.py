@@ -6,10 +6,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_node_executor.strategies.situation import BESTEFFORT
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT
+from cotenant_node_executor.strategies.situation import Processor
 from cotenant_node_executor.strategies.suppress import CPUSET, OFF, Suppression, suppress
 from cotenant_node_executor.strategies.suppress_cfs import FLOOR_US, next_quota
-from cotenant_node_executor.strategies.suppress_cpuset import Processor, next_cpuset, select_cpus, steadied
+from cotenant_node_executor.strategies.suppress_cpuset import next_cpuset, select_cpus, steadied
 from cotenant_node_executor.strategies.suppress_quantity import UsageSplit, suppress_milli
 from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
@@ -20,7 +21,12 @@ CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
 
 def values(decided: Suppression | None) -> dict[tuple[str, Knob], str]:
     assert decided is not None
-    return {(group, wish.knob): wish.value for group, own in decided.wishes.items() for wish in own}
+    return {
+        (group, each.attribute): each.value
+        for group, own in decided.values.items()
+        for each in own
+        if isinstance(group, str) and isinstance(each.attribute, Knob)
+    }
 
 
 def test_batch_gets_the_threshold_less_services_and_system() -> None:

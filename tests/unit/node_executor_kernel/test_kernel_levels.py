@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
-from cotenant_node_executor.targets.levels import Change, Phase, level_values, plan
+from cotenant_node_executor.targets.levels import FileChange, Phase, level_values, plan
 
 TIER, POD, CONTAINER = "besteffort", "besteffort/poda", "besteffort/poda/main"
 
 
-def order(*changes: Change) -> list[tuple[str, Knob, str]]:
+def order(*changes: FileChange) -> list[tuple[str, Knob, str]]:
     return [(step.group, step.knob, step.value) for step in plan(changes)]
 
 
-def everywhere(knob: Knob, old: str, new: str) -> list[Change]:
-    return [Change(group, knob, old, new) for group in (CONTAINER, TIER, POD)]
+def everywhere(knob: Knob, old: str, new: str) -> list[FileChange]:
+    return [FileChange(group, knob, old, new) for group in (CONTAINER, TIER, POD)]
 
 
 def test_widening_goes_from_the_top() -> None:
@@ -44,29 +44,29 @@ def test_disjoint_cpusets_pass_through_their_union_and_end_exact() -> None:
 
 
 def test_a_burst_shrinks_before_its_quota_does() -> None:
-    steps = order(Change(POD, Knob.CPU_QUOTA, "90000", "10000"), Change(POD, Knob.CPU_BURST, "90000", "5000"))
+    steps = order(FileChange(POD, Knob.CPU_QUOTA, "90000", "10000"), FileChange(POD, Knob.CPU_BURST, "90000", "5000"))
     assert [knob for _, knob, _ in steps] == [Knob.CPU_BURST, Knob.CPU_QUOTA]
 
 
 def test_a_burst_grows_after_its_quota_has() -> None:
-    steps = order(Change(POD, Knob.CPU_BURST, "0", "90000"), Change(POD, Knob.CPU_QUOTA, "10000", "90000"))
+    steps = order(FileChange(POD, Knob.CPU_BURST, "0", "90000"), FileChange(POD, Knob.CPU_QUOTA, "10000", "90000"))
     assert [knob for _, knob, _ in steps] == [Knob.CPU_QUOTA, Knob.CPU_BURST]
 
 
 def test_idle_goes_off_before_shares_are_written_and_on_after() -> None:
-    off = order(Change(POD, Knob.CPU_SHARES, None, "512"), Change(POD, Knob.CPU_IDLE, "1", "0"))
+    off = order(FileChange(POD, Knob.CPU_SHARES, None, "512"), FileChange(POD, Knob.CPU_IDLE, "1", "0"))
     assert [knob for _, knob, _ in off] == [Knob.CPU_IDLE, Knob.CPU_SHARES]
-    on = order(Change(POD, Knob.CPU_IDLE, "0", "1"), Change(POD, Knob.CPU_SHARES, "2", "512"))
+    on = order(FileChange(POD, Knob.CPU_IDLE, "0", "1"), FileChange(POD, Knob.CPU_SHARES, "2", "512"))
     assert [knob for _, knob, _ in on] == [Knob.CPU_SHARES, Knob.CPU_IDLE]
 
 
 def test_a_value_without_an_order_is_written_whole_on_the_way_down() -> None:
-    (step,) = plan([Change(POD, Knob.CPU_SHARES, "2", "512")])
+    (step,) = plan([FileChange(POD, Knob.CPU_SHARES, "2", "512")])
     assert (step.phase, step.final) == (Phase.WIDEN, True)
 
 
 def test_an_unknown_old_value_is_written_over() -> None:
-    assert order(Change(POD, Knob.CPU_QUOTA, None, "10000")) == [(POD, Knob.CPU_QUOTA, "10000")]
+    assert order(FileChange(POD, Knob.CPU_QUOTA, None, "10000")) == [(POD, Knob.CPU_QUOTA, "10000")]
 
 
 def test_an_old_value_that_cannot_be_compared_is_an_error() -> None:

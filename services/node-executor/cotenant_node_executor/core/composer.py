@@ -1,134 +1,170 @@
-"""One value for one file: the composer decides between all strategies' wishes.
+"""One value for one target: the composer decides between everything that strategies desire.
 
-In: wishes by source (a pod, or a strategy that looks at the node as a whole), put anew where a source has changed. Out: one
-wish for each file of each group, and nothing for a file that the kernel would refuse. Precedence is by knob, first named
-wins; a knob or a strategy that is not in the table is a mistake of ours and raises, so that two writers for one file cannot
-come about silently. A group whose cpu.idle will be 1 gets no shares: the kernel answers EINVAL.
+In: desired values by source (a pod, or a strategy's decision), replaced whole when a source changes. Out: one value for each
+target, and nothing for a file that the kernel would refuse. Precedence is the order of the strategies, first named wins. A
+strategy that desires an attribute it does not declare is a programming error and raises, so that two writers for one target
+cannot come about silently. A group whose cpu.idle will be 1 gets no shares: the kernel answers EINVAL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import cast
 
 from msgspec import Struct
 
-from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
-from cotenant_node_executor.strategies.situation import Wish, Wishes
+from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
+from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Strategy
+from cotenant_node_executor.targets.address import (
+    Attribute,
+    NonCgroup,
+    Place,
+    ResctrlAttribute,
+    ResctrlGroup,
+    Sysctl,
+    SysctlAttribute,
+    Thread,
+    ThreadAttribute,
+    place_text,
+)
 from cotenant_node_executor.targets.interface import Knob
 
 REMEMBERED = 1024
 
-PRECEDENCE: dict[Knob, tuple[str, ...]] = {
-    Knob.CPU_SHARES: (idle.STRATEGY, batch_pods.STRATEGY, pod_values.STRATEGY),
-    Knob.CPU_QUOTA: (suppress.STRATEGY, batch_pods.STRATEGY, pod_values.STRATEGY),
-    Knob.CPUSET_CPUS: (suppress.STRATEGY,),
-    Knob.MEMORY_LIMIT: (batch_pods.STRATEGY, pod_values.STRATEGY),
-    Knob.CPU_IDLE: (idle.STRATEGY,),
-    Knob.CPU_BVT: (identity.STRATEGY,),
+_ATTRIBUTES: dict[type, type] = {
+    str: Knob,
+    Sysctl: SysctlAttribute,
+    Thread: ThreadAttribute,
+    ResctrlGroup: ResctrlAttribute,
 }
+"""What attributes a kind of place has."""
+
+Settled = tuple[Mapping[Attribute, Desired], Mapping[Attribute, str]]
 
 
 class Composed(Struct, frozen=True, gc=False):
-    """By group, the winning wish of each file and what each shall say, in the order of the files' names: the composer's own
-    tables, which show the newest values. `changed` names the groups of which these may be others than the last time."""
+    """The winning desired values by place, and their texts in the order of the attributes' names: of groups in `texts`, of all
+    other places in `others`. These are the composer's own tables, which show the newest values. `changed` names the places
+    whose values may differ from the last time."""
 
-    wishes: Mapping[str, Mapping[Knob, Wish]]
+    desired: Mapping[Place, Mapping[Attribute, Desired]]
     texts: Mapping[str, Mapping[Knob, str]]
-    changed: Collection[str] = ()
+    changed: Collection[Place] = ()
+    others: Mapping[NonCgroup, Mapping[Attribute, str]] = {}
 
-    def wish(self, group: str, knob: Knob) -> Wish | None:
-        """The wish that won a file."""
-        return self.wishes.get(group, _NONE).get(knob)
+    def winner(self, place: Place, attribute: Attribute) -> Desired | None:
+        """The desired value that won a target."""
+        return self.desired.get(place, _NONE).get(attribute)
 
 
-_NONE: Mapping[Knob, Wish] = {}
+_NONE: Mapping[Attribute, Desired] = {}
 
 
 class CompositionError(ValueError):
-    """Two strategies own a file without stated precedence, or one strategy wishes two values for it."""
+    """A strategy desires what it does not declare, or two values for one target, or an attribute that the place lacks."""
 
 
-def compose(wishes: Iterable[Wish]) -> dict[Knob, Wish]:
-    """Return the winning wish of each file of one group. Raises CompositionError."""
-    won: dict[Knob, Wish] = {}
-    for wish in wishes:
-        knob = wish.knob
-        order = PRECEDENCE.get(knob, ())
-        if wish.strategy not in order:
-            raise CompositionError(f"{knob.value}: strategy {wish.strategy!r} has no stated precedence")
-        present = won.get(knob)
-        if present is None or order.index(wish.strategy) < order.index(present.strategy):
-            won[knob] = wish
-        elif present.strategy == wish.strategy and present.value != wish.value:
-            raise CompositionError(f"{knob.value}: {wish.strategy} wishes {present.value!r} and {wish.value!r}")
-    idle_wish = won.get(Knob.CPU_IDLE)
-    if idle_wish is not None and idle_wish.value == "1":
+def compose(desired: Iterable[Desired], order: Mapping[Attribute, Sequence[str]]) -> dict[Attribute, Desired]:
+    """Return the winning value of each attribute of one place. Raises CompositionError."""
+    won: dict[Attribute, Desired] = {}
+    for each in desired:
+        attribute = each.attribute
+        names = order.get(attribute, ())
+        if each.strategy not in names:
+            raise CompositionError(f"{attribute.value}: strategy {each.strategy!r} has no stated precedence")
+        present = won.get(attribute)
+        if present is None or names.index(each.strategy) < names.index(present.strategy):
+            won[attribute] = each
+        elif present.strategy == each.strategy and present.value != each.value:
+            raise CompositionError(f"{attribute.value}: {each.strategy} desires {present.value!r} and {each.value!r}")
+    idle = won.get(Knob.CPU_IDLE)
+    if idle is not None and idle.value == "1":
         won.pop(Knob.CPU_SHARES, None)
     return won
 
 
-def _file_name(knob: Knob) -> str:
-    return knob.value
+def _name(attribute: Attribute) -> str:
+    return str(attribute.value)
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _settled(wishes: tuple[Wish, ...]) -> tuple[Mapping[Knob, Wish], Mapping[Knob, str]]:
-    """The winning wishes and their texts: shared by all groups for which the same is wished. Raises CompositionError."""
-    won = compose(wishes)
-    return won, {knob: won[knob].value for knob in sorted(won, key=_file_name)}
+@lru_cache(maxsize=16)
+def _settler(strategies: tuple[Strategy, ...]) -> Callable[[tuple[Desired, ...]], Settled]:
+    """The composition under these strategies, remembered for all places for which the same is desired."""
+    order = precedence(strategies)
+
+    @lru_cache(maxsize=REMEMBERED)
+    def settled(desired: tuple[Desired, ...]) -> Settled:
+        won = compose(desired, order)
+        return won, {attribute: won[attribute].value for attribute in sorted(won, key=_name)}
+
+    return settled
 
 
 class Composer:
-    """The wishes of one node by source. A source is put whole; only groups whose wishes it changes are composed anew, so the
-    result follows from the wishes that stand, in whatever order they came. Bound: the sources that stand."""
+    """The desired values of one node by source. Only places whose desired values change are composed again, so the result
+    follows from what is desired now, in whatever order it came. Bound: the present sources."""
 
-    def __init__(self) -> None:
-        self._wished: dict[str, dict[str, tuple[Wish, ...]]] = {}
-        """By group and source."""
-        self._groups: dict[str, tuple[str, ...]] = {}
-        """By source: the groups that it wishes something for."""
-        self._unsettled: dict[str, None] = {}
-        self._wishes: dict[str, Mapping[Knob, Wish]] = {}
+    def __init__(self, strategies: tuple[Strategy, ...] = STRATEGIES) -> None:
+        self._settled = _settler(strategies)
+        self._desired: dict[Place, dict[str, tuple[Desired, ...]]] = {}
+        """By place and source."""
+        self._places: dict[str, tuple[Place, ...]] = {}
+        """By source: the places that it desires something for."""
+        self._unsettled: dict[Place, None] = {}
+        self._winners: dict[Place, Mapping[Attribute, Desired]] = {}
         self._texts: dict[str, Mapping[Knob, str]] = {}
-        self._unchanged = Composed(self._wishes, self._texts)
+        self._others: dict[NonCgroup, Mapping[Attribute, str]] = {}
+        self._unchanged = Composed(self._winners, self._texts, (), self._others)
 
-    def put(self, source: str, wishes: Wishes) -> None:
-        """All that a source wishes from now on; nothing: it is gone."""
-        for group in self._groups.pop(source, ()):
-            if group not in wishes:
-                del self._wished[group][source]
-                self._unsettled[group] = None
-        for group, own in wishes.items():
-            sources = self._wished.setdefault(group, {})
+    def put(self, source: str, values: DesiredValues) -> None:
+        """All that a source desires from now on; nothing: it is gone."""
+        for place in self._places.pop(source, ()):
+            if place not in values:
+                del self._desired[place][source]
+                self._unsettled[place] = None
+        for place, own in values.items():
+            sources = self._desired.setdefault(place, {})
             if sources.get(source) != own:
                 sources[source] = own
-                self._unsettled[group] = None
-        if wishes:
-            self._groups[source] = tuple(wishes)
+                self._unsettled[place] = None
+        if values:
+            self._places[source] = tuple(values)
 
     def composed(self) -> Composed:
-        """The winning wishes. Raises CompositionError."""
+        """The winning values. Raises CompositionError."""
         if not self._unsettled:
             return self._unchanged
         changed = tuple(self._unsettled)
-        for group in changed:
-            self._settle(group)
+        for place in changed:
+            self._settle(place)
         self._unsettled.clear()
-        return Composed(self._wishes, self._texts, changed)
+        return Composed(self._winners, self._texts, changed, self._others)
 
-    def _settle(self, group: str) -> None:
-        sources = self._wished[group]
-        own: tuple[Wish, ...] = ()
-        for wishes in sources.values():
-            own += wishes
+    def _settle(self, place: Place) -> None:
+        sources = self._desired[place]
+        own: tuple[Desired, ...] = ()
+        for values in sources.values():
+            own += values
         if not own:
-            self._wishes.pop(group, None)
-            self._texts.pop(group, None)
+            self._winners.pop(place, None)
+            if isinstance(place, str):
+                self._texts.pop(place, None)
+            else:
+                self._others.pop(place, None)
             if not sources:
-                del self._wished[group]
+                del self._desired[place]
             return
         try:
-            self._wishes[group], self._texts[group] = _settled(own)
+            winners, texts = self._settled(own)
         except CompositionError as error:
-            raise CompositionError(f"{group or '/'} {error}") from error
+            raise CompositionError(f"{place_text(place) or '/'} {error}") from error
+        kind = _ATTRIBUTES[type(place)]
+        for attribute in texts:
+            if type(attribute) is not kind:
+                raise CompositionError(f"{place_text(place) or '/'} has no attribute {attribute}")
+        self._winners[place] = winners
+        if isinstance(place, str):
+            self._texts[place] = cast("Mapping[Knob, str]", texts)
+        else:
+            self._others[place] = texts

@@ -1,10 +1,10 @@
-"""The executor's core: what shall live on this node, what its kernel files shall say, and what is true of its pods.
+"""The executor's core: what has to run on this node, the values of its targets, and what is true of its pods.
 
 In: the node's subjects on the log (placements, node SLO, the executor's own reports) and an observation of the machine.
-Out: orders for the runtime, one composed value for each kernel file, and reports (`run`) as events.
+Out: orders for the runtime, one composed value for each target, and reports (`run`) as events.
 
 State = last message of each subject below `node.<node>.>`, and the newest observation. A placement of another uid under
-the same name replaces the former pod, whose processes are then ended like those of any pod that nobody wants.
+the same name replaces the former pod, whose processes are then ended like those of any orphaned pod.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
 from cotenant.model.subjects import run_subject
 from cotenant_node_executor.core.composer import Composed
-from cotenant_node_executor.core.file_values import FileValues
+from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import Key, Placed, read_placement, refused_report
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, lives, pod_step
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
+from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
-from cotenant_node_executor.strategies.suppress import Suppression
+from cotenant_node_executor.strategies.strategy import Evict, Strategy
 from cotenant_node_executor.targets.interface import Capabilities
 
 MAX_PODS = 110
@@ -49,24 +50,32 @@ class Plan(Struct, frozen=True, gc=False):
     orders: tuple[Order, ...]
     groups: tuple[str, ...]
     """Groups that must be made, parents first, before values are written and processes started."""
-    files: Composed
-    suppression: Suppression | None
+    targets: Composed
+    evictions: tuple[tuple[str, Evict], ...] = ()
+    """Pods that strategies have begun to evict in this cycle, each with the strategy."""
 
 
 _GONE = PlacementPhase.GONE
 _NO_GROUPS: frozenset[str] = frozenset()
 _NO_STATES: States = {}
-_NOTHING = Plan(orders=(), groups=(), files=Composed({}, {}), suppression=None)
+_NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))
 
 
 class ExecutorCore:
     """`plain_processes`: pods run as processes of this machine, so what these cannot do is refused."""
 
-    def __init__(self, facts: NodeFacts, capabilities: Capabilities, boot: str, *, plain_processes: bool) -> None:
+    def __init__(
+        self, facts: NodeFacts, capabilities: Capabilities, boot: str, *, plain_processes: bool,
+        strategies: tuple[Strategy, ...] = STRATEGIES,
+    ) -> None:
         self.facts = facts
         self.capabilities = capabilities
         self.boot = boot
         self._plain_processes = plain_processes
+        self.strategies = {strategy.name: strategy for strategy in strategies}
+        """By name, in order of precedence."""
+        self._evicted: dict[str, Evict] = {}
+        """By uid: placed pods that a strategy ends. Bound: the placed pods."""
         self.pods = PlacedPods()
         """The pods that are placed here."""
         self._runs: dict[Key, _Report] = {}
@@ -80,8 +89,8 @@ class ExecutorCore:
         self.loaded = False
         """The own start marker has come back: everything before it is folded."""
         self._seen: Observation | None = None
-        # What follows is remembered only for speed: it is what the present state gives, and is made anew when that changes.
-        self._values = FileValues(facts, capabilities)
+        # What follows is cached for speed only: it is derived from the state above, and recomputed when that changes.
+        self._targets = DesiredTargets(facts, capabilities, strategies)
         self._changed = False
         """Something was folded since the last decision that may lead to another one."""
         self._open: set[Key] = set()
@@ -94,7 +103,9 @@ class ExecutorCore:
     def fresh(self) -> ExecutorCore:
         """A core of the same node that has folded nothing, under a boot of its own."""
         boot = f"{self.boot.partition('+')[0]}+{int(self.boot.partition('+')[2] or 0) + 1}"
-        return ExecutorCore(self.facts, self.capabilities, boot, plain_processes=self._plain_processes)
+        return ExecutorCore(
+            self.facts, self.capabilities, boot, plain_processes=self._plain_processes, strategies=(*self.strategies.values(),)
+        )
 
     # -- folding -------------------------------------------------------------------------------------------------------
 
@@ -116,7 +127,7 @@ class ExecutorCore:
             self.slo_ref = event.ref
             self._changed = True
         elif isinstance(data, ExecutorStatus):
-            # With its node ends what the executor said; it goes on, and says it again when it starts again.
+            # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             self.loaded = self.loaded if event.tombstone else data.boot == self.boot
             self._changed = True
 
@@ -125,6 +136,10 @@ class ExecutorCore:
         self._touch(key)
         if self._orphans or key in self.pods.by_name:
             self._orphans = None
+        if self._evicted:
+            before = self.pods.by_name.get(key)
+            if before is not None and (event.tombstone or data.phase is _GONE or data.uid != before.placement.uid):
+                self._evicted.pop(before.placement.uid, None)
         if event.tombstone or data.phase is _GONE:
             self.pods.drop(key)
         else:
@@ -184,14 +199,18 @@ class ExecutorCore:
     # -- what is known -------------------------------------------------------------------------------------------------
 
     @property
-    def restless(self) -> bool:
-        """Whether a cycle on the same observation may ask or say anything that the last one did not."""
-        return self._changed or bool(self._open) or self._orphans != ()
+    def has_work(self) -> bool:
+        """Whether a cycle on the same observation may order or report anything that the last one did not."""
+        return self._changed or bool(self._open) or self._orphans != () or self._targets.every_cycle
 
     @property
     def placed(self) -> Mapping[Key, Placed]:
         """The pods that are placed here, by namespace and name."""
         return self.pods.by_name
+
+    def figures(self, strategy: str) -> dict[str, int]:
+        """The numbers behind a strategy's last decision."""
+        return self.strategies[strategy].figures(self._targets.memory(strategy))
 
     def runs(self) -> dict[str, RunStatus]:
         """The last reports by uid."""
@@ -209,11 +228,23 @@ class ExecutorCore:
         if self._open or self._orphans != ():
             orders = self._orders(seen, now)
             missing = _missing_groups(orders, seen.groups) if orders else _NO_GROUPS
-        files, suppression = self._values.of_cycle(seen, self.pods.views, self.pods.turned(), missing, self._slo)
-        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), files, suppression)
+        targets, ordered = self._targets.of_cycle(seen, self.pods.views, self.pods.changed(), missing, self._slo)
+        evictions = self._evict(ordered) if ordered else ()
+        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
+
+    def _evict(self, ordered: Sequence[tuple[str, Evict]]) -> tuple[tuple[str, Evict], ...]:
+        """Take the evictions of placed pods that have not begun; they are carried out from the next cycle on."""
+        begun: list[tuple[str, Evict]] = []
+        for strategy, order in ordered:
+            key = self.pods.name_of(order.uid)
+            if key is not None and order.uid not in self._evicted and not self.pods.by_name[key].refusal:
+                self._evicted[order.uid] = order
+                self._touch(key)
+                begun.append((strategy, order))
+        return tuple(begun)
 
     def _orders(self, seen: Observation, now: datetime) -> list[Order]:
-        """What shall become of the open pods; then the end of what nobody wants any more."""
+        """Orders of the open pods; then the end of orphaned ones."""
         orders: list[Order] = []
         self._stepped_at = now
         for key in sorted(self._open):
@@ -232,7 +263,7 @@ class ExecutorCore:
         return view is not None and view.group in seen.groups
 
     def _orphan_orders(self, seen: Observation) -> list[Order]:
-        """End what nobody wants any more: pods whose placement went while the executor was away, or was replaced."""
+        """End orphaned pods: those whose placement went while the executor was away, or was replaced."""
         if self._orphans is None:
             self._orphans = self.pods.unplaced(seen.states.keys())
         orders: list[Order] = []
@@ -247,7 +278,9 @@ class ExecutorCore:
         report, placement = self._runs.get(key), placed.placement
         uid = placement.uid
         last = report.status if report is not None and report.status.uid == uid else None
-        step = self._steps[key] = pod_step(placed.to_run, placement, last, seen.states.get(uid, _NO_STATES), now)
+        step = self._steps[key] = pod_step(
+            placed.to_run, placement, last, seen.states.get(uid, _NO_STATES), now, self._evicted.get(uid)
+        )
         return step
 
     def decide(self, now: datetime) -> Sequence[Event]:

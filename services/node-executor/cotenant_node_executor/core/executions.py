@@ -2,13 +2,13 @@
 
 In: the cycle's plan, the writer's report, the orders, and where they come from (causes). Out: events on stream EXECUTION.
 
-| topic | says |
+| topic | content |
 |---|---|
 | suppress | the best-effort group's quota or CPU set changed: from what to what, by which figures |
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
 | runtime | a container was started, a pod is being stopped, its groups were removed |
-| refusals | the kernel refused a value, or a pod cannot run here; each said once |
+| refusals | the kernel refused a value, or a pod cannot run here; each published once |
 
 Bound: MAX_CHANGES changes in one event; more are counted in its summary.
 """
@@ -24,9 +24,8 @@ from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore, Plan
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
-from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
-from cotenant_node_executor.strategies.situation import Wish
-from cotenant_node_executor.strategies.suppress import Suppression
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Evict
+from cotenant_node_executor.targets.address import Place, place_text
 from cotenant_node_executor.targets.interface import Knob, WriteReport, Written
 
 MAX_CHANGES = 50
@@ -34,20 +33,11 @@ MAX_CHANGES = 50
 NEWEST_USAGE = f"{USAGE}:newest"
 """Stands among the causes for the usage message that is stored just before."""
 
-TOPICS: dict[str, str] = {
-    suppress.STRATEGY: "suppress",
-    batch_pods.STRATEGY: "batch-values",
-    pod_values.STRATEGY: "batch-values",
-    identity.STRATEGY: "identity",
-    idle.STRATEGY: "identity",
-}
-"""Topic by the strategy whose wish won."""
-
 _OF_A_TREE = frozenset((Knob.CPU_QUOTA, Knob.CPUSET_CPUS))
 
 
 class Executions:
-    """Makes the events of one node. Remembers only what it has said already, so that nothing is said twice."""
+    """Makes the events of one node. Remembers only what it has published, so that nothing is published twice."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -63,6 +53,8 @@ class Executions:
         events = self._writes(core, plan, report, now) if report.written else []
         if carried_out:
             events += self._orders(core, carried_out, now)
+        if plan.evictions:
+            events += [self._eviction(core, strategy, order, now) for strategy, order in plan.evictions]
         if report.refused:
             events += self._refused_by_kernel(core, plan, report, now)
         if core.pods.refused or self._refused_pods:
@@ -70,38 +62,39 @@ class Executions:
         return events
 
     def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
-        by_topic: dict[str, list[tuple[Written, Wish]]] = {}
+        by_topic: dict[str, list[tuple[Written, Desired]]] = {}
         for written in report.written:
-            wish = plan.files.wish(written.group, written.knob)
-            if wish is not None:
-                by_topic.setdefault(TOPICS[wish.strategy], []).append((written, wish))
+            winner = plan.targets.winner(written.place, written.attribute)
+            if winner is not None:
+                by_topic.setdefault(core.strategies[winner.strategy].topic, []).append((written, winner))
         events: list[Event] = []
         for topic in sorted(by_topic):
-            told = by_topic[topic]
+            changes = by_topic[topic]
             # A best-effort tree is one decision: its root's file speaks for all of it.
-            first, wish = ([each for each in told if each[0].knob in _OF_A_TREE] or told)[0]
+            first, winner = ([each for each in changes if each[0].attribute in _OF_A_TREE] or changes)[0]
+            strategy = core.strategies[winner.strategy]
             causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()
-            if topic == "suppress":
+            if strategy.cause is Cause.USAGE:
                 causes = (NEWEST_USAGE, *causes)
-            elif topic == "batch-values":
-                causes = self._placements(core, {written.group for written, _ in told}) or causes
-            more = f" and {len(told) - 1} more" if len(told) > 1 else ""
+            elif strategy.cause is Cause.PLACEMENTS:
+                causes = self._placements(core, {written.place for written, _ in changes}) or causes
+            more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
             execution = Execution(
                 node=self._node,
                 topic=topic,
-                summary=f"{first.group or '/'} {first.file}: {first.old} -> {first.new}{more}: {wish.why}",
+                summary=f"{place_text(first.place) or '/'} {first.file}: {first.old} -> {first.new}{more}: {winner.why}",
                 changes=tuple([
-                    Change(target=_target(each.group, each.file), old=each.old, new=each.new)
-                    for each, _ in told[:MAX_CHANGES]
+                    Change(target=_target(each.place, each.file), old=each.old, new=each.new)
+                    for each, _ in changes[:MAX_CHANGES]
                 ]),
-                figures=_figures(plan.suppression) if topic == "suppress" else {},
+                figures=core.figures(winner.strategy),
             )
             events.append(self._event(topic, execution, causes, now))
         return events
 
-    def _placements(self, core: ExecutorCore, groups: Iterable[str]) -> tuple[str, ...]:
+    def _placements(self, core: ExecutorCore, places: Iterable[Place]) -> tuple[str, ...]:
         """The placements of the pods whose groups' files changed, at most ten."""
-        return tuple([placed.ref for placed in core.pods.around(groups)[:10]])
+        return tuple([placed.ref for placed in core.pods.around([place for place in places if isinstance(place, str)])[:10]])
 
     def _orders(self, core: ExecutorCore, orders: Sequence[Order], now: datetime) -> list[Event]:
         events: list[Event] = []
@@ -118,6 +111,21 @@ class Executions:
                     self._stopping.discard(order.uid)
         return events
 
+    def _eviction(self, core: ExecutorCore, strategy: str, order: Evict, now: datetime) -> Event:
+        topic = core.strategies[strategy].topic
+        placed = core.pods.of_uid(order.uid)
+        assert placed is not None, "the core evicts placed pods only"
+        namespace, name = placed.placement.namespace, placed.placement.name
+        execution = Execution(
+            node=self._node,
+            topic=topic,
+            summary=f"{namespace}/{name}: evicted by {strategy}: {order.why}",
+            figures=core.figures(strategy),
+            namespace=namespace,
+            pod=name,
+        )
+        return self._event(topic, execution, (placed.ref, *((core.slo_ref,) if core.slo_ref else ())), now)
+
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)
         if placed is None:
@@ -131,10 +139,11 @@ class Executions:
 
     def _refused_by_kernel(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
         first = report.refused[0]
-        wish = plan.files.wish(first.group, first.knob)
+        winner = plan.targets.winner(first.place, first.attribute)
         more = len(report.refused) - 1
-        summary = f"{first.group or '/'} {first.file} = {first.value}: {first.message}" + (f" and {more} more" if more else "")
-        causes = self._placements(core, {refused.group for refused in report.refused}) or (
+        where = place_text(first.place) or "/"
+        summary = f"{where} {first.file} = {first.value}: {first.message}" + (f" and {more} more" if more else "")
+        causes = self._placements(core, {refused.place for refused in report.refused}) or (
             (core.slo_ref,) if core.slo_ref else ()
         )
         return [
@@ -143,9 +152,9 @@ class Executions:
                 Execution(
                     node=self._node,
                     topic="refusals",
-                    summary=f"refused by the kernel: {summary}" + (f" ({wish.strategy}: {wish.why})" if wish else ""),
+                    summary=f"refused by the kernel: {summary}" + (f" ({winner.strategy}: {winner.why})" if winner else ""),
                     changes=tuple(
-                        Change(target=_target(r.group, r.file), new=r.value, error=r.message)
+                        Change(target=_target(r.place, r.file), new=r.value, error=r.message)
                         for r in report.refused[:MAX_CHANGES]
                     ),
                 ),
@@ -186,20 +195,6 @@ class Executions:
         return Event(subject=subject, data=data, causes=causes, time=now, stream=EXECUTION)
 
 
-def _figures(suppression: Suppression | None) -> dict[str, int]:
-    if suppression is None or suppression.split is None:
-        return {}
-    split = suppression.split
-    return {
-        "capacity.cpu-milli": suppression.capacity_milli,
-        "threshold.percent": suppression.threshold_percent,
-        "node.cpu-milli": suppression.node_used_milli,
-        "services.cpu-milli": int(split.pods_non_be_milli),
-        "host.cpu-milli": int(split.hosts_non_be_milli),
-        "system.cpu-milli": int(split.system_milli),
-        "best-effort.cpu-milli": suppression.quantity_milli,
-    }
-
-
-def _target(group: str, file: str) -> str:
-    return f"{group}/{file}" if group else file
+def _target(place: Place, file: str) -> str:
+    text = place_text(place)
+    return f"{text}/{file}" if text else file

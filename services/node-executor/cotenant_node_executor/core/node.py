@@ -2,12 +2,12 @@
 
 In: events of the node's subjects, the time, and a machine (the kernel and processes, or the simulation). Out: events to
 be written: reports on LOG, usage on USAGE, what was done on EXECUTION. The order within a cycle matters: groups are made
-and their values written before a process is started in them, and a report speaks of what was observed, never of hopes.
+and their values written before a process is started in them, and a report contains only what was observed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -18,15 +18,16 @@ from cotenant.events.envelope import Event
 from cotenant.events.runs import ExecutorStatus
 from cotenant.log.contract import USAGE
 from cotenant.model.subjects import executor_subject, usage_subject
+from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, Runtime
-from cotenant_node_executor.targets.interface import Knob, WriteReport
+from cotenant_node_executor.targets.interface import WriteReport
 
 EARLY_REPORT = timedelta(seconds=5)
-"""A suppression says its usage at once, at most this often, so that its cause is the sample it was made from."""
+"""After a suppression usage is published at once, at most this often, so that its cause is the sample it was made from."""
 
 
 class Machine(Protocol):
@@ -43,8 +44,8 @@ class Machine(Protocol):
         """Make groups, parents first."""
         ...
 
-    def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
-        """Make the files of each group say so. `changed`: the groups of which this may be something else than the last time."""
+    def write(self, targets: Composed) -> WriteReport:
+        """Give every target its value, as far as it holds another one."""
         ...
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
@@ -53,14 +54,14 @@ class Machine(Protocol):
 
 
 class Periods(Struct, frozen=True):
-    """How often a node is sampled, and how often usage is said."""
+    """How often a node is sampled, and how often usage is published."""
 
     sample_seconds: float = 1.0
     report_seconds: float = 15.0
 
 
 class ExecutorNode:
-    """A core, its machine and its reports. `status` is what the node says of itself at its start."""
+    """A core, its machine and its reports. `status` is what the node reports of itself at its start."""
 
     def __init__(self, core: ExecutorCore, machine: Machine, status: ExecutorStatus, periods: Periods) -> None:
         self.core = core
@@ -73,14 +74,14 @@ class ExecutorNode:
         )
         self._executions = Executions(name)
         self._usage_ref = ""
-        self._said: datetime | None = None
-        self._life = f"node-executor/{name}/{core.boot}"
+        self._usage_at: datetime | None = None
+        self._incarnation = f"node-executor/{name}/{core.boot}"
         self._named = 0
         self._adopted = False
         self._moved = True
         """The last cycle changed something on the machine, or was refused: the next one sees another machine."""
 
-    def reborn(self) -> ExecutorNode:
+    def restarted(self) -> ExecutorNode:
         """The same node on the same machine with a core that has folded nothing."""
         return ExecutorNode(self.core.fresh(), self.machine, self._status, self._periods)
 
@@ -99,18 +100,18 @@ class ExecutorNode:
 
     def due(self, now: datetime) -> bool:
         """Whether a cycle has anything to do that the last one has not done, on a machine where nothing happens by itself."""
-        return self._moved or self.core.restless or self._window.due(now)
+        return self._moved or self.core.has_work or self._window.due(now)
 
     @property
     def report_due(self) -> datetime | None:
-        """When usage is to be said next, in the node's time; None before the first sample."""
+        """When usage is to be published next, in the node's time; None before the first sample."""
         return self._window.next_report
 
     def identified(self, event: Event, cell: str) -> Event:
-        """Give an event its id: of this life, counted."""
+        """Give an event its id: of this incarnation, counted."""
         self._named += 1
         source = f"/{cell}/node-executor/{self.name}"
-        return msgspec.structs.replace(event, id=f"{cell}/{self._life}/{self._named}", source=source)
+        return msgspec.structs.replace(event, id=f"{cell}/{self._incarnation}/{self._named}", source=source)
 
     def refer(self, event: Event) -> Event:
         """Put the last stored usage message where an event's causes say "the newest usage"."""
@@ -135,7 +136,7 @@ class ExecutorNode:
         plan = core.plan(now)
         if plan.groups:
             machine.create(plan.groups)
-        report = machine.write(plan.files.texts, plan.files.changed)
+        report = machine.write(plan.targets)
         if plan.orders:
             machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)
@@ -144,12 +145,12 @@ class ExecutorNode:
         return [*usage, *core.decide(now), *done]
 
     def _usage(self, now: datetime) -> list[Event]:
-        self._said = now
+        self._usage_at = now
         message = self._window.message(self.core.pods.to_run(), now)
         return [Event(subject=usage_subject(self.name), data=message, time=now, stream=USAGE)]
 
     def _early(self, now: datetime, done: Sequence[Event]) -> bool:
-        """Whether batch work was suppressed and the last usage message is not of just now."""
-        if not self._window.filled or (self._said is not None and now - self._said < EARLY_REPORT):
+        """Whether something was changed because of usage and the last usage message is not of just now."""
+        if not self._window.filled or (self._usage_at is not None and now - self._usage_at < EARLY_REPORT):
             return False
-        return any(event.subject.endswith(".suppress") for event in done)
+        return any(NEWEST_USAGE in event.causes for event in done)

@@ -16,7 +16,7 @@ from cotenant_node_executor.targets.interface import Knob
 
 
 class Observation(Struct, frozen=True, gc=False):
-    """`states`: containers by pod uid, also of pods that nobody wants. `groups`: control groups below the root.
+    """`states`: containers by pod uid, also of orphaned pods. `groups`: control groups below the root.
 
     `current`: files whose value strategies start from.
     """

@@ -19,7 +19,7 @@ from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.model.by_identity import by_identity
 from cotenant.model.quantities import QuantityError
 from cotenant_node_executor.runtime.interface import PodToRun
-from cotenant_node_executor.strategies.situation import PodView, pod_view
+from cotenant_node_executor.strategies.pod_view import PodView, pod_view
 
 REASON_UNSUPPORTED = "UnsupportedPod"
 
@@ -74,7 +74,7 @@ def _identified(pod: Pod, placement: Placement) -> Pod:
 
 
 def refused_report(placed: Placed) -> RunStatus:
-    """What is said of a pod that cannot run here."""
+    """The report of a pod that cannot run here."""
     placement = placed.placement
     ending = placement.phase is PlacementPhase.TERMINATING
     return RunStatus(

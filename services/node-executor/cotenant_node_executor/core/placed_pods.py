@@ -10,7 +10,7 @@ from collections.abc import Iterable, KeysView, Mapping, Set
 
 from cotenant_node_executor.core.placed import Key, Placed
 from cotenant_node_executor.runtime.interface import PodToRun
-from cotenant_node_executor.strategies.situation import PodView
+from cotenant_node_executor.strategies.pod_view import PodView
 
 
 class PlacedPods:
@@ -28,7 +28,7 @@ class PlacedPods:
         self._views: dict[str, PodView] = {}
         self.views: Mapping[str, PodView] = self._views
         """As strategies see them, by group."""
-        self._turned: set[str] = set()
+        self._changed: set[str] = set()
 
     def put(self, key: Key, placed: Placed) -> None:
         """Take a placement, in the place of the one that had its name."""
@@ -38,7 +38,7 @@ class PlacedPods:
         view = placed.view
         if view is not None:
             self._views[view.group] = view
-            self._turned.add(view.group)
+            self._changed.add(view.group)
         if placed.refusal:
             self._refused[key] = placed
 
@@ -53,14 +53,14 @@ class PlacedPods:
             del self._of_uid[placed.placement.uid]
         if placed.view is not None and self.views.get(placed.view.group) is placed.view:
             del self._views[placed.view.group]
-            self._turned.add(placed.view.group)
+            self._changed.add(placed.view.group)
 
-    def turned(self) -> Set[str]:
-        """Groups of which `views` says something else than when this was asked last. Bound: those of all pods since."""
-        turned = self._turned
-        if turned:
-            self._turned = set()
-        return turned
+    def changed(self) -> Set[str]:
+        """Groups whose view has changed since the last call. Bound: those of all pods since."""
+        changed = self._changed
+        if changed:
+            self._changed = set()
+        return changed
 
     def name_of(self, uid: str) -> Key | None:
         """The name of the pod with this uid."""

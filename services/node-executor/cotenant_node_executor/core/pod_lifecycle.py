@@ -1,4 +1,4 @@
-"""One pod's life on its node: from its placement and what is seen of its containers to orders and its report.
+"""One pod's lifecycle on its node: from its placement and what is seen of its containers to orders and its report.
 
 In: the placement, the last report, the containers' states, the time. Out: orders (repeated every cycle as long as they
 are wanted) and the report that is true now.
@@ -8,6 +8,7 @@ are wanted) and the report that is true now.
 | bound | not started, or exited and the policy restarts it and the back-off is over | start | pending, running |
 | bound | all exited for good | collect | succeeded if all codes are 0, else failed |
 | bound, past activeDeadlineSeconds | some live | stop | running, then failed |
+| bound, evicted by a strategy | some live | stop | running, then failed |
 | terminating | some live | stop | running, then stopped |
 
 A phase that ends a pod is final: nothing is started again. Source: kubelet's pod life cycle.
@@ -36,11 +37,13 @@ from cotenant_node_executor.runtime.interface import (
     Stop,
 )
 from cotenant_node_executor.runtime.restart import backoff_seconds, restarts
+from cotenant_node_executor.strategies.strategy import Evict
 
 WAITING = "waiting"
 RUNNING = "running"
 TERMINATED = "terminated"
 REASON_BACKOFF = "CrashLoopBackOff"
+REASON_EVICTED = "Evicted"
 REASON_DEADLINE = "DeadlineExceeded"
 
 States = Mapping[str, ContainerState]
@@ -59,9 +62,11 @@ class PodStep(Struct, frozen=True, gc=False):
 
 
 def pod_step(
-    to_run: PodToRun, placement: Placement, last: RunStatus | None, states: States, now: datetime
+    to_run: PodToRun, placement: Placement, last: RunStatus | None, states: States, now: datetime,
+    evict: Evict | None = None,
 ) -> PodStep:
-    """One cycle of a pod whose manifest is known; `last` is this pod's own last report, of the same uid."""
+    """One cycle of a pod whose manifest is known; `last` is this pod's own last report, of the same uid; `evict`:
+    a strategy ends it."""""
     base = last or RunStatus(
         node=placement.node, namespace=placement.namespace, name=placement.name, uid=placement.uid, phase=_RUN_PENDING
     )
@@ -70,6 +75,9 @@ def pod_step(
         return PodStep((ending,), base)
     if placement.phase is _TERMINATING:
         return _ending(to_run, base, states, placement.grace_period_seconds, RunPhase.STOPPED, placement.reason)
+    if evict is not None:
+        step = _ending(to_run, base, states, evict.grace_seconds, RunPhase.FAILED, REASON_EVICTED)
+        return replace(step, report=replace(step.report, message=evict.why)) if step.report.phase.terminal else step
     deadline = to_run.pod.spec.active_deadline_seconds
     if deadline is not None and base.started_at is not None and now - base.started_at >= timedelta(seconds=deadline):
         grace = to_run.pod.spec.termination_grace_period_seconds

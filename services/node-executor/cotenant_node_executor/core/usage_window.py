@@ -1,4 +1,4 @@
-"""What the executor says of usage: one message a report period, made of the samples of that period.
+"""Usage messages: one a report period, made of the samples of that period.
 
 In: snapshots, and who the pods are. Out: `UsageSample` with the series of node, system and pods. A pod's series ends with
 the newest sample; one that is not in the newest snapshot, or that nobody placed, is left out.
@@ -29,7 +29,7 @@ class _Taken(Struct, frozen=True, gc=False):
     snapshot: Snapshot
 
 
-class _Said(Struct, frozen=True):
+class _Published(Struct, frozen=True):
     """What so many samples that read the same of these pods gave."""
 
     pods: Mapping[str, PodToRun]
@@ -39,7 +39,7 @@ class _Said(Struct, frozen=True):
 
 
 class UsageWindow:
-    """Collects samples between two messages. `boot` names this executor's life."""
+    """Collects samples between two messages. `boot` names this executor's incarnation."""
 
     def __init__(self, node: str, boot: str, *, sample_seconds: float, report_seconds: float) -> None:
         self._node = node
@@ -52,13 +52,13 @@ class UsageWindow:
         self._counter = 0
         self._classes: dict[str, tuple[Pod, tuple[str, str]]] = {}
         """By uid: a manifest, and what QoS and priority it gives."""
-        self._said: _Said | None = None
+        self._last: _Published | None = None
         self._due: datetime | None = None
         self._ripe: datetime | None = None
-        """When it may be said: half a sample before it is due."""
+        """When it may be published: half a sample before it is due."""
 
     def add(self, snapshot: Snapshot, now: datetime) -> None:
-        """Take a snapshot; the first of a life has no rates and is no sample. The first sample is said at once."""
+        """Take a snapshot; the first of an incarnation has no rates and is no sample. The first sample is published at once."""
         if snapshot.node.cpu_milli is None or snapshot.system.cpu_milli is None:
             return
         self._taken.append(_Taken(now, snapshot))
@@ -67,7 +67,7 @@ class UsageWindow:
 
     @property
     def filled(self) -> bool:
-        """Whether there is a sample to say."""
+        """Whether there is a sample to publish."""
         return bool(self._taken)
 
     @property
@@ -76,7 +76,7 @@ class UsageWindow:
         return self._due
 
     def due(self, now: datetime) -> bool:
-        """Whether the period is over and there is something to say."""
+        """Whether the period is over and there is something to publish."""
         return self._ripe is not None and now >= self._ripe and bool(self._taken)
 
     def _set_due(self, due: datetime) -> None:
@@ -96,7 +96,7 @@ class UsageWindow:
         newest = taken[-1]
         self._taken.clear()
         self._counter += 1
-        # Periods stay on their grid; after a pause the grid starts anew.
+        # Periods stay on their grid; after a pause the grid starts again.
         due = (self._due or now) + self._period
         self._set_due(due if due > now + self._early else now + self._period)
         return UsageSample(
@@ -122,9 +122,9 @@ class UsageWindow:
         samples = [sample.snapshot.pods for sample in reversed(taken)]
         newest = samples[0]
         alike = all(readings is newest for readings in samples)
-        said = self._said
-        if alike and said is not None and said.readings is newest and said.pods is pods and said.samples == len(taken):
-            return said.messages
+        last = self._last
+        if alike and last is not None and last.readings is newest and last.pods is pods and last.samples == len(taken):
+            return last.messages
         messages: list[PodUsage] = []
         for uid in sorted(newest):
             to_run, usage = pods.get(uid), newest[uid].usage
@@ -132,7 +132,7 @@ class UsageWindow:
                 continue
             qos, priority = self._class_of(uid, to_run.pod, len(pods))
             metadata, ratio = to_run.pod.metadata, usage.throttled_ratio
-            said_of_it = PodUsage(
+            last_of_it = PodUsage(
                 namespace=metadata.namespace,
                 name=metadata.name,
                 uid=uid,
@@ -142,8 +142,8 @@ class UsageWindow:
                 throttled_permille=-1 if ratio is None else round(ratio * 1000),
                 pressure=_pressure(usage.pressure),
             )
-            messages.append(said_of_it)
-        self._said = _Said(pods, newest, len(taken), tuple(messages)) if alike else None
+            messages.append(last_of_it)
+        self._last = _Published(pods, newest, len(taken), tuple(messages)) if alike else None
         return tuple(messages)
 
 

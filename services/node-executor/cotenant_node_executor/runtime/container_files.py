@@ -1,4 +1,4 @@
-"""The files of one container attempt, which outlive the executor, and what they tell.
+"""The files of one container attempt, which outlive the executor, and what they record.
 
     <state>/<pod uid>/<container>/<attempt>.{wait,launch,shim,pid,status,error,log}
 
@@ -27,7 +27,7 @@ echo $code > "$attempt.status.new" && mv "$attempt.status.new" "$attempt.status"
 """Runs the program in the foreground and writes down how it ended. The shim stays outside the container's group, so that
 killing the group cannot take away the answer; its own signals are caught, not ignored, because ignoring is inherited."""
 
-KEPT_ATTEMPTS = 2
+STORED_ATTEMPTS = 2
 
 
 class AttemptFiles(Struct, frozen=True):
@@ -78,5 +78,5 @@ def drop_old_attempts(container_dir: Path, newest: int) -> None:
     """Keep the files of the last attempts only."""
     for path in sorted(container_dir.iterdir()):
         number = path.name.partition(".")[0]
-        if number.isdigit() and int(number) <= newest - KEPT_ATTEMPTS:
+        if number.isdigit() and int(number) <= newest - STORED_ATTEMPTS:
             path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """What the executor's core knows of a runtime: containers by attempt, orders, and what was seen.
 
 In: orders (start an attempt, stop a pod, collect its groups, forget it), repeated as long as they are wanted. Out: the
-state of every container that the runtime knows, by pod uid, also of pods that nobody wants any more.
+state of every container that the runtime knows, by pod uid, also of orphaned pods.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def rotated(log: Path) -> Path:
 
 
 def bound_log(log: Path, limit: int = MAX_LOG_BYTES) -> bool:
-    """Rotate a log that has grown beyond its bound; tells whether it did."""
+    """Rotate a log that has grown beyond its bound; returns whether it did."""
     try:
         if log.stat().st_size <= limit:
             return False

@@ -32,14 +32,8 @@ from cotenant_node_executor.runtime.container_files import (
     drop_old_attempts,
     newest_attempt,
 )
+from cotenant_node_executor.runtime.container_state import container_state, oom_kills
 from cotenant_node_executor.runtime.interface import (
-    REASON_COMPLETED,
-    REASON_CREATING,
-    REASON_ERROR,
-    REASON_OOM,
-    REASON_START_ERROR,
-    REASON_UNKNOWN,
-    UNKNOWN_EXIT,
     Collect,
     ContainerState,
     Forget,
@@ -54,11 +48,10 @@ from cotenant_node_executor.runtime.launch import CANNOT_RUN
 from cotenant_node_executor.runtime.log_files import bound_log, read_tail
 from cotenant_node_executor.runtime.oom_score import oom_score_adj
 from cotenant_node_executor.runtime.program import Program, arguments, environment, user_and_group
-from cotenant_node_executor.targets.interface import CgroupDriver, Knob
+from cotenant_node_executor.targets.interface import CgroupDriver
 
 SHIM_GROUP = "shims"
 LAUNCH = Path(__file__).with_name("launch.py")
-MAX_MESSAGE = 1024
 
 
 class _Known(msgspec.Struct):
@@ -113,7 +106,7 @@ class ProcessRuntime:
             files.file("pid").write_text(f"{pids[0]}\n", encoding="ascii")
 
     def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
-        """Read every container's state; bound its log; kill what its program left behind; go on with stopping."""
+        """Read every container's state; bound its log; kill what its program left behind; continue stopping."""
         del now
         self._reap()
         states: dict[str, dict[str, ContainerState]] = {}
@@ -134,62 +127,12 @@ class ProcessRuntime:
 
     def _state_of(self, uid: str, container: str, files: AttemptFiles) -> ContainerState:
         group = self._container_group(uid, container)
-        exit_code = files.number("status")
         pids = self._driver.pids(group) if group else []
-        started_at = files.changed_at("pid")
-        if exit_code is None and not pids and not self._shim_alive(files):
-            # The shim may have written the status between the two looks.
-            exit_code = files.number("status")
-            if exit_code is None:
-                files.file("status").write_text(f"{UNKNOWN_EXIT}\n", encoding="ascii")
-                files.file("error").write_text("nobody saw how the container ended", encoding="ascii")
-                return self._exited(files, container, UNKNOWN_EXIT, started_at, REASON_UNKNOWN)
-        if exit_code is None:
-            pid = files.number("pid") or 0
-            reason = "" if pid else REASON_CREATING
-            return ContainerState(container, files.attempt, pid=pid, started_at=started_at, reason=reason)
-        if pids:
+        lives = bool(pids) or (files.number("status") is None and self._shim_alive(files))
+        state = container_state(container, files, lives, lambda: oom_kills(self._driver, group) > self._oom_kills.get(group, 0))
+        if pids and state.exited:
             self._driver.kill(group)
-        return self._exited(files, container, exit_code, started_at, self._reason(group, files, exit_code))
-
-    def _exited(
-        self, files: AttemptFiles, container: str, exit_code: int, started_at: datetime | None, reason: str
-    ) -> ContainerState:
-        return ContainerState(
-            container,
-            files.attempt,
-            started_at=started_at,
-            finished_at=files.changed_at("status"),
-            exit_code=exit_code,
-            reason=reason,
-            message=files.text("error")[:MAX_MESSAGE],
-            backoff_seconds=files.number("wait") or 0,
-        )
-
-    def _reason(self, group: str, files: AttemptFiles, exit_code: int) -> str:
-        if exit_code == 0:
-            return REASON_COMPLETED
-        error = files.text("error")
-        if exit_code in (CANNOT_RUN, CANNOT_RUN + 1) and error:
-            return REASON_START_ERROR
-        if exit_code == UNKNOWN_EXIT and error:
-            return REASON_UNKNOWN
-        if exit_code == UNKNOWN_EXIT and self._oom_count(group) > self._oom_kills.get(group, 0):
-            return REASON_OOM
-        return REASON_ERROR
-
-    def _oom_count(self, group: str) -> int:
-        """How often the kernel killed for memory in this group: memory.oom_control on v1, memory.events on v2."""
-        path = self._driver.path(group, Knob.MEMORY_LIMIT) if group else None
-        if path is None:
-            return 0
-        for name in ("memory.events", "memory.oom_control"):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                for line in path.with_name(name).read_text(encoding="ascii").splitlines():
-                    key, _, value = line.partition(" ")
-                    if key == "oom_kill" and value.isdigit():
-                        return int(value)
-        return 0
+        return state
 
     def _shim_alive(self, files: AttemptFiles) -> bool:
         started = self._shims.get(str(files.stem))
@@ -212,7 +155,7 @@ class ProcessRuntime:
     # -- orders --------------------------------------------------------------------------------------------------------
 
     def carry_out(self, order: Order, now: datetime) -> None:
-        """Carry out one order, or go on with it."""
+        """Carry out one order, or continue it."""
         match order:
             case Start():
                 self._start(order)
@@ -237,7 +180,7 @@ class ProcessRuntime:
         drop_old_attempts(folder, order.attempt)
         files = attempt_files(folder, order.attempt)
         group = pod.container_group(order.container)
-        self._oom_kills[group] = self._oom_count(group)
+        self._oom_kills[group] = oom_kills(self._driver, group)
         container = next(entry for entry in pod.pod.spec.containers if entry.name == order.container)
         env = environment(pod.pod, container, pod.node)
         uid, gid = user_and_group(pod.pod, container)

@@ -1,6 +1,6 @@
 """Where the counters of one group stand, worked out once, and their texts of this round.
 
-A second's cycle over 50 pods reads some 450 files: joining their paths anew would cost as much as reading them.
+A second's cycle over 50 pods reads some 450 files: joining their paths again would cost as much as reading them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this host is: CPUs and their places, memory, kernel, address; and what its executor says of it at the start.
+"""What this host is: CPUs and their places, memory, kernel, address; and what its executor reports of it at the start.
 
 In: /proc, /sys, the probed capabilities. Out: `NodeFacts` and `ExecutorStatus`. CPU: those this process may run on.
 """
@@ -14,13 +14,12 @@ from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.proc import parse_node_meminfo
-from cotenant_node_executor.strategies.situation import NodeFacts
-from cotenant_node_executor.strategies.suppress_cpuset import Processor
+from cotenant_node_executor.strategies.situation import NodeFacts, Processor
 from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion
 
 
 def host_facts(node: str, *, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> NodeFacts:
-    """Read this host. Nothing is kept back for the system: what it uses counts as system usage."""
+    """Read this host. Nothing is reserved for the system: what it uses counts as system usage."""
     cpus = sorted(os.sched_getaffinity(0))
     memory = parse_node_meminfo((proc / "meminfo").read_text(encoding="ascii"))
     return NodeFacts(
@@ -44,7 +43,7 @@ def _processor(cpu: int, sys: Path) -> Processor:
 
 
 def _number(path: Path, default: int) -> int:
-    """The number in a file; the default where a kernel does not say, or says -1."""
+    """The number in a file; the default where a kernel has none, or has -1."""
     try:
         text = path.read_text(encoding="ascii").strip()
     except OSError:

@@ -82,7 +82,7 @@ def numa_usage_bytes(meminfo_kb: Mapping[str, int]) -> int:
 
 
 def hugepages_bytes(counts: Mapping[str, int]) -> dict[str, int]:
-    """``nr_hugepages`` by directory name to bytes by resource name; one size that cannot be told makes all of them 0."""
+    """``nr_hugepages`` by directory name to bytes by resource name; one unreadable size makes all of them 0."""
     known = all(directory in counts for directory in HUGEPAGE_KB)
     return {
         resource: counts[directory] * size_kb * 1024 if known else 0 for directory, (size_kb, resource) in HUGEPAGE_KB.items()

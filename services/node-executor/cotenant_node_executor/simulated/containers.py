@@ -68,7 +68,7 @@ def simulated_exit_code(pod: Pod) -> int:
 class SimulatedRuntime:
     """Runs nothing, remembers everything that matters of it. `groups` are the groups that the machine imitates.
 
-    `outlived`: the machine outlives this object, and pods go on as the last reports say; else it begins without any.
+    `outlived`: the machine outlives this object, and pods continue as last reported; else it begins without any.
     """
 
     def __init__(self, groups: SimulatedGroups, *, outlived: bool = True) -> None:
@@ -83,7 +83,7 @@ class SimulatedRuntime:
         """Pods whose states are others than when somebody asked for these last. Bound: those that are or were there."""
         self._running: set[str] = set()
         """Pods with a container that has not ended."""
-        self._turned: dict[str, PodToRun | None] = {}
+        self._transitions: dict[str, PodToRun | None] = {}
         """Pods of which the opposite was true when somebody asked last; None: it runs no more. Bound: those that run or did."""
         self._ends: dict[str, datetime] = {}
         """When the next container of a pod ends by itself."""
@@ -91,7 +91,7 @@ class SimulatedRuntime:
         """When the next container ends by itself; None: never."""
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
-        """Go on with what the last reports say of pods that are not known here."""
+        """Continue pods that are not known here as last reported."""
         del now
         for uid in sorted(pods if self._outlived else ()):
             run = runs.get(uid)
@@ -133,10 +133,10 @@ class SimulatedRuntime:
         live = [state for state in states.values() if state.exit_code is None]
         if bool(live) is not (uid in self._running):
             self._running ^= {uid}
-            if uid in self._turned:
-                del self._turned[uid]
+            if uid in self._transitions:
+                del self._transitions[uid]
             else:
-                self._turned[uid] = self._pods[uid] if live else None
+                self._transitions[uid] = self._pods[uid] if live else None
         ending = _ends(self._pods[uid].pod, live)
         if ending:
             self._ends[uid] = min(end for _, end in ending)
@@ -153,12 +153,12 @@ class SimulatedRuntime:
             self._changed = set()
         return changed
 
-    def turned(self) -> Mapping[str, PodToRun | None]:
+    def transitions(self) -> Mapping[str, PodToRun | None]:
         """Pods with a container that runs and had none when this was asked last; None: it is the other way round."""
-        turned = self._turned
-        if turned:
-            self._turned = {}
-        return turned
+        transitions = self._transitions
+        if transitions:
+            self._transitions = {}
+        return transitions
 
     def carry_out(self, order: Order, now: datetime) -> None:
         """Carry out one order; everything happens at once."""
@@ -184,9 +184,9 @@ class SimulatedRuntime:
                 self._pods.pop(order.uid, None)
 
     def run_out_of_memory(self, uid: str, now: datetime) -> None:
-        """The kernel ends every process of a pod. Whoever asks who turned has said so."""
+        """The kernel ends every process of a pod. The sampler, which reads `transitions`, knows it already."""
         self._end(uid, now, UNKNOWN_EXIT, REASON_OOM)
-        self._turned.pop(uid, None)
+        self._transitions.pop(uid, None)
 
     def _end(self, uid: str, now: datetime, exit_code: int, reason: str) -> None:
         if uid in self._running:

@@ -1,9 +1,9 @@
 """The files of a simulated machine's groups: a table, with the refusals of the kernel's hierarchy.
 
-In: the values that the files shall have. Out: what was written, and what was refused and why. On cgroup v1 the kernel refuses a
+In: the desired values. Out: what was written, and what was refused and why. On cgroup v1 the kernel refuses a
 child that is wider than its parent, and a parent that is narrower than a child, in quota and CPU set; so the order of writes
-matters, and it is the one of a real machine (`kernel.levels`). On v2 a child may say more than its parent. The rules
-are those of the sandbox (`kernel.sandbox_rules`).
+matters, and it is the one of a real machine (`targets.levels`). On v2 a child may have more than its parent. The rules
+are those of the sandbox (`targets.sandbox_rules`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cotenant_node_executor.targets.interface import (
     WriteReport,
     Written,
 )
-from cotenant_node_executor.targets.levels import Change, plan
+from cotenant_node_executor.targets.levels import FileChange, plan
 from cotenant_node_executor.targets.sandbox_rules import V1_DEFAULTS, Refusal, check_write
 
 Key = tuple[str, Knob]
@@ -39,7 +39,7 @@ _FILE_OF = {knob: knob.value for knob in SIMULATED_KNOBS}
 
 
 class SimulatedFiles:
-    """What every file says. Files of groups that have gone are forgotten by `keep`."""
+    """The value of every file. Files of groups that have gone are forgotten by `keep`."""
 
     def __init__(self, version: CgroupVersion, cpus: tuple[int, ...]) -> None:
         self._version = version
@@ -49,10 +49,10 @@ class SimulatedFiles:
         self._all_cpus = format_cpu_list(cpus) if self._inherits else ""
         """The CPU set of the root, and on v1 of every new group: a copy of its parent's."""
         self._texts: dict[str, dict[Knob, str]] = {}
-        """By group: what its files say; those of others say what all start with."""
+        """By group: the values of its files; those of others have the initial values."""
 
     def read(self, group: str, knob: Knob) -> str:
-        """What a file says; a new group's are unlimited."""
+        """A file's value; a new group's are unlimited."""
         text = self.of(group).get(knob)
         if text is not None:
             return text
@@ -61,16 +61,16 @@ class SimulatedFiles:
         return ""
 
     def of(self, group: str) -> Mapping[Knob, str]:
-        """What a group's files say of CPU time and memory, and of its CPU set where it has one of its own."""
+        """The values of a group's files for CPU time and memory, and of its CPU set where it has one of its own."""
         return self._texts.get(group, _START)
 
     def texts(self, *keys: Key) -> dict[Key, str]:
-        """What some files say."""
+        """The values of some files."""
         return {key: self.read(*key) for key in keys}
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
-        """Let the files of some groups say these texts, by group and as they are listed; `groups` are all there are."""
-        changes = []
+        """Write these values, by group and in the order they are listed; `groups` are all that exist."""
+        changes: list[FileChange] = []
         for group in sorted(values):
             there = self._own(group)
             for knob, text in values[group].items():
@@ -81,15 +81,19 @@ class SimulatedFiles:
                     present = self.read(group, knob)
                     if present == text:
                         continue
-                changes.append(Written(group, knob, _FILE_OF[knob], present, text))
+                changes.append(FileChange(group, knob, present, text))
                 if not self._inherits:
                     there[knob] = text
         if not changes:
             return _UNCHANGED
-        return self._in_steps(changes, _Hierarchy(groups)) if self._inherits else WriteReport(tuple(changes))
+        if self._inherits:
+            return self._in_steps(changes, _Hierarchy(groups))
+        return WriteReport(tuple([
+            Written(change.group, change.knob, _FILE_OF[change.knob], change.old or "", change.new) for change in changes
+        ]))
 
     def _own(self, group: str) -> dict[Knob, str]:
-        """What a group's files say, to be changed."""
+        """The values of a group's files, to be changed."""
         texts = self._texts.get(group)
         if texts is None:
             texts = self._texts[group] = _START.copy()
@@ -106,10 +110,10 @@ class SimulatedFiles:
         if self._inherits:
             texts[Knob.CPUSET_CPUS] = self.read(_parent(group), Knob.CPUSET_CPUS)
 
-    def _in_steps(self, changes: list[Written], hierarchy: _Hierarchy) -> WriteReport:
+    def _in_steps(self, changes: list[FileChange], hierarchy: _Hierarchy) -> WriteReport:
         """Take the steps of a real machine's writer; a file that was refused is left as it is by then."""
         refused: dict[Key, Refused] = {}
-        for step in plan([Change(change.group, change.knob, change.old, change.new) for change in changes]):
+        for step in plan(changes):
             key = (step.group, step.knob)
             if key in refused:
                 continue
@@ -120,7 +124,7 @@ class SimulatedFiles:
             else:
                 self._own(step.group)[step.knob] = step.value
         written = (
-            Written(change.group, change.knob, change.file, change.old, present)
+            Written(change.group, change.knob, _FILE_OF[change.knob], change.old or "", present)
             for change in changes
             if (present := self.read(change.group, change.knob)) != change.old
         )

@@ -1,19 +1,20 @@
 """Simulated nodes: the executor's own core on an imitated machine, without I/O and without a clock of its own.
 
 In: a name, a size, a seed, and the time with every call. Out: the same events as a real node's. The imitation: files are
-a table (`simulated_files`), containers are entries in another (`runtime.simulated`), what pods use follows from both
-(`simulated_sampler`). The same seed and the same times give the same events.
+a table (`files`), containers are entries in another (`containers`), what pods use follows from both
+(`sampler`). The same seed and the same times give the same events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
 
 from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
+from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import MAX_PODS, ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.core.observation import Observation
@@ -23,15 +24,16 @@ from cotenant_node_executor.simulated.containers import SimulatedRuntime
 from cotenant_node_executor.simulated.files import SIMULATED_KNOBS, SimulatedFiles
 from cotenant_node_executor.simulated.groups import SimulatedGroups
 from cotenant_node_executor.simulated.sampler import BOUND_CPUS, BOUND_QUOTA, OutOfMemory, SimulatedSampler
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts
-from cotenant_node_executor.strategies.suppress_cpuset import Processor
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.strategies.situation import NodeFacts, Processor
+from cotenant_node_executor.targets.address import Attribute, NonCgroup
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
     Capabilities,
     CgroupVersion,
-    Knob,
     KnobSupport,
     WriteReport,
+    Written,
 )
 
 
@@ -53,18 +55,20 @@ class SimulatedMachine:
         self._sampler = SimulatedSampler(facts, seed, self._files)
         self._snapshot: Snapshot | None = None
         self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
-        """What the files say that strategies start from; the same object until something is written."""
+        """The values that strategies start from; the same object until something is written."""
         self._unwritten: set[str] = set()
-        """Groups whose files may say something else than they shall: of new values, new, or refused."""
+        """Groups whose files may differ from what is desired: with new values, new, or refused."""
+        self._others: dict[tuple[NonCgroup, Attribute], str] = {}
+        """What sysctls, threads and resctrl groups hold. Bound: the targets that strategies have set."""
         self._removals = 0
         """Removals of groups whose files are forgotten."""
         self.runtime = SimulatedRuntime(self._groups, outlived=outlived)
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
-        """Look at the table; a sample says what was used."""
+        """Look at the table; a sample measures what was used."""
         states = self.runtime.poll(now)
         if sample:
-            self._snapshot = self._sampler.sample(now, self.runtime.turned())
+            self._snapshot = self._sampler.sample(now, self.runtime.transitions())
             for pod in self._sampler.out_of_memory:
                 self.runtime.run_out_of_memory(pod.uid, now)
                 states = self.runtime.poll(now)
@@ -87,11 +91,13 @@ class SimulatedMachine:
                 self._files.begin(group)
                 self._unwritten.add(group)
 
-    def write(self, values: Mapping[str, Mapping[Knob, str]], changed: Collection[str]) -> WriteReport:
+    def write(self, targets: Composed) -> WriteReport:
         """Change the table; unlimited and empty are what a new group starts with."""
-        if not changed and not self._unwritten:
-            return _UNCHANGED
-        self._unwritten.update(changed)
+        values = targets.texts
+        others = self._write_others(targets.others) if targets.others else _UNCHANGED
+        if not targets.changed and not self._unwritten:
+            return others
+        self._unwritten.update(place for place in targets.changed if isinstance(place, str))
         groups = self._groups.shown()
         if self._removals != self._groups.removals:
             self._removals = self._groups.removals
@@ -99,13 +105,24 @@ class SimulatedMachine:
         there = {group: values[group] for group in self._unwritten if group in values and (not group or group in groups)}
         report = self._files.write(there, groups)
         # What was refused is tried again in the next cycle, as on a real machine.
-        self._unwritten = {refused.group for refused in report.refused}
+        self._unwritten = {refused.place for refused in report.refused if isinstance(refused.place, str)}
         if report.written:
-            written = {each.group for each in report.written}
+            written = {each.place for each in report.written if isinstance(each.place, str)}
             self._sampler.written(written)
             if BESTEFFORT in written or ROOT_GROUP in written:
                 self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
-        return report
+        return report.and_also(others) if targets.others else report
+
+    def _write_others(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> WriteReport:
+        """Sysctls, threads and resctrl groups take any value."""
+        written: list[Written] = []
+        for place, attributes in values.items():
+            for attribute, text in attributes.items():
+                old = self._others.get((place, attribute), "")
+                if old != text:
+                    self._others[place, attribute] = text
+                    written.append(Written(place, attribute, attribute.value, old, text))
+        return WriteReport(tuple(written))
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
         """Hand orders to the runtime."""
@@ -130,7 +147,7 @@ def simulated_facts(name: str, size: NodeSize) -> NodeFacts:
 def simulated_status(
     facts: NodeFacts, boot: str, version: str, devices: Mapping[str, int], labels: Mapping[str, str]
 ) -> ExecutorStatus:
-    """What a simulated node says of itself; any pod may land on it."""
+    """What a simulated node reports of itself; any pod may land on it."""
     amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS, **devices}
     return ExecutorStatus(
         node=facts.name,

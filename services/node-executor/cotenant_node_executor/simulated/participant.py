@@ -2,8 +2,8 @@
 
 In: the world's clock and the node's messages. Out: reports on LOG with their expectations, usage and executions. With
 `periodic` off (traces over months) there are no samples: the node is woken by messages and by the end of its pods only.
-With `calm`, a node is sampled every `period` within BUSY of a change (a placement, a node SLO, a report of its own), and
-otherwise when its usage is due to be said, every `calm` at least; always on the same grid of periods.
+With `idle_period`, a node is sampled every `period` within BUSY of a change (a placement, a node SLO, a report of its own), and
+otherwise when its usage is due, every `idle_period` at least; always on the same grid of periods.
 
 `offset` is what the node's clock is ahead of the log's: everything that the node does reads its own clock, as a real one
 does; only the pace of its samples is that of a monotonic clock.
@@ -25,7 +25,7 @@ from cotenant_node_executor.simulated.containers import SimulatedRuntime
 
 AGAIN = timedelta(milliseconds=1)
 EARLY = timedelta(microseconds=1)
-"""What is due at a sample's moment is said with that sample."""
+"""What is due at a sample's moment is published with that sample."""
 MARKER_PAUSE = timedelta(seconds=0.5)
 BUSY = timedelta(seconds=60)
 CHANGES = (Placement, NodeSLORendered)
@@ -42,7 +42,7 @@ class NodeParticipant:
         cell: str = "cell",
         period: timedelta = timedelta(seconds=1),
         periodic: bool = True,
-        calm: timedelta | None = None,
+        idle_period: timedelta | None = None,
     ) -> None:
         self.name = f"node-{node.name}"
         self.node = node
@@ -51,7 +51,7 @@ class NodeParticipant:
         self._cell = cell
         self._period = period
         self._periodic = periodic
-        self._calm = calm or period
+        self._idle_period = idle_period or period
         self._busy_until = NEVER
         self._sampled = NEVER
         self.offset = timedelta(0)
@@ -88,22 +88,22 @@ class NodeParticipant:
         return self.node.due(local) or ((ends := self._runtime.next_exit) is not None and ends <= local)
 
     def _cycle(self, local: datetime, sample: bool, world: World) -> bool:
-        """Run a cycle and store what it says; returns whether a report is on the log."""
+        """Run a cycle and store its events; returns whether a report is on the log."""
         stored = False
         for event in self.node.step(local, sample=sample):
             if event.stream == LOG:
                 stored = self._store(event, world) or stored
             else:
-                kept = world.publish(self.node.identified(self.node.refer(event), self._cell))
-                if kept is not None and kept.stream == USAGE:
-                    self.node.usage_stored(kept.ref)
+                sent = world.publish(self.node.identified(self.node.refer(event), self._cell))
+                if sent is not None and sent.stream == USAGE:
+                    self.node.usage_stored(sent.ref)
         return stored
 
     def _plan_sample(self, now: datetime) -> None:
         """The next sample: always a whole number of periods after the last, so that pauses do not shift any report."""
         until, following = now, self._sampled + self._period
         if now >= self._busy_until and (due := self.node.report_due) is not None:
-            until = max(min(due - self.offset - self._period / 2, self._sampled + self._calm) - EARLY, now)
+            until = max(min(due - self.offset - self._period / 2, self._sampled + self._idle_period) - EARLY, now)
         if following <= until:
             following += ((until - following) // self._period + 1) * self._period
         self._next_sample = following
@@ -112,9 +112,9 @@ class NodeParticipant:
         write = Write(event=self.node.identified(event, self._cell), expected=self.node.core.last_sequence(event.subject))
         outcome = world.append([write], wakes_writer=False)
         if isinstance(outcome, Stored):
-            kept = world.streams.log.event(outcome.first)
-            if kept is not None:
-                self.node.core.apply(kept)
+            stored = world.streams.log.event(outcome.first)
+            if stored is not None:
+                self.node.core.apply(stored)
             return True
         if isinstance(outcome, Refused):
             self.node.core.correct_sequence(event.subject, world.streams.log.last_of(event.subject))

@@ -1,6 +1,6 @@
 """What the pods of a simulated machine use: a snapshot a sample, with the pods that use the same as before taken over from it.
 
-In: the pods that run, what their groups' files say, the time. Out: snapshots. `simulated_usage` says what a pod wants; a
+In: the pods that run, the values in their groups' files, the time. Out: snapshots. `usage` gives the demand of a pod; a
 quota and a CPU set bound what the best-effort tree gets, services go before batch. A pod that wants more than its quota is
 throttled in every period; whom the kernel ends for want of memory (`simulated_memory`) is not in the sample any more. Worked
 out anew are pods whose use moves with the time, that came, or whose files changed; all of them only while not everybody has
@@ -24,7 +24,8 @@ from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodU
 from cotenant_node_executor.simulated.files import SimulatedFiles
 from cotenant_node_executor.simulated.memory import Holding, ended
 from cotenant_node_executor.simulated.usage import Wanted, elapsed_ms, share_out, wanted_usage
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, NodeFacts
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
 
@@ -96,7 +97,7 @@ class SimulatedSampler:
         self._last_ns: int | None = None
 
     def written(self, groups: Iterable[str]) -> None:
-        """Files of these groups say something else now."""
+        """Files of these groups have changed."""
         for group in groups:
             uid = self._uids.get(group)
             if uid is not None:
@@ -104,10 +105,10 @@ class SimulatedSampler:
                 self._stirred.add(uid)
         self._settled = False
 
-    def sample(self, now: datetime, turned: Mapping[str, PodToRun | None]) -> Snapshot:
-        """Read what is used now. `turned`: pods that have begun to run since the last sample, None where one runs no more."""
+    def sample(self, now: datetime, transitions: Mapping[str, PodToRun | None]) -> Snapshot:
+        """Read what is used now. `transitions`: pods that began to run since the last sample, None where one no longer runs."""
         since_ms = elapsed_ms(now, EPOCH)
-        for uid, to_run in turned.items():
+        for uid, to_run in transitions.items():
             if to_run is None:
                 self._drop(uid)
             else:
@@ -165,11 +166,11 @@ class SimulatedSampler:
         try:
             return wanted_usage(pod, self._seed, since_ms)
         except ValueError:
-            # As if it had said nothing about its usage.
+            # As if it had no annotation about its usage.
             return wanted_usage(replace(pod, metadata=replace(pod.metadata, annotations={})), self._seed, since_ms)
 
     def _allow(self, load: _Load) -> None:
-        """Take what its files say."""
+        """Take the values of its files."""
         texts = self._files.of(load.group)
         load.quota, load.weight, load.memory_limit = int(texts[_QUOTA]), max(int(texts[_SHARES]), 2), int(texts[_LIMIT])
 

@@ -88,7 +88,7 @@ def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> Wanted:
 
 @by_identity
 def _requested(spec: PodSpec) -> Wanted:
-    """What a pod wants that says nothing of its usage: the same at any time."""
+    """Usage of a pod without an annotation: the same at any time."""
     requests = pod_requests(Pod(spec=spec))
     cpu = requests.get(BATCH_CPU) or requests.get(CPU, 0) * REQUEST_PERCENT // 100 or DEFAULT_MILLI
     memory = requests.get(BATCH_MEMORY) or requests.get(MEMORY, 0) * REQUEST_PERCENT // 100 or DEFAULT_MEMORY_BYTES

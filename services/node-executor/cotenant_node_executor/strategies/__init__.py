@@ -1,1 +1,1 @@
-"""Strategies: each looks at one situation of the node and returns wishes for values in kernel files. None writes."""
+"""Strategies: each looks at the situation of the node and returns desired values and orders. None writes."""

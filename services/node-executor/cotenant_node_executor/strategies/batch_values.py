@@ -19,18 +19,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
+from cotenant_node_executor.strategies.pod_view import BatchAmounts
 from cotenant_node_executor.targets.convert import UNLIMITED, milli_to_quota_us, milli_to_shares
 
 CFS_QUOTA = "cfsQuota"
-
-
-class BatchAmounts(Struct, frozen=True):
-    """One container's batch requests and limits; None where it states none."""
-
-    name: str
-    request_cpu_milli: int | None = None
-    limit_cpu_milli: int | None = None
-    limit_memory_bytes: int | None = None
 
 
 class CgroupValues(Struct, frozen=True):

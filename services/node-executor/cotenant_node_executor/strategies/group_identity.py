@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
+from cotenant_node_executor.strategies.pod_view import ANNOTATION_CPU_QOS
 
 POLICY = "groupIdentity"
-ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"
 MIN_IDENTITY = -1
 MAX_IDENTITY = 2
 
@@ -128,7 +128,7 @@ def enabled_sysctls(identity: int | None, core_sched: int | None) -> tuple[int |
 
 
 def kube_qos_of_path(cgroup_parent: str) -> str:
-    """The Kubernetes QoS that a pod's cgroup path tells."""
+    """The Kubernetes QoS that a pod's cgroup path implies."""
     if "besteffort" in cgroup_parent:
         return KubeQoS.BEST_EFFORT.value
     if "burstable" in cgroup_parent:

@@ -1,13 +1,16 @@
-"""CPU identity as wishes: `cpu.bvt_warp_ns` of the QoS directories, of pods and of their containers.
+"""CPU identity as desired values: `cpu.bvt_warp_ns` of the QoS directories, of pods and of their containers.
 
-In: the situation, the policy. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off.
-Children inherit a value only when they are made, so every container gets its own wish.
+In: the situation. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off.
+Children inherit a value only when they are made, so every container has a value of its own.
 """
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.resources import NodeSLORendered
+from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.group_identity import (
     ClassIdentity,
     IdentityRule,
@@ -17,16 +20,21 @@ from cotenant_node_executor.strategies.group_identity import (
     kube_qos_of_path,
     pod_identity,
 )
-from cotenant_node_executor.strategies.situation import BESTEFFORT, BURSTABLE, PodShape, Policy, Situation, Wish, Wishes
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodShape
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities, Knob
 
-STRATEGY = "group-identity"
+NAME = "group-identity"
 
 
 def rule_of(slo: NodeSLORendered | None) -> IdentityRule | None:
     """The rule that a node SLO states; None before there is one."""
-    if slo is None:
-        return None
+    return _rule(slo) if slo is not None else None
+
+
+@by_identity
+def _rule(slo: NodeSLORendered) -> IdentityRule:
     lsr, ls, be = (
         ClassIdentity(entry.enable, entry.group_identity)
         for entry in (slo.lsr_identity, slo.ls_identity, slo.be_identity)
@@ -35,7 +43,7 @@ def rule_of(slo: NodeSLORendered | None) -> IdentityRule | None:
 
 
 def bvt_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
-    """The rule, None where this strategy has nothing to say: the kernel has no group identity."""
+    """The rule, None where this strategy does not apply: the kernel has no group identity."""
     return rule_of(slo) if capabilities.supports(Knob.CPU_BVT) else None
 
 
@@ -51,11 +59,11 @@ def effective_identity(rule: IdentityRule, pod: PodShape) -> int:
     return pod_identity(rule, pod.qos.value, pod.kube_qos.value)
 
 
-def identity(situation: Situation, policy: Policy) -> Wishes:
-    """Wishes for every directory below the root that is or belongs to a QoS class or a pod."""
-    rule = policy.identity
+def decide(situation: Situation, _memory: Struct | None) -> Decision:
+    """Values of every directory below the root that is or belongs to a QoS class or a pod."""
+    rule = bvt_rule(situation.slo, situation.capabilities)
     if rule is None or not identity_active(rule, supported=True, sysctl=situation.identity_sysctl):
-        return {}
+        return Decision()
     directories = {
         ROOT_GROUP: rule.kube_qos_dir[KubeQoS.GUARANTEED],
         BURSTABLE: rule.kube_qos_dir[KubeQoS.BURSTABLE],
@@ -73,4 +81,13 @@ def identity(situation: Situation, policy: Policy) -> Wishes:
             values[group] = pods[pod_group]
         elif depth == 2 or parts[0].startswith("pod"):
             values[group] = rule.kube_qos_pod[kube_qos_of_path(group)]
-    return {group: (Wish(Knob.CPU_BVT, str(values[group]), STRATEGY, "identity of its class"),) for group in sorted(values)}
+    return Decision({
+        group: (Desired(Knob.CPU_BVT, str(values[group]), NAME, "identity of its class"),) for group in sorted(values)
+    })
+
+
+def _inputs(policy: Policy) -> frozenset[Input]:
+    return frozenset(() if bvt_rule(policy.slo, policy.capabilities) is None else (Input.PODS,))
+
+
+STRATEGY = Strategy(name=NAME, topic="identity", sets=(Knob.CPU_BVT,), decide=decide, inputs=_inputs)

@@ -11,43 +11,48 @@ saturating batch work from 1.96 to 1.20 times its p99 alone.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from cotenant.domain.qos import KubeQoS
 from cotenant.events.resources import NodeSLORendered
 from cotenant_node_executor.strategies.group_identity import IdentityRule
 from cotenant_node_executor.strategies.identity import effective_identity, rule_of
 from cotenant_node_executor.strategies.pod_values import group_shares
-from cotenant_node_executor.strategies.situation import BURSTABLE, PodShape, Policy, Situation, Wish, Wishes
+from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodShape
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Decision, Desired, DesiredValues, Input, PodDesired, Policy, Strategy
+from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.convert import MAX_SHARES
 from cotenant_node_executor.targets.interface import Capabilities, Knob
 
-STRATEGY = "idle"
+NAME = "idle"
 
 
-def pod_wishes(pod: PodShape, policy: Policy) -> tuple[Wish, ...]:
-    """The wish for a pod's cpu.idle."""
-    rule = policy.idle
+def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
+    """A pod's cpu.idle."""
+    rule = idle_rule(policy.slo, policy.capabilities)
     if rule is None:
-        return ()
+        return PodDesired()
     gives_way = rule.enable and effective_identity(rule, pod) < 0
     why = "identity -1: runs when nobody else wants the CPU" if gives_way else "identity not below 0"
-    return (Wish(Knob.CPU_IDLE, "1" if gives_way else "0", STRATEGY, why),)
+    return PodDesired(pod=(Desired(Knob.CPU_IDLE, "1" if gives_way else "0", NAME, why),))
 
 
-def node_wishes(situation: Situation, policy: Policy) -> Wishes:
-    """Wishes for shares of the latency-sensitive groups while the rule is on."""
-    rule = policy.idle
-    return _raised(situation, rule) if rule is not None and rule.enable else {}
+def decide(situation: Situation, _memory: Struct | None) -> Decision:
+    """Shares of the latency-sensitive groups while the rule is on."""
+    rule = idle_rule(situation.slo, situation.capabilities)
+    return Decision(_raised(situation, rule)) if rule is not None and rule.enable else Decision()
 
 
 def idle_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
-    """The rule, None where this strategy has nothing to say."""
+    """The rule, None where this strategy does not apply."""
     rule = rule_of(slo)
     if rule is None or capabilities.supports(Knob.CPU_BVT) or not capabilities.supports(Knob.CPU_IDLE):
         return None
     return rule
 
 
-def _raised(situation: Situation, rule: IdentityRule) -> Wishes:
+def _raised(situation: Situation, rule: IdentityRule) -> DesiredValues:
     """Raise what competes at one level by one factor: guaranteed pods and the burstable directory, then burstable pods."""
     shares = group_shares(situation)
     sensitive = [pod for pod in situation.pods.values() if effective_identity(rule, pod.shape) > 0]
@@ -55,9 +60,19 @@ def _raised(situation: Situation, rule: IdentityRule) -> Wishes:
     top = [pod.group for pod in sensitive if pod.kube_qos is KubeQoS.GUARANTEED]
     if burstable:
         top.append(BURSTABLE)
-    wishes: dict[str, tuple[Wish, ...]] = {}
+    desired: dict[Place, tuple[Desired, ...]] = {}
     for level in (top, burstable):
         factor = MAX_SHARES // max((shares[group] for group in level), default=MAX_SHARES)
         why = f"latency-sensitive: shares x {factor}"
-        wishes |= {group: (Wish(Knob.CPU_SHARES, str(shares[group] * factor), STRATEGY, why),) for group in sorted(level)}
-    return wishes
+        desired |= {group: (Desired(Knob.CPU_SHARES, str(shares[group] * factor), NAME, why),) for group in sorted(level)}
+    return desired
+
+
+def _inputs(policy: Policy) -> frozenset[Input]:
+    rule = idle_rule(policy.slo, policy.capabilities)
+    return frozenset((Input.PODS,) if rule is not None and rule.enable else ())
+
+
+STRATEGY = Strategy(
+    name=NAME, topic="identity", sets=(Knob.CPU_IDLE, Knob.CPU_SHARES), of_pod=of_pod, decide=decide, inputs=_inputs
+)

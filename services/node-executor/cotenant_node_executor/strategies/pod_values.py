@@ -1,7 +1,7 @@
 """The plain values of every pod, as kubelet writes them: shares from requests, quota and memory limit from limits.
 
-In: figures of the node, or a pod's shape. Out: wishes for the root and the QoS groups, or for the pod and its containers. The
-composer lets every other strategy go before these.
+In: figures of the node, or a pod's shape. Out: desired values for the root and the QoS groups, or for the pod and its
+containers. Every other strategy goes before these.
 
     root shares = allocatable;  burstable = sum of its pods' requests;  besteffort = 2
     pod, container: shares = requests, quota and memory = limits, unlimited as soon as one container has none
@@ -15,21 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from msgspec import Struct
+
 from cotenant.domain.qos import KubeQoS
-from cotenant_node_executor.strategies.situation import (
-    BESTEFFORT,
-    BURSTABLE,
-    ContainerShape,
-    PodShape,
-    PodWishes,
-    Situation,
-    Wish,
-    Wishes,
-)
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, PodDesired, Policy, Strategy
 from cotenant_node_executor.targets.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
 from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED, Knob
 
-STRATEGY = "pod-values"
+NAME = "pod-values"
 REMEMBERED_SHARES = 1024
 _BURSTABLE = KubeQoS.BURSTABLE
 
@@ -46,24 +41,31 @@ def burstable_milli(pod: PodShape) -> int:
     return pod.requested_milli if pod.kube_qos is _BURSTABLE else 0
 
 
-def node_wishes(allocatable_milli: int) -> Wishes:
-    """Wishes for the root and the best-effort group."""
-    return {ROOT_GROUP: _shares(allocatable_milli, "allocatable"), BESTEFFORT: _shares(0, "requests")}
-
-
-def burstable_wishes(requested_milli: int) -> Wishes:
-    """The wish for the burstable group; `requested_milli` is the sum over burstable pods."""
-    return {BURSTABLE: _shares(requested_milli, "requests")}
+def decide(situation: Situation, _memory: Struct | None) -> Decision:
+    """Shares of the root and the QoS groups."""
+    return _of_node(situation.node.allocatable_milli, situation.burstable_milli)
 
 
 @lru_cache(maxsize=REMEMBERED_SHARES)
-def _shares(milli: int, why: str) -> tuple[Wish, ...]:
-    return (Wish(Knob.CPU_SHARES, str(milli_to_shares(milli)), STRATEGY, why),)
+def _of_node(allocatable_milli: int, burstable_milli: int) -> Decision:
+    return Decision({
+        ROOT_GROUP: _shares(allocatable_milli, "allocatable"),
+        BESTEFFORT: _shares(0, "requests"),
+        BURSTABLE: _shares(burstable_milli, "requests"),
+    })
 
 
-def pod_wishes(pod: PodShape) -> PodWishes:
-    """Wishes for a pod and its containers."""
-    return PodWishes(
+def _inputs(_policy: Policy) -> frozenset[Input]:
+    return frozenset((Input.PODS,))
+
+
+def _shares(milli: int, why: str) -> tuple[Desired, ...]:
+    return (Desired(Knob.CPU_SHARES, str(milli_to_shares(milli)), NAME, why),)
+
+
+def of_pod(pod: PodShape, _policy: Policy) -> PodDesired:
+    """Values of a pod and its containers."""
+    return PodDesired(
         pod=_values(pod, pod.requested_milli, pod.containers),
         containers=tuple(
             _values(pod, container.request_cpu_milli or 0, (container,)) for container in pod.containers
@@ -71,12 +73,23 @@ def pod_wishes(pod: PodShape) -> PodWishes:
     )
 
 
-def _values(pod: PodShape, requested_milli: int, containers: Sequence[ContainerShape]) -> tuple[Wish, ...]:
+def _values(pod: PodShape, requested_milli: int, containers: Sequence[ContainerShape]) -> tuple[Desired, ...]:
     cpu = [container.limit_cpu_milli or 0 for container in containers]
     memory = [container.limit_memory_bytes or 0 for container in containers]
     quota = UNLIMITED if pod.holds_cpus or not all(cpu) else str(milli_to_quota_us(sum(cpu)))
     return (
-        Wish(Knob.CPU_SHARES, str(milli_to_shares(requested_milli)), STRATEGY, "requests"),
-        Wish(Knob.CPU_QUOTA, quota, STRATEGY, "limits"),
-        Wish(Knob.MEMORY_LIMIT, str(sum(memory)) if all(memory) else UNLIMITED, STRATEGY, "limits"),
+        Desired(Knob.CPU_SHARES, str(milli_to_shares(requested_milli)), NAME, "requests"),
+        Desired(Knob.CPU_QUOTA, quota, NAME, "limits"),
+        Desired(Knob.MEMORY_LIMIT, str(sum(memory)) if all(memory) else UNLIMITED, NAME, "limits"),
     )
+
+
+STRATEGY = Strategy(
+    name=NAME,
+    topic="batch-values",
+    sets=(Knob.CPU_SHARES, Knob.CPU_QUOTA, Knob.MEMORY_LIMIT),
+    of_pod=of_pod,
+    decide=decide,
+    inputs=_inputs,
+    cause=Cause.PLACEMENTS,
+)

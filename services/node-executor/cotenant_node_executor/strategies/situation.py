@@ -1,44 +1,30 @@
-"""What a strategy may look at in one cycle, and what it may wish.
+"""What a strategy may look at in one cycle: the node, its pods as placed, the node SLO, the newest sample, present values.
 
-In: the node, its pods as placed, the node SLO, the snapshot of this cycle, the present values of the best-effort group.
-Out: wishes by group, one value for one file, each naming the strategy and why. Values are texts in cgroup v1's
-terms; groups are paths below the executor's own root.
+In: facts that the core holds. Out: one frozen struct. Groups are paths below the executor's own root; CPU is in milli-CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 
-import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from cotenant.api.objects.pod import Container, Pod, PodSpec, Resources
-from cotenant.domain.qos import KubeQoS, QoSClass, kube_qos, qos_raw
+from cotenant.domain.qos import QoSClass
 from cotenant.events.resources import NodeSLORendered
-from cotenant.model.by_identity import by_identity
-from cotenant.model.names import (
-    ANNOTATION_EXTENDED_RESOURCE_SPEC,
-    ANNOTATION_RESOURCE_STATUS,
-    BATCH_CPU,
-    BATCH_MEMORY,
-    CPU,
-    MEMORY,
-)
-from cotenant.model.quantities import QuantityError, parse_value, resource_amount
 from cotenant_node_executor.sampling.snapshot import Snapshot
-from cotenant_node_executor.strategies.batch_values import BatchAmounts
-from cotenant_node_executor.strategies.group_identity import ANNOTATION_CPU_QOS, IdentityRule
-from cotenant_node_executor.strategies.suppress_cpuset import Processor, cpu_owners
-from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.targets.interface import Capabilities, Knob
 
-BESTEFFORT = "besteffort"
-BURSTABLE = "burstable"
 _BELOW_BESTEFFORT = f"{BESTEFFORT}/"
-REMEMBERED_SHAPES = 256
-_GUARANTEED, _BURSTABLE = KubeQoS.GUARANTEED, KubeQoS.BURSTABLE
+
+
+class Processor(Struct, frozen=True):
+    """One logical CPU and where it sits."""
+
+    cpu: int
+    core: int
+    socket: int
+    node: int
 
 
 class NodeFacts(Struct, frozen=True):
@@ -51,51 +37,6 @@ class NodeFacts(Struct, frozen=True):
     processors: tuple[Processor, ...]
 
 
-class ContainerShape(Struct, frozen=True, cache_hash=True):
-    """A container's own amounts; None where it states none."""
-
-    request_cpu_milli: int | None
-    limit_cpu_milli: int | None
-    limit_memory_bytes: int | None
-    batch: BatchAmounts | None
-
-
-class PodShape(Struct, frozen=True, cache_hash=True):
-    """What a pod's own values follow from beside the policy: pods of one workload have the same, and share it."""
-
-    qos: QoSClass
-    kube_qos: KubeQoS
-    containers: tuple[ContainerShape, ...]
-    requested_milli: int
-    """The sum of its containers' CPU requests."""
-    holds_cpus: bool
-    identity: str | None
-    """What it asks for as its CPU identity by an annotation."""
-
-
-class PodView(Struct, frozen=True, gc=False):
-    """A pod as strategies see it. `bound_cpus` are the CPUs that the scheduler gave it alone."""
-
-    uid: str
-    namespace: str
-    name: str
-    group: str
-    groups: tuple[str, ...]
-    """Its own, then its containers'."""
-    shape: PodShape
-    bound_cpus: frozenset[int]
-    problem: str = ""
-    """An annotation that cannot be read, in words; it then counts as absent."""
-
-    @property
-    def qos(self) -> QoSClass:
-        return self.shape.qos
-
-    @property
-    def kube_qos(self) -> KubeQoS:
-        return self.shape.kube_qos
-
-
 class BestEffortTree(Struct, frozen=True):
     """What suppression by CPU set works on."""
 
@@ -106,7 +47,7 @@ class BestEffortTree(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True):
-    """One cycle's facts. `current` holds what files say now, as far as somebody asked for them."""
+    """One cycle's facts. `current` holds the present values of the watched files."""
 
     node: NodeFacts
     capabilities: Capabilities
@@ -118,98 +59,10 @@ class Situation(Struct, frozen=True):
     slo: NodeSLORendered | None
     snapshot: Snapshot | None
     current: Mapping[tuple[str, Knob], str]
+    burstable_milli: int = 0
+    """What the burstable pods request together."""
     identity_sysctl: int | None = None
     """Group identity's sysctl, None where this kernel has none."""
-
-
-class Policy(Struct, frozen=True):
-    """What a pod's own values depend on beside its manifest."""
-
-    capabilities: Capabilities
-    slo: NodeSLORendered | None
-    identity: IdentityRule | None
-    """The identity rule where the kernel has group identity."""
-    idle: IdentityRule | None
-    """The identity rule where it is enforced by cpu.idle."""
-
-    @property
-    def looks_at_all(self) -> bool:
-        """Whether a rule gives wishes that follow from all pods and groups."""
-        return self.identity is not None or (self.idle is not None and self.idle.enable)
-
-
-class Wish(Struct, frozen=True, cache_hash=True):
-    """One strategy wants one value in one file of a group."""
-
-    knob: Knob
-    value: str
-    strategy: str
-    why: str = ""
-
-
-Wishes = Mapping[str, tuple[Wish, ...]]
-"""What is wished, by group."""
-
-
-class PodWishes(Struct, frozen=True):
-    """What is wished for a pod of some shape: for its own group, and for each container's in order."""
-
-    pod: tuple[Wish, ...]
-    containers: tuple[tuple[Wish, ...], ...]
-
-
-class _ExtendedSpec(Struct, frozen=True, rename="camel"):
-    containers: dict[str, Resources] = {}
-
-
-class _ResourceStatus(Struct, frozen=True, rename="camel"):
-    cpuset: str = ""
-
-
-def pod_group(uid: str, qos: KubeQoS) -> str:
-    """Where a pod lives below the root: as kubelet lays it out."""
-    if qos is _GUARANTEED:
-        return f"pod{uid}"
-    return f"{BURSTABLE if qos is _BURSTABLE else BESTEFFORT}/pod{uid}"
-
-
-def pod_view(pod: Pod) -> PodView:
-    """The view of a placed pod. Raises QuantityError on a quantity that admission would have refused."""
-    annotations = pod.metadata.annotations
-    kubernetes = kube_qos(pod)
-    group = pod_group(pod.metadata.uid, kubernetes)
-    containers = _stated(pod.spec)
-    bound: frozenset[int] = frozenset()
-    problems: list[str] = []
-    if annotations:
-        extended = _extended(annotations, problems)
-        if extended:
-            containers = tuple([_with_batch(*each, extended) for each in zip(pod.spec.containers, containers, strict=True)])
-        bound = _bound(annotations, problems)
-    return PodView(
-        uid=pod.metadata.uid,
-        namespace=pod.metadata.namespace,
-        name=pod.metadata.name,
-        group=group,
-        groups=(group, *[f"{group}/{entry.name}" for entry in pod.spec.containers]),
-        shape=_shape(qos_raw(pod), kubernetes, containers, bool(bound), annotations.get(ANNOTATION_CPU_QOS)),
-        bound_cpus=bound,
-        problem="; ".join(problems),
-    )
-
-
-@lru_cache(maxsize=REMEMBERED_SHAPES)
-def _shape(
-    qos: QoSClass, kubernetes: KubeQoS, containers: tuple[ContainerShape, ...], holds_cpus: bool, identity: str | None
-) -> PodShape:
-    return PodShape(
-        qos=qos,
-        kube_qos=kubernetes,
-        containers=containers,
-        requested_milli=sum([container.request_cpu_milli or 0 for container in containers]),
-        holds_cpus=holds_cpus,
-        identity=identity,
-    )
 
 
 def holding_cpus(pods: Iterable[PodView]) -> tuple[PodView, ...]:
@@ -231,69 +84,10 @@ def best_effort_tree(holding: Sequence[PodView], groups: Iterable[str]) -> BestE
     return BestEffortTree(groups=frozenset(tree), owners=cpu_owners((pod.qos.value, pod.bound_cpus) for pod in holding))
 
 
-@by_identity
-def _stated(spec: PodSpec) -> tuple[ContainerShape, ...]:
-    """What the containers state themselves."""
-    return tuple([_container(container.name, container.resources) for container in spec.containers])
-
-
-def _container(name: str, own: Resources) -> ContainerShape:
-    return ContainerShape(
-        request_cpu_milli=_amount({**own.limits, **own.requests}, CPU),
-        limit_cpu_milli=_amount(own.limits, CPU),
-        limit_memory_bytes=_amount(own.limits, MEMORY),
-        batch=_batch(name, own),
-    )
-
-
-def _with_batch(container: Container, stated: ContainerShape, extended: Mapping[str, Resources]) -> ContainerShape:
-    """A container with the batch amounts that the annotation states for it, where it states none itself."""
-    if stated.batch is not None or container.name not in extended:
-        return stated
-    return replace(stated, batch=_batch(container.name, extended[container.name]))
-
-
-def _amount(quantities: Mapping[str, str | int | float], name: str) -> int | None:
-    return resource_amount(name, quantities[name]) if name in quantities else None
-
-
-def _batch(name: str, resources: Resources) -> BatchAmounts | None:
-    """Batch amounts that these resources state; the pod's spec goes before the annotation."""
-    stated = {*resources.requests, *resources.limits}
-    if not stated & {BATCH_CPU, BATCH_MEMORY}:
-        return None
-
-    def value(quantities: Mapping[str, str | int | float], key: str) -> int | None:
-        return parse_value(quantities[key]) if key in quantities else None
-
-    return BatchAmounts(
-        name=name,
-        request_cpu_milli=value({**resources.limits, **resources.requests}, BATCH_CPU),
-        limit_cpu_milli=value(resources.limits, BATCH_CPU),
-        limit_memory_bytes=value(resources.limits, BATCH_MEMORY),
-    )
-
-
-def _extended(annotations: Mapping[str, str], problems: list[str]) -> dict[str, Resources]:
-    text = annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC)
-    if text is None:
-        return {}
-    try:
-        found = msgspec.json.decode(text, type=_ExtendedSpec).containers
-        for name in sorted(found):
-            _batch(name, found[name])
-    except (msgspec.MsgspecError, QuantityError) as error:
-        problems.append(f"annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC}: {error}")
-        return {}
-    return found
-
-
-def _bound(annotations: Mapping[str, str], problems: list[str]) -> frozenset[int]:
-    text = annotations.get(ANNOTATION_RESOURCE_STATUS)
-    if text is None:
-        return frozenset()
-    try:
-        return frozenset(parse_cpu_list(msgspec.json.decode(text, type=_ResourceStatus).cpuset))
-    except (msgspec.MsgspecError, ValueError) as error:
-        problems.append(f"annotation {ANNOTATION_RESOURCE_STATUS}: {error}")
-        return frozenset()
+def cpu_owners(bound: Iterable[tuple[str, frozenset[int]]]) -> dict[int, str]:
+    """QoS class by CPU from (class of the pod, its CPUs); the last pod that names a CPU wins."""
+    owners: dict[int, str] = {}
+    for qos, cpus in bound:
+        for cpu in sorted(cpus):
+            owners[cpu] = qos
+    return owners

@@ -1,6 +1,6 @@
 """Suppression of batch work, one decision a cycle: the quantity, the policy, and what puts the other policy's files back.
 
-In: the situation. Out: the figures and the wishes for the best-effort tree, or None where nothing may be touched (no
+In: the situation. Out: the figures and the desired values of the best-effort tree, or None where nothing may be touched (no
 node SLO yet, no usage yet).
 
 | node SLO | quota of the best-effort group | CPU sets of the best-effort tree |
@@ -9,7 +9,7 @@ node SLO yet, no usage yet).
 | policy cfsQuota | from the quantity | widest |
 | policy cpuset, or any other text | unlimited | from the quantity |
 
-Every cycle says both, so a change of policy, or a file that somebody else wrote, is put right by the next one. Where the
+Every decision sets both, so the next one corrects a change of policy or a file that somebody else wrote. Where the
 kernel has no CPU sets the cpuset policy works by quota. Source: CPU suppress, koordlet rule.
 """
 
@@ -23,7 +23,9 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.batch_values import CFS_QUOTA
-from cotenant_node_executor.strategies.situation import BESTEFFORT, Situation, Wish, Wishes
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, DesiredValues, Input, Policy, Strategy
 from cotenant_node_executor.strategies.suppress_cfs import next_quota
 from cotenant_node_executor.strategies.suppress_cpuset import (
     cpuset_targets,
@@ -38,10 +40,11 @@ from cotenant_node_executor.strategies.suppress_quantity import (
     split_usage,
     suppress_milli,
 )
+from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import UNLIMITED, Knob
 
-STRATEGY = "suppress"
+NAME = "suppress"
 OFF = "off"
 CPUSET = "cpuset"
 
@@ -50,7 +53,7 @@ class Suppression(Struct, frozen=True):
     """What was decided, and from which figures (milli-CPU). `policy` is cfsQuota, cpuset or off."""
 
     policy: str
-    wishes: Wishes
+    values: DesiredValues
     quantity_milli: int = 0
     threshold_percent: int = 0
     capacity_milli: int = 0
@@ -75,7 +78,7 @@ def suppress(situation: Situation) -> Suppression | None:
     if slo is None:
         return None
     if not slo.enable:
-        return Suppression(policy=OFF, wishes=_wishes(UNLIMITED, OFF, _widest(situation)))
+        return Suppression(policy=OFF, values=_values(UNLIMITED, OFF, _widest(situation)))
     snapshot = situation.snapshot
     if snapshot is None or snapshot.node.cpu_milli is None:
         return None
@@ -87,15 +90,15 @@ def suppress(situation: Situation) -> Suppression | None:
     by_quota = slo.cpu_suppress_policy == CFS_QUOTA or not situation.capabilities.supports(Knob.CPUSET_CPUS)
     decided = Suppression(
         policy=CFS_QUOTA if by_quota else CPUSET,
-        wishes={},
+        values={},
         quantity_milli=quantity,
         threshold_percent=slo.cpu_suppress_threshold_percent,
         capacity_milli=node.capacity_milli,
         node_used_milli=snapshot.node.cpu_milli,
         split=split,
     )
-    wishes = _by_quota(situation, decided) if by_quota else _by_cpuset(situation, decided)
-    return msgspec.structs.replace(decided, wishes=wishes)
+    values = _by_quota(situation, decided) if by_quota else _by_cpuset(situation, decided)
+    return msgspec.structs.replace(decided, values=values)
 
 
 def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> UsageSplit:
@@ -121,20 +124,20 @@ def _ended_batch(situation: Situation, snapshot: Snapshot) -> list[PodClass]:
     ]
 
 
-def _by_quota(situation: Situation, decided: Suppression) -> Wishes:
+def _by_quota(situation: Situation, decided: Suppression) -> DesiredValues:
     text = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA))
     current = int(text) if text is not None else int(UNLIMITED)
     quota = next_quota(decided.quantity_milli, decided.capacity_milli, current)
-    return _wishes(str(current if quota is None else quota), decided.why, _widest(situation))
+    return _values(str(current if quota is None else quota), decided.why, _widest(situation))
 
 
-def _by_cpuset(situation: Situation, decided: Suppression) -> Wishes:
+def _by_cpuset(situation: Situation, decided: Suppression) -> DesiredValues:
     processors = situation.node.processors
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
     quantity = steadied(decided.quantity_milli, len(current), decided.capacity_milli)
     chosen = next_cpuset(quantity, processors, current, situation.tree.owners, _excluded(situation))
-    return _wishes(UNLIMITED, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
+    return _values(UNLIMITED, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
 
 
 def _excluded(situation: Situation) -> frozenset[int]:
@@ -146,22 +149,59 @@ def _excluded(situation: Situation) -> frozenset[int]:
         return frozenset()
 
 
-def _wishes(quota: str, why: str, sets: Mapping[str, Wish]) -> Wishes:
+def _values(quota: str, why: str, sets: Mapping[str, Desired]) -> DesiredValues:
     """The best-effort group's quota, beside the CPU sets of the tree."""
-    wishes: dict[str, tuple[Wish, ...]] = {group: (wish,) for group, wish in sets.items()}
-    wishes[BESTEFFORT] = (Wish(Knob.CPU_QUOTA, quota, STRATEGY, why), *wishes.get(BESTEFFORT, ()))
-    return wishes
+    desired: dict[Place, tuple[Desired, ...]] = {group: (one,) for group, one in sets.items()}
+    desired[BESTEFFORT] = (Desired(Knob.CPU_QUOTA, quota, NAME, why), *desired.get(BESTEFFORT, ()))
+    return desired
 
 
-def _widest(situation: Situation) -> Mapping[str, Wish]:
+def _widest(situation: Situation) -> Mapping[str, Desired]:
     if not situation.capabilities.supports(Knob.CPUSET_CPUS):
         return {}
     widest = recover_cpuset(situation.node.processors, situation.tree.owners, _excluded(situation))
     return _sets(situation, widest, "not suppressed by CPU set") if widest else {}
 
 
-def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Wish]:
+def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
     """The same CPU list for the whole best-effort tree, but for pods that hold CPUs of their own."""
     levels = [[group for group in situation.tree.groups if group.count("/") == depth] for depth in range(3)]
     targets = cpuset_targets(cpus, cpus, False, levels)
-    return {group: Wish(Knob.CPUSET_CPUS, targets[group], STRATEGY, why) for group in sorted(targets)}
+    return {group: Desired(Knob.CPUSET_CPUS, targets[group], NAME, why) for group in sorted(targets)}
+
+
+def decide(situation: Situation, _memory: Struct | None) -> Decision:
+    """This cycle's suppression as a decision, which is remembered for the figures of its events."""
+    decided = suppress(situation)
+    return Decision(decided.values, memory=decided) if decided is not None else Decision()
+
+
+def _inputs(policy: Policy) -> frozenset[Input]:
+    enabled = policy.slo is not None and policy.slo.enable
+    return frozenset((Input.TREE, Input.PODS, Input.USAGE) if enabled else (Input.TREE,))
+
+
+def _figures(memory: Struct | None) -> dict[str, int]:
+    if not isinstance(memory, Suppression) or memory.split is None:
+        return {}
+    split = memory.split
+    return {
+        "capacity.cpu-milli": memory.capacity_milli,
+        "threshold.percent": memory.threshold_percent,
+        "node.cpu-milli": memory.node_used_milli,
+        "services.cpu-milli": int(split.pods_non_be_milli),
+        "host.cpu-milli": int(split.hosts_non_be_milli),
+        "system.cpu-milli": int(split.system_milli),
+        "best-effort.cpu-milli": memory.quantity_milli,
+    }
+
+
+STRATEGY = Strategy(
+    name=NAME,
+    topic="suppress",
+    sets=(Knob.CPU_QUOTA, Knob.CPUSET_CPUS),
+    decide=decide,
+    inputs=_inputs,
+    cause=Cause.USAGE,
+    figures=_figures,
+)

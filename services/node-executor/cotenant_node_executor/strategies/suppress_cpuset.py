@@ -13,35 +13,16 @@ Source: CPU suppress with the cpuset policy, koordlet rule. Where both parts are
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from msgspec import Struct
-
 from cotenant.domain.qos import QoSClass
+from cotenant_node_executor.strategies.situation import Processor
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 
 MIN_CPUS = 2
 DEAD_BAND_PERCENT = 1
 """Of the node: by so much the quantity passes what the present CPUs are before there is one more, as with the quota."""
-
-
-class Processor(Struct, frozen=True):
-    """One logical CPU and where it sits."""
-
-    cpu: int
-    core: int
-    socket: int
-    node: int
-
-
-def cpu_owners(bound: Iterable[tuple[str, frozenset[int]]]) -> dict[int, str]:
-    """QoS class by CPU from (class of the pod, its CPUs); the last pod that names a CPU wins."""
-    owners: dict[int, str] = {}
-    for qos, cpus in bound:
-        for cpu in sorted(cpus):
-            owners[cpu] = qos
-    return owners
 
 
 def select_cpus(count: int, processors: Sequence[Processor]) -> list[int]:
@@ -64,45 +45,45 @@ def _selected(count: int, processors: tuple[Processor, ...]) -> Sequence[int]:
     buckets.sort(key=lambda bucket: (-len(bucket), bucket[0].cpu))
     used: set[int] = set()
     chosen: list[int] = []
-    turn = _take_cores(count, buckets, used, chosen)
-    _take_threads(count, buckets, turn, used, chosen)
+    at = _take_cores(count, buckets, used, chosen)
+    _take_threads(count, buckets, at, used, chosen)
     return chosen
 
 
 def _take_cores(count: int, buckets: list[list[Processor]], used: set[int], chosen: list[int]) -> int:
-    """Pick whole cores round-robin; return the bucket whose turn is next."""
-    turn, before = 0, -1
+    """Pick whole cores round-robin; return the index of the next bucket."""
+    at, before = 0, -1
     while count - len(chosen) > 1:
         need = count - len(chosen)
-        if turn == 0:
+        if at == 0:
             if before == need:
                 break
             before = need
-        bucket = buckets[turn]
+        bucket = buckets[at]
         for first, second in itertools.pairwise(bucket):
             if first.cpu not in used and second.cpu not in used and first.core == second.core:
                 used.update((first.cpu, second.cpu))
                 chosen.extend((first.cpu, second.cpu))
                 break
-        turn = (turn + 1) % len(buckets)
-    return turn
+        at = (at + 1) % len(buckets)
+    return at
 
 
-def _take_threads(count: int, buckets: list[list[Processor]], turn: int, used: set[int], chosen: list[int]) -> None:
-    """Pick single CPUs round-robin from bucket `turn` on."""
-    start, before = turn, -1
+def _take_threads(count: int, buckets: list[list[Processor]], at: int, used: set[int], chosen: list[int]) -> None:
+    """Pick single CPUs round-robin from bucket `at` on."""
+    start, before = at, -1
     while len(chosen) < count:
         need = count - len(chosen)
-        if turn == start:
+        if at == start:
             if before == need:
                 return
             before = need
-        for processor in buckets[turn]:
+        for processor in buckets[at]:
             if processor.cpu not in used:
                 used.add(processor.cpu)
                 chosen.append(processor.cpu)
                 break
-        turn = (turn + 1) % len(buckets)
+        at = (at + 1) % len(buckets)
 
 
 def steadied(quantity_milli: int, cpus: int, capacity_milli: int) -> int:
@@ -119,7 +100,7 @@ def next_cpuset(
     owners: Mapping[int, str],
     excluded: frozenset[int] = frozenset(),
 ) -> str | None:
-    """The CPU list that the best-effort group shall have, or None when nothing can be chosen."""
+    """The CPU list for the best-effort group, or None when nothing can be chosen."""
     exclusive: list[Processor] = []
     shared: list[Processor] = []
     for processor in processors:

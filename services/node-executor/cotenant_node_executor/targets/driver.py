@@ -21,7 +21,7 @@ FAMILY = "cotenant"
 def open_driver(base: str | None, node: str, *, sandbox_dir: Path | None = None) -> CgroupDriver:
     """The kernel's tree where it may be written; else a sandbox in ``sandbox_dir``, or the kernel's refusal if that is None.
 
-    ``base`` is relative to the mount. A root left by an earlier life of this node is adopted: ``groups()`` names what is there.
+    ``base`` is relative to the mount. A root left by an earlier incarnation of this node is adopted: ``groups()`` lists it.
     Raises OSError with the kernel's refusal, or ValueError for a base or node that cannot be a directory.
     """
     check_group(base or "")

@@ -7,12 +7,14 @@ cgroup v1's terms (shares 2..262144, quota in microseconds or -1); a driver conv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
+
+from cotenant_node_executor.targets.address import Attribute, Place
+from cotenant_node_executor.targets.address import Knob as Knob
 
 ROOT_GROUP = ""
 UNLIMITED = "-1"
@@ -21,43 +23,6 @@ UNLIMITED = "-1"
 class CgroupVersion(Enum):
     V1 = "v1"
     V2 = "v2"
-
-
-class Knob(Enum):
-    """A logical knob; its value is the name of the file on cgroup v1, or v2's where v1 has none."""
-
-    # Members are single objects and key every table of a cycle: their identity is hash enough, and ten times as fast.
-    __hash__ = object.__hash__
-
-    CPU_SHARES = "cpu.shares"
-    CPU_QUOTA = "cpu.cfs_quota_us"
-    CPU_PERIOD = "cpu.cfs_period_us"
-    CPU_BURST = "cpu.cfs_burst_us"
-    CPU_IDLE = "cpu.idle"
-    CPU_BVT = "cpu.bvt_warp_ns"
-    CPU_UCLAMP_MIN = "cpu.uclamp.min"
-    CPU_UCLAMP_MAX = "cpu.uclamp.max"
-    CPU_RT_RUNTIME = "cpu.rt_runtime_us"
-    CPUSET_CPUS = "cpuset.cpus"
-    CPUSET_MEMS = "cpuset.mems"
-    MEMORY_LIMIT = "memory.limit_in_bytes"
-    MEMORY_MIN = "memory.min"
-    MEMORY_LOW = "memory.low"
-    MEMORY_HIGH = "memory.high"
-    MEMORY_WMARK_RATIO = "memory.wmark_ratio"
-    MEMORY_WMARK_SCALE_FACTOR = "memory.wmark_scale_factor"
-    MEMORY_WMARK_MIN_ADJ = "memory.wmark_min_adj"
-    MEMORY_PRIORITY = "memory.priority"
-    MEMORY_USE_PRIORITY_OOM = "memory.use_priority_oom"
-    MEMORY_OOM_GROUP = "memory.oom.group"
-    BLKIO_READ_BPS = "blkio.throttle.read_bps_device"
-    BLKIO_WRITE_BPS = "blkio.throttle.write_bps_device"
-    BLKIO_READ_IOPS = "blkio.throttle.read_iops_device"
-    BLKIO_WRITE_IOPS = "blkio.throttle.write_iops_device"
-    BLKIO_COST_WEIGHT = "blkio.cost.weight"
-    IO_MAX = "io.max"
-    IO_WEIGHT = "io.weight"
-    PIDS_MAX = "pids.max"
 
 
 class Stat(Enum):
@@ -184,16 +149,16 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
-    group: str
-    knob: Knob
+    place: Place
+    attribute: Attribute
     file: str
     old: str  # in v1 terms, as read before the write; "" where it could not be read
     new: str  # as read back after the write
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
-    group: str
-    knob: Knob
+    place: Place
+    attribute: Attribute
     file: str
     value: str
     errno: int  # 0 where the value was invalid or read back differently
@@ -207,8 +172,12 @@ class WriteReport(msgspec.Struct, frozen=True, gc=False):
     skipped: int = 0  # knobs this kernel lacks, groups that have gone, shares that cpu.idle locks
     still_refused: int = 0  # refusals reported before, tried again in vain
 
-
-class Writes(Protocol):
-    """The composer's end of the writer: one value for one file per cycle."""
-
-    def apply(self, values: Mapping[tuple[str, Knob], str]) -> WriteReport: ...
+    def and_also(self, other: WriteReport) -> WriteReport:
+        """Both reports in one."""
+        return WriteReport(
+            self.written + other.written,
+            self.refused + other.refused,
+            self.unchanged + other.unchanged,
+            self.skipped + other.skipped,
+            self.still_refused + other.still_refused,
+        )

@@ -35,7 +35,7 @@ class Phase(IntEnum):
     TIGHTEN = 3
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     group: str
     knob: Knob
     old: str | None  # None: unreadable or not known; then the value is written whole in WIDEN
@@ -75,7 +75,7 @@ def level_values(knob: Knob, old: str, new: str) -> tuple[str | None, str | None
     return (new, None) if new != old else (None, None)
 
 
-def _steps(change: Change) -> list[Step]:
+def _steps(change: FileChange) -> list[Step]:
     group, knob, old, new = change.group, change.knob, change.old, change.new
     if knob in (Knob.CPU_BURST, Knob.CPU_IDLE):
         rises = old is None or parse_int(new, knob.value) > parse_int(old, knob.value)
@@ -92,6 +92,6 @@ def _position(step: Step) -> tuple[int, int, str, int]:
     return (step.phase, -depth if step.phase is Phase.NARROW else depth, step.group, _KNOB_ORDER[step.knob])
 
 
-def plan(changes: Iterable[Change]) -> list[Step]:
+def plan(changes: Iterable[FileChange]) -> list[Step]:
     """All steps of a cycle in the order in which they are to be taken."""
     return sorted((step for change in changes for step in _steps(change)), key=_position)

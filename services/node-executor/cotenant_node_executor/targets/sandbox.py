@@ -164,8 +164,8 @@ class SandboxDriver(GroupTree):
                 (directory / "memory.usage_in_bytes").write_text(str(total))
                 prefix, cache, rss = "total_", "cache", "rss"
             else:
-                quiet = "nr_periods 0\nnr_throttled 0\nthrottled_usec 0"
-                (directory / "cpu.stat").write_text(f"usage_usec {used // 1000}\n{quiet}")
+                unthrottled = "nr_periods 0\nnr_throttled 0\nthrottled_usec 0"
+                (directory / "cpu.stat").write_text(f"usage_usec {used // 1000}\n{unthrottled}")
                 (directory / "memory.current").write_text(str(total))
                 prefix, cache, rss = "", "file", "anon"
             (directory / "memory.stat").write_text(

@@ -86,7 +86,7 @@ class GroupTree(ABC):
 
     @abstractmethod
     def roots(self) -> list[Path]:
-        """The own root in each hierarchy; the first tells what exists."""
+        """The own root in each hierarchy; the first shows what exists."""
 
     @abstractmethod
     def path(self, group: str, knob: Knob) -> Path | None: ...
@@ -111,7 +111,7 @@ class GroupTree(ABC):
         return (self.roots()[0] / check_group(group)).is_dir()
 
     def _adopt(self) -> None:
-        """What an earlier life left, made whole: it may have ended halfway through making a group."""
+        """What an earlier incarnation left, completed: it may have ended halfway through making a group."""
         for group in self.rescan():
             self._make(group)
 

@@ -6,7 +6,7 @@ EINVAL) does not take the others along. The base's subtree_control is the one fi
 written: added to, never taken from, and put back at the end.
 
 In a group that its manager handed over (systemd's Delegate=, a container's own) the processes of the unit sit where the
-tree shall grow; they are moved aside into a leaf first, or no controller could be switched on.
+tree is created; they are moved aside into a leaf first, or no controller could be switched on.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from cotenant_node_executor.targets.interface import (
     WriteReport,
     Written,
 )
-from cotenant_node_executor.targets.levels import Change, plan
+from cotenant_node_executor.targets.levels import FileChange, plan
 
 CONFIRMED_FOR_NS = 60_000_000_000
 _GONE = (errno.ENOENT, errno.ENODEV)
@@ -62,7 +62,7 @@ class _Cycle:
     """What one call collects."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[FileChange] = []
         self.written: list[Written] = []
         self.refused: dict[Key, Refused] = {}
         self.unchanged = 0
@@ -94,7 +94,7 @@ class Writer:
         return self._report(cycle, values)
 
     def forget(self, group: str) -> None:
-        """The group was removed or made anew: nothing is known of its files."""
+        """The group was removed or created again: nothing is known of its files."""
         below = group + "/"
         for key in [key for key in self._confirmed if key[0] == group or key[0].startswith(below)]:
             del self._confirmed[key]
@@ -119,13 +119,13 @@ class Writer:
                 cycle.unchanged += 1
                 self._confirmed[key] = _Confirmed(value, now)
                 return
-            change = Change(group, knob, old, value)
+            change = FileChange(group, knob, old, value)
             plan([change])  # an old value that cannot be compared is written over, whatever it is
         except InvalidValueError as error:
             self._refuse(cycle, key, value, error)
             return
         except ValueError:
-            change = Change(group, knob, None, value)
+            change = FileChange(group, knob, None, value)
         except OSError as error:
             self._refuse(cycle, key, value, error)
             return
@@ -136,10 +136,10 @@ class Writer:
         with_shares = {change.group for change in cycle.changes if change.knob is Knob.CPU_SHARES}
         locked = {group for group in with_shares if self._will_be_idle(values, group)}
         cycle.skipped += len(locked)
-        kept = [c for c in cycle.changes if c.knob is not Knob.CPU_SHARES or c.group not in locked]
-        unlocked = [c.group for c in kept if c.knob is Knob.CPU_IDLE and c.new == "0" and c.group not in with_shares]
+        present = [c for c in cycle.changes if c.knob is not Knob.CPU_SHARES or c.group not in locked]
+        unlocked = [c.group for c in present if c.knob is Knob.CPU_IDLE and c.new == "0" and c.group not in with_shares]
         wanted = ((group, values.get((group, Knob.CPU_SHARES))) for group in unlocked)
-        cycle.changes = kept + [Change(group, Knob.CPU_SHARES, None, value) for group, value in wanted if value]
+        cycle.changes = present + [FileChange(group, Knob.CPU_SHARES, None, value) for group, value in wanted if value]
 
     def _will_be_idle(self, values: Mapping[Key, str], group: str) -> bool:
         if not self._capabilities.supports(Knob.CPU_IDLE):
@@ -165,7 +165,7 @@ class Writer:
             if (change.group, change.knob) in touched:
                 self._read_back(cycle, change, now)
 
-    def _read_back(self, cycle: _Cycle, change: Change, now: int) -> None:
+    def _read_back(self, cycle: _Cycle, change: FileChange, now: int) -> None:
         key = (change.group, change.knob)
         try:
             present = self._driver.read(*key)

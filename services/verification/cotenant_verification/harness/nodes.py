@@ -21,7 +21,7 @@ from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_CORE_PER_GPU, GPU
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_node_executor.simulated.sampler import OutOfMemory
-from cotenant_node_executor.strategies.situation import BESTEFFORT
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from cotenant_verification.workload.pod_constraints import ZONE
 
@@ -70,7 +70,7 @@ class ChaosNode:
         made = simulated_node(
             name, size, seed=seed, boot=f"boot{boot}", cgroup=cgroup, devices=devices, labels=labels, outlived=False
         )
-        self.inner = NodeParticipant(made, period=SAMPLE, calm=CALM)
+        self.inner = NodeParticipant(made, period=SAMPLE, idle_period=CALM)
         self.filters = self.inner.filters
         self.usage_filters = self.inner.usage_filters
         self._down_until = NEVER
@@ -116,7 +116,7 @@ class ChaosNode:
                 return self._down_until
             self._down_until = NEVER
             self._unread = []
-            self.inner = NodeParticipant(self.inner.node.reborn(), period=SAMPLE, calm=CALM)
+            self.inner = NodeParticipant(self.inner.node.restarted(), period=SAMPLE, idle_period=CALM)
             world.load()
             return now + timedelta(milliseconds=1)
         if now < self._slow_until and now < self._turned + self._slowness:

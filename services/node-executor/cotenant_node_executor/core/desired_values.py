@@ -1,0 +1,225 @@
+"""What a node's targets shall hold in a cycle, worked out again only where an input has changed.
+
+In: the observation, the pods' views, groups about to be made, the node SLO. Out: one composed value for each target, and the
+evictions that strategies order. Every value follows from these inputs and the strategies' memories; the rest that is kept of
+the last cycle only saves time. The values are handed out whole in every cycle, so the writer can repair a file that
+somebody else changed.
+
+| source of desired values | made from | again when |
+|---|---|---|
+| a pod | its shape, the policy, by every strategy's `of_pod` | its placement or the policy changes, its group comes or goes |
+| a strategy | the situation and its memory, by its `decide` | the policy or one of its `inputs` changes |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from msgspec import Struct
+
+from cotenant.events.resources import NodeSLORendered
+from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
+from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.strategies.pod_values import burstable_milli
+from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
+from cotenant_node_executor.strategies.registry import STRATEGIES
+from cotenant_node_executor.strategies.situation import (
+    NodeFacts,
+    Situation,
+    best_effort_tree,
+    holding_cpus,
+    in_best_effort_tree,
+)
+from cotenant_node_executor.strategies.strategy import (
+    Desired,
+    DesiredValues,
+    Evict,
+    Input,
+    Policy,
+    Reset,
+    Strategy,
+    StrategyOrder,
+)
+from cotenant_node_executor.targets.address import INITIAL_VALUES, Place
+from cotenant_node_executor.targets.interface import Capabilities
+
+
+class DesiredTargets:
+    """The targets of one node. Bound: the last cycle."""
+
+    def __init__(
+        self, facts: NodeFacts, capabilities: Capabilities, strategies: tuple[Strategy, ...] = STRATEGIES
+    ) -> None:
+        self._facts = facts
+        self._capabilities = capabilities
+        self._composer = Composer(strategies)
+        self._deciding = {f"node:{strategy.name}": strategy for strategy in strategies if strategy.decide is not None}
+        """Strategies that decide, by the source of their values. Pods are sources by their groups, which have no colon."""
+        self._of_pod = [strategy.of_pod for strategy in strategies if strategy.of_pod is not None]
+        self._groups: frozenset[str] = frozenset()
+        """As the last cycle saw and made them."""
+        self._sysctl: int | None = None
+        self._policy = Policy(capabilities, None)
+        self._there: dict[str, PodView] = {}
+        """By group: the placed pods whose groups are there, as they were when their values were desired."""
+        self._burstable_milli = 0
+        """What the burstable ones among them request."""
+        self._tree = best_effort_tree((), ())
+        self._of_shape: dict[PodShape, tuple[tuple[Desired, ...], ...]] = {}
+        """What is desired for a shape under the policy, group by group. Bound: REMEMBERED_SHAPES, then it begins again."""
+        self._due: set[str] = {*self._deciding}
+        """Strategies that decide in this cycle, by source."""
+        self._usage: Observation | None = None
+        """The observation whose figures strategies have decided from."""
+        self._memories: dict[str, Struct | None] = {}
+        """By strategy name; immutable structs."""
+        self._takers: dict[Input, tuple[str, ...]] = {}
+        """Strategies by input under the policy."""
+        self._find_takers()
+
+    @property
+    def every_cycle(self) -> bool:
+        """Whether a strategy decides in every cycle."""
+        return bool(self._takers[Input.CYCLE])
+
+    def memory(self, strategy: str) -> Struct | None:
+        """What a strategy's last decision remembered."""
+        return self._memories.get(strategy)
+
+    def of_cycle(
+        self,
+        seen: Observation,
+        placed: Mapping[str, PodView],
+        changed: Set[str],
+        made: Set[str],
+        slo: NodeSLORendered | None,
+    ) -> tuple[Composed, Sequence[tuple[str, Evict]]]:
+        """The values of a cycle and the evictions ordered, each with its strategy. `placed`: pods by group; `changed`: groups
+        of which that differs from the last cycle; `made`: groups that were not seen and are made before anything is written."""
+        groups = seen.groups | made if made else seen.groups
+        if groups is not self._groups:
+            if seen.groups is self._groups:
+                changed = changed | made
+            elif groups != self._groups:
+                changed = changed | (groups ^ self._groups)
+            self._groups = groups
+        if changed or slo is not self._policy.slo or seen.identity_sysctl != self._sysctl:
+            self._sysctl = seen.identity_sysctl
+            self._update(placed, changed, slo)
+        takers = self._takers
+        if takers[Input.USAGE]:
+            before = self._usage
+            if before is None or not _same_figures(before, seen):
+                self._due.update(takers[Input.USAGE])
+                self._usage = seen
+        if takers[Input.CYCLE]:
+            self._due.update(takers[Input.CYCLE])
+        evictions = self._decide(seen) if self._due else ()
+        return self._composer.composed(), evictions
+
+    def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:
+        """Put the values of pods that came or changed, and note which strategies decide again."""
+        put, there, new_policy = self._composer.put, self._there, self._policy.slo is not slo
+        came: list[PodView] = []
+        of_tree = False
+        for group in sorted(changed):
+            if in_best_effort_tree(group):
+                of_tree = True
+            before, pod = there.get(group), placed.get(group) if group in self._groups else None
+            if pod is before:
+                continue
+            if before is not None:
+                self._burstable_milli -= burstable_milli(before.shape)
+                of_tree = of_tree or bool(before.bound_cpus)
+            if pod is not None:
+                self._burstable_milli += burstable_milli(pod.shape)
+                of_tree = of_tree or bool(pod.bound_cpus)
+                there[group] = pod
+                came.append(pod)
+            else:
+                del there[group]
+                put(group, {})
+        if new_policy:
+            self._policy = Policy(self._capabilities, slo)
+            self._of_shape.clear()
+            self._find_takers()
+            self._due.update(self._deciding)
+            came = [*there.values()]
+        if of_tree:
+            self._tree = best_effort_tree(holding_cpus(there.values()), self._groups)
+            self._due.update(self._takers[Input.TREE])
+        self._due.update(self._takers[Input.PODS])
+        for pod in came:
+            put(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape), strict=True)))
+
+    def _find_takers(self) -> None:
+        inputs = {source: strategy.inputs(self._policy) for source, strategy in self._deciding.items()}
+        self._takers = {each: tuple(source for source in inputs if each in inputs[source]) for each in Input}
+
+    def _pod_values(self, shape: PodShape) -> tuple[tuple[Desired, ...], ...]:
+        values = self._of_shape.get(shape)
+        if values is None:
+            if len(self._of_shape) >= REMEMBERED_SHAPES:
+                self._of_shape.clear()
+            groups: list[tuple[Desired, ...]] = [()] * (1 + len(shape.containers))
+            for of_pod in self._of_pod:
+                own = of_pod(shape, self._policy)
+                for at, desired in enumerate((own.pod, *own.containers)):
+                    groups[at] += desired
+            values = self._of_shape[shape] = tuple(groups)
+        return values
+
+    def _situation(self, snapshot: Snapshot | None, seen: Observation) -> Situation:
+        return Situation(
+            node=self._facts,
+            capabilities=self._capabilities,
+            pods=self._there,
+            groups=self._groups,
+            tree=self._tree,
+            slo=self._policy.slo,
+            snapshot=snapshot,
+            current=seen.current,
+            burstable_milli=self._burstable_milli,
+            identity_sysctl=self._sysctl,
+        )
+
+    def _decide(self, seen: Observation) -> Sequence[tuple[str, Evict]]:
+        """Let the strategies decide that are due, in the order of the registry."""
+        situation = self._situation(seen.snapshot, seen)
+        evictions: list[tuple[str, Evict]] = []
+        for source, strategy in self._deciding.items():
+            if source not in self._due or strategy.decide is None:
+                continue
+            decision = strategy.decide(situation, self._memories.get(strategy.name))
+            self._memories[strategy.name] = decision.memory
+            values = decision.values
+            if decision.orders:
+                values = _with_resets(values, decision.orders, strategy.name)
+                evictions += [(strategy.name, order) for order in decision.orders if isinstance(order, Evict)]
+            self._composer.put(source, values)
+        self._due.clear()
+        return evictions
+
+
+def _with_resets(values: DesiredValues, orders: Sequence[StrategyOrder], strategy: str) -> DesiredValues:
+    """A reset desires the initial value. Raises CompositionError for an attribute that has none."""
+    found: dict[Place, tuple[Desired, ...]] = dict(values)
+    for order in orders:
+        if isinstance(order, Reset):
+            initial = INITIAL_VALUES.get(order.attribute)
+            if initial is None:
+                raise CompositionError(f"{strategy} resets {order.attribute.value}, which has no initial value")
+            found[order.place] = (*found.get(order.place, ()), Desired(order.attribute, initial, strategy, order.why))
+    return found
+
+
+def _same_figures(before: Observation, now: Observation) -> bool:
+    """Whether two observations show strategies the same usage; cheap, so not every such pair is found."""
+    return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
+
+
+def _same_usage(before: Snapshot | None, now: Snapshot | None) -> bool:
+    if before is now or before is None or now is None:
+        return before is now
+    return before.pods is now.pods and before.node.cpu_milli == now.node.cpu_milli

@@ -1,0 +1,171 @@
+"""Reading and writing targets outside of control groups: sysctls, threads, resctrl groups.
+
+In: typed places (`address`) and texts. Out: the same; OSError carries the kernel's refusal, InvalidValueError a value that
+was not sent to it. Each accessor works below a root folder, or on the threads of this host.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from cotenant_node_executor.targets.address import (
+    Attribute,
+    NonCgroup,
+    ResctrlAttribute,
+    ResctrlGroup,
+    Sysctl,
+    Thread,
+    ThreadAttribute,
+)
+from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
+from cotenant_node_executor.targets.interface import InvalidValueError
+
+_POLICIES = {"other": os.SCHED_OTHER, "batch": os.SCHED_BATCH, "idle": os.SCHED_IDLE}
+_POLICY_NAMES = {number: name for name, number in _POLICIES.items()}
+
+
+class Accessor(Protocol):
+    """One kind of place."""
+
+    def read(self, place: NonCgroup, attribute: Attribute, /) -> str | None:
+        """The present value; None where the place does not exist."""
+        ...
+
+    def write(self, place: NonCgroup, attribute: Attribute, value: str, /) -> None:
+        """Raises InvalidValueError before the kernel is asked, OSError as the kernel refuses."""
+        ...
+
+    def holds(self, attribute: Attribute, wanted: str, present: str, /) -> bool:
+        """Whether the present value says what is wanted."""
+        ...
+
+
+class SysctlAccessor:
+    """Files below /proc/sys."""
+
+    def __init__(self, root: Path = Path("/proc/sys")) -> None:
+        self._root = root
+
+    def _path(self, place: NonCgroup) -> Path:
+        assert isinstance(place, Sysctl)
+        return _below(self._root, place.name)
+
+    def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
+        """The file's text without the line's end."""
+        try:
+            return self._path(place).read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            return None
+
+    def write(self, place: NonCgroup, _attribute: Attribute, value: str) -> None:
+        """Write the text into the file, which must exist."""
+        _overwrite(self._path(place), value)
+
+    def holds(self, _attribute: Attribute, wanted: str, present: str) -> bool:
+        """Sysctls of several numbers separate them by any white space."""
+        return wanted.split() == present.split()
+
+
+class ThreadAccessor:
+    """Scheduling attributes of this host's threads, by system call."""
+
+    def read(self, place: NonCgroup, attribute: Attribute) -> str | None:
+        """The policy's name, or the affinity as a CPU list."""
+        assert isinstance(place, Thread)
+        try:
+            if attribute is ThreadAttribute.POLICY:
+                number = os.sched_getscheduler(place.tid)
+                return _POLICY_NAMES.get(number, str(number))
+            return format_cpu_list(os.sched_getaffinity(place.tid))
+        except ProcessLookupError:
+            return None
+
+    def write(self, place: NonCgroup, attribute: Attribute, value: str) -> None:
+        """Set one attribute of one thread."""
+        assert isinstance(place, Thread)
+        if attribute is ThreadAttribute.POLICY:
+            if value not in _POLICIES:
+                raise InvalidValueError(f"policy {value!r}: expected one of {', '.join(_POLICIES)}")
+            os.sched_setscheduler(place.tid, _POLICIES[value], os.sched_param(0))
+            return
+        try:
+            cpus = parse_cpu_list(value)
+        except ValueError as error:
+            raise InvalidValueError(str(error)) from error
+        os.sched_setaffinity(place.tid, cpus)
+
+    def holds(self, attribute: Attribute, wanted: str, present: str) -> bool:
+        """CPU lists are compared as sets."""
+        if attribute is ThreadAttribute.AFFINITY:
+            return parse_cpu_list(wanted) == parse_cpu_list(present)
+        return wanted == present
+
+
+class ResctrlAccessor:
+    """Groups below the mount of the resctrl file system; a group is made when it is first written."""
+
+    def __init__(self, root: Path = Path("/sys/fs/resctrl")) -> None:
+        self._root = root
+
+    def _folder(self, place: NonCgroup) -> Path:
+        assert isinstance(place, ResctrlGroup)
+        return _below(self._root, place.name)
+
+    def read(self, place: NonCgroup, attribute: Attribute) -> str | None:
+        """The file's text; "" while the group does not exist but can be made, None where there is no resctrl."""
+        if not (self._root / "schemata").exists():
+            return None
+        try:
+            return (self._folder(place) / str(attribute.value)).read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            return ""
+
+    def write(self, place: NonCgroup, attribute: Attribute, value: str) -> None:
+        """Write line by line: the kernel takes one task id at a time, and refuses all schemata of a write with one bad line."""
+        folder = self._folder(place)
+        if not folder.exists():
+            folder.mkdir()
+        lines = value.split(",") if attribute is ResctrlAttribute.TASKS else value.splitlines()
+        for line in lines:
+            with (folder / attribute.value).open("a", encoding="ascii") as file:
+                file.write(f"{line.strip()}\n")
+
+    def holds(self, attribute: Attribute, wanted: str, present: str) -> bool:
+        """Whether every wanted line or task is there; of several lines for one resource the last one counts."""
+        if attribute is ResctrlAttribute.TASKS:
+            return set(wanted.replace(",", " ").split()) <= set(present.split())
+        return _schemata(wanted).items() <= _schemata(present).items()
+
+
+def _schemata(text: str) -> dict[tuple[str, str], str]:
+    """The mask or percentage by (resource, domain id), e.g. ("L3", "0") -> "ff"; leading zeros do not count."""
+    found: dict[tuple[str, str], str] = {}
+    for line in text.splitlines():
+        resource, _, domains = line.strip().partition(":")
+        for domain in domains.split(";"):
+            number, _, value = domain.strip().partition("=")
+            found[resource.strip(), number] = value.strip().lstrip("0") or "0"
+    return found
+
+
+def _below(root: Path, name: str) -> Path:
+    """Raises InvalidValueError for a name that leads out of the root."""
+    if not name or name.startswith("/") or ".." in name.split("/"):
+        raise InvalidValueError(f"{name!r} is not a path below {root}")
+    return root / name
+
+
+def _overwrite(path: Path, value: str) -> None:
+    """Write a file that exists; the kernel answers when it is written, so nothing is buffered."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, value.encode("ascii"))
+    finally:
+        os.close(descriptor)
+
+
+def host_accessors() -> dict[type, Accessor]:
+    """The accessors of this host, by kind of place."""
+    return {Sysctl: SysctlAccessor(), Thread: ThreadAccessor(), ResctrlGroup: ResctrlAccessor()}

@@ -1,0 +1,126 @@
+"""What a strategy can set: a place (what is configured) and an attribute (which property of it), together a target.
+
+| place | attributes | value |
+|---|---|---|
+| `str`, a control group below the own root | `Knob` | text in cgroup v1's terms |
+| `Sysctl`, a file below /proc/sys | `SysctlAttribute` | the file's text |
+| `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list |
+| `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids with commas |
+
+Pure: reading and writing is done by `cgroup` drivers and by `accessors`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+
+class Knob(Enum):
+    """A logical knob; its value is the name of the file on cgroup v1, or v2's where v1 has none."""
+
+    # Members are single objects and key every table of a cycle: their identity is hash enough, and ten times as fast.
+    __hash__ = object.__hash__
+
+    CPU_SHARES = "cpu.shares"
+    CPU_QUOTA = "cpu.cfs_quota_us"
+    CPU_PERIOD = "cpu.cfs_period_us"
+    CPU_BURST = "cpu.cfs_burst_us"
+    CPU_IDLE = "cpu.idle"
+    CPU_BVT = "cpu.bvt_warp_ns"
+    CPU_UCLAMP_MIN = "cpu.uclamp.min"
+    CPU_UCLAMP_MAX = "cpu.uclamp.max"
+    CPU_RT_RUNTIME = "cpu.rt_runtime_us"
+    CPUSET_CPUS = "cpuset.cpus"
+    CPUSET_MEMS = "cpuset.mems"
+    MEMORY_LIMIT = "memory.limit_in_bytes"
+    MEMORY_MIN = "memory.min"
+    MEMORY_LOW = "memory.low"
+    MEMORY_HIGH = "memory.high"
+    MEMORY_WMARK_RATIO = "memory.wmark_ratio"
+    MEMORY_WMARK_SCALE_FACTOR = "memory.wmark_scale_factor"
+    MEMORY_WMARK_MIN_ADJ = "memory.wmark_min_adj"
+    MEMORY_PRIORITY = "memory.priority"
+    MEMORY_USE_PRIORITY_OOM = "memory.use_priority_oom"
+    MEMORY_OOM_GROUP = "memory.oom.group"
+    BLKIO_READ_BPS = "blkio.throttle.read_bps_device"
+    BLKIO_WRITE_BPS = "blkio.throttle.write_bps_device"
+    BLKIO_READ_IOPS = "blkio.throttle.read_iops_device"
+    BLKIO_WRITE_IOPS = "blkio.throttle.write_iops_device"
+    BLKIO_COST_WEIGHT = "blkio.cost.weight"
+    IO_MAX = "io.max"
+    IO_WEIGHT = "io.weight"
+    PIDS_MAX = "pids.max"
+
+
+class Sysctl(Struct, frozen=True, cache_hash=True):
+    """A kernel parameter by its path below /proc/sys, e.g. "kernel/sched_group_identity_enabled"."""
+
+    name: str
+
+
+class SysctlAttribute(Enum):
+    """A sysctl has one value."""
+
+    __hash__ = object.__hash__
+    VALUE = "value"
+
+
+class Thread(Struct, frozen=True, cache_hash=True):
+    """One thread of this host by its id."""
+
+    tid: int
+
+
+class ThreadAttribute(Enum):
+    """A scheduling attribute of a thread."""
+
+    __hash__ = object.__hash__
+    POLICY = "policy"
+    AFFINITY = "affinity"
+
+
+class ResctrlGroup(Struct, frozen=True, cache_hash=True):
+    """A resctrl group by its name below the mount."""
+
+    name: str
+
+
+class ResctrlAttribute(Enum):
+    """`schemata` is rewritten line by line; `tasks` names the threads that shall be in the group, others stay."""
+
+    __hash__ = object.__hash__
+    SCHEMATA = "schemata"
+    TASKS = "tasks"
+
+
+NonCgroup = Sysctl | Thread | ResctrlGroup
+Place = str | NonCgroup
+Attribute = Knob | SysctlAttribute | ThreadAttribute | ResctrlAttribute
+
+INITIAL_VALUES: dict[Attribute, str] = {
+    Knob.CPU_SHARES: "1024",
+    Knob.CPU_QUOTA: "-1",
+    Knob.CPU_BURST: "0",
+    Knob.CPU_IDLE: "0",
+    Knob.CPU_BVT: "0",
+    Knob.MEMORY_LIMIT: "-1",
+    Knob.MEMORY_MIN: "0",
+    Knob.MEMORY_LOW: "0",
+    ThreadAttribute.POLICY: "other",
+}
+"""What a new group or thread holds: the value that a reset asks for."""
+
+
+def place_text(place: Place) -> str:
+    """A place for people and events; "" is the root group."""
+    match place:
+        case str():
+            return place
+        case Sysctl():
+            return f"sysctl/{place.name}"
+        case Thread():
+            return f"thread/{place.tid}"
+        case ResctrlGroup():
+            return f"resctrl/{place.name}"

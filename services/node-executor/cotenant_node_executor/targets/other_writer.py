@@ -1,0 +1,58 @@
+"""The writer of targets outside of control groups.
+
+In: the whole map place -> attribute -> value of a cycle. Out: what was written from what to what, as read back, and what was
+refused, as the writer of control groups reports it. Every target is read in every cycle, so a change from outside is repaired.
+A refusal is reported when it is new and tried again every cycle; a place that has gone is skipped.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+
+from cotenant_node_executor.targets.accessors import Accessor
+from cotenant_node_executor.targets.address import Attribute, NonCgroup
+from cotenant_node_executor.targets.interface import InvalidValueError, Refused, WriteReport, Written
+
+_GONE = (errno.ENOENT, errno.ESRCH)
+
+
+class OtherWriter:
+    """Bound: it remembers the last cycle's refusals."""
+
+    def __init__(self, accessors: Mapping[type, Accessor]) -> None:
+        self._accessors = accessors
+        self._known: dict[tuple[NonCgroup, Attribute], Refused] = {}
+
+    def apply(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> WriteReport:
+        """Never raises for what one target says; a kind of place without an accessor is skipped."""
+        written: list[Written] = []
+        refused: dict[tuple[NonCgroup, Attribute], Refused] = {}
+        unchanged = skipped = 0
+        for place, attributes in values.items():
+            accessor = self._accessors.get(type(place))
+            for attribute, value in attributes.items():
+                try:
+                    old = accessor.read(place, attribute) if accessor is not None else None
+                    if accessor is None or old is None:
+                        skipped += 1
+                    elif accessor.holds(attribute, value, old):
+                        unchanged += 1
+                    else:
+                        accessor.write(place, attribute, value)
+                        present = accessor.read(place, attribute) or ""
+                        if present != old:
+                            written.append(Written(place, attribute, attribute.value, old, present))
+                        if not accessor.holds(attribute, value, present):
+                            raise InvalidValueError(f"written, but the kernel shows {present!r}")
+                except (OSError, ValueError) as error:
+                    number = (error.errno or 0) if isinstance(error, OSError) else 0
+                    if number in _GONE:
+                        skipped += 1
+                        continue
+                    message = os.strerror(number) if number else str(error)
+                    refused[place, attribute] = Refused(place, attribute, attribute.value, value, number, message)
+        new = tuple(each for key, each in refused.items() if self._known.get(key) != each)
+        self._known = refused
+        return WriteReport(tuple(written), new, unchanged, skipped, len(refused) - len(new))
