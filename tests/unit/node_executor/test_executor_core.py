@@ -11,6 +11,7 @@ import pytest
 from cotenant.api.objects.pod import Pod
 from cotenant.events.placements import PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
+from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 from cotenant.model.subjects import executor_subject, run_subject
 from cotenant_node_executor.core.core import Plan
 from cotenant_node_executor.runtime.interface import Collect, Forget, Start, Stop
@@ -210,7 +211,7 @@ def test_a_pod_that_nobody_placed_is_stopped_and_then_forgotten() -> None:
     assert orders(bench.look()) == [("forget", "uid-job")]
 
 
-def test_when_a_placement_is_gone_its_report_is_buried() -> None:
+def test_when_a_placement_is_gone_its_report_ends_with_a_tombstone() -> None:
     bench = Bench().load()
     job = batch("job")
     bench.place(job)
@@ -220,7 +221,7 @@ def test_when_a_placement_is_gone_its_report_is_buried() -> None:
     event = bench.core.decide(bench.now)[0]
     bench.report()
     assert event.tombstone
-    assert event.ttl_seconds == 86400
+    assert event.ttl_seconds == TOMBSTONE_TTL_SECONDS
     assert bench.report() == []
 
 
