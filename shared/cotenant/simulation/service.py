@@ -51,6 +51,8 @@ class ServiceParticipant:
         self.usage_filters = definition.usage_filters
         self.lives = 0
         self.listeners: list[Callable[[ServiceParticipant, World], None]] = []
+        self.before_deciding: list[Callable[[ServiceParticipant, World], None]] = []
+        """Called before each proposal, while the core holds what it will decide on."""
         self._tick = tick
         self._started = False
         self._death: Death | None = None
@@ -115,6 +117,8 @@ class ServiceParticipant:
                 return again
         else:
             self.cycle.fold(inbox, now)
+        for check in self.before_deciding:
+            check(self, world)
         batch = self.cycle.propose(now)
         if batch is None:
             self._tell(world)

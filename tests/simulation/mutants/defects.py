@@ -124,6 +124,18 @@ def weights_ignored(right: Function) -> Function:
     )
 
 
+def counted_as_published(right: Function) -> Function:
+    """What was decided once counts as published, although its batch may never be stored."""
+
+    def wrong(self: QuotaTreeCore, now: datetime) -> Any:
+        counted = self.__dict__.setdefault("_counted_as_published", {})
+        decided = [event for event in right(self, now) if counted.get(event.subject) != event.data]
+        counted.update({event.subject: event.data for event in decided})
+        return decided
+
+    return wrong
+
+
 def without_causes(_: Function) -> Function:
     """A decision does not say what it rests on."""
     return lambda self, quota, published: ()
@@ -810,6 +822,7 @@ MUTANTS = (
     ),
     Mutant("batch_memory_is_not_limited", ((batch_pods, "_wishes", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
     Mutant("the_kernel_is_not_told_whom_to_end", ((sampler, "oom_score_adj", no_score),), (18,), faults=CRAMPED),
+    Mutant("a_decision_counts_as_published", ((QuotaTreeCore, "decide", counted_as_published),), (19,)),
     Mutant("there_is_no_backoff", ((pod_life, "backoff_seconds", no_backoff),), (18,), (1, 2), 1, faults=LEAKING),
     Mutant("restarts_are_not_counted", ((pod_life, "_seen", first_run_only),), (18,), (1, 2), 1, faults=LEAKING),
     Mutant("failures_are_final", ((pod_life, "restarts", failures_are_final),), (18,), (1, 2), 1, faults=LEAKING),

@@ -34,6 +34,16 @@ is asked for again after at most 60 s, and a budget may let only one pod go at a
 """
 TOLD_WITHIN = timedelta(seconds=3)
 """At rest: services decide at once, and say what is only news about requests once a second."""
+DecideCheck = Callable[[ServiceParticipant, World, int], Iterable[tuple[str, str]]]
+
+FOLD_NUMBER = 10
+DECIDE_NUMBER = 19
+DECIDE_EVERY = 50
+"""One of so many decisions is preceded by a check, on copies, that deciding changes nothing, within this budget:"""
+DECIDE_FREE = 20_000
+"""two copies of a core take twice as many messages as the log has subjects, in all so many"""
+DECIDE_SHARE = 1
+"""and this many more for each message that is stored on LOG."""
 FOLD_EVERY = 400
 """One of so many turns of a service at rest is followed by a comparison with fresh cores, within the budget."""
 FOLD_SHARE = 2
@@ -51,7 +61,9 @@ VERIFIED_OF = 4
 class Checker:
     """Watches one run."""
 
-    def __init__(self, invariants: Sequence[Invariant], fold_check: FoldCheck | None, fold_number: int = 10) -> None:
+    def __init__(
+        self, invariants: Sequence[Invariant], fold_check: FoldCheck | None, decide_check: DecideCheck | None = None
+    ) -> None:
         self.view = LogView()
         self.suppressions = SuppressionWatch()
         self.oom_kills = OomKills(self.view)
@@ -62,10 +74,10 @@ class Checker:
         self._invariants = invariants
         self._on_event = [(each, str(each.number), check) for each in invariants for check in each.on_event]
         self._fold_check = fold_check
-        self._fold_number = fold_number
-        self._spent = 0
+        self._decide_check = decide_check
+        self._spent = self._spent_on_decisions = 0
         """Messages that comparisons have taken."""
-        self._chance = self._lot = Random(0)
+        self._chance = self._lot = self._decisions = Random(0)
         self._harness: Harness | None = None
         self._glanced: Collection[tuple[str, str]] = ()
         """What was found at the last glance: check and subject."""
@@ -77,6 +89,7 @@ class Checker:
         self._harness = harness
         self._chance = Random(f"checks/{harness.schedule.header.seed}")
         self._lot = Random(f"commits/{harness.schedule.header.seed}")
+        self._decisions = Random(f"decisions/{harness.schedule.header.seed}")
         harness.world.watchers.append(self._see)
         harness.node_listeners.append(self._sampled)
 
@@ -88,6 +101,8 @@ class Checker:
         self.verifier = Verifier({each.definition.name: each.definition for each in recomputed}, chosen=self._is_chosen)
         for participant in recomputed:
             participant.listeners.append(self._at_rest)
+            if self._decide_check is not None:
+                participant.before_deciding.append(self._before_deciding)
             if self._fold_check is not None:
                 self.references.begin(participant)
 
@@ -134,9 +149,22 @@ class Checker:
         if self._spent > FOLD_FREE + FOLD_SHARE * self.view.seen:
             self._spent -= len(self.view.last)
             return
-        self.counts[str(self._fold_number)] += 1
-        for subject, text in check(participant, world, self.references, self.counts[str(self._fold_number)]):
-            self._break(self._fold_number, "state_is_the_fold", subject, text)
+        self.counts[str(FOLD_NUMBER)] += 1
+        for subject, text in check(participant, world, self.references, self.counts[str(FOLD_NUMBER)]):
+            self._break(FOLD_NUMBER, "state_is_the_fold", subject, text)
+
+    def _before_deciding(self, participant: ServiceParticipant, world: World) -> None:
+        """A service is about to decide: sometimes check on copies of its core that deciding changes nothing."""
+        check = self._decide_check
+        if check is None or not participant.cycle.ready or self._decisions.randrange(DECIDE_EVERY):
+            return
+        cost = 2 * len(self.view.last)
+        if self._spent_on_decisions + cost > DECIDE_FREE + DECIDE_SHARE * self.view.seen:
+            return
+        self._spent_on_decisions += cost
+        self.counts[str(DECIDE_NUMBER)] += 1
+        for subject, text in check(participant, world, self.counts[str(DECIDE_NUMBER)]):
+            self._break(DECIDE_NUMBER, "deciding_changes_nothing", subject, text)
 
     # -- moments ---------------------------------------------------------------------------------------------------
 

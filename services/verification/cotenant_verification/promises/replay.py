@@ -1,4 +1,4 @@
-"""Promises 10 and 15: a service's state is a fold of the log, and each of its decisions can be made again."""
+"""Promises 10, 15 and 19: a service's state is a fold of the log, decisions can be recomputed, `decide` has no effect."""
 
 from __future__ import annotations
 
@@ -40,6 +40,26 @@ def state_is_the_fold(participant: ServiceParticipant, world: World, references:
                 f"{asked[1]} at {asked[0]}, {participant.name} and a core that {name} differ: {parted}",
             )
             return
+
+
+def deciding_changes_nothing(participant: ServiceParticipant, world: World, number: int) -> Wrong:
+    """`decide` has no observable effect but the events that it returns: asked twice a core answers the same, and after any
+    questions it folds new facts and decides like a copy that was never asked. The core in use is only copied.
+    """
+    now = world.now
+    asked, unasked = copied(participant.cycle.core), copied(participant.cycle.core)
+    again = (now, "asked again", ())
+    first, second = _answer(asked, again), _answer(asked, again)
+    if parted := _difference(first, second):
+        yield participant.identity.commit_subject, f"at {now}, {participant.name} decides twice and differently: {parted}"
+        return
+    *before, (when, _, new) = _questions(_probes(world, number), now)
+    for question in before:
+        _answer(asked, question)
+    last = (when + LATER[-1], "asked last", new)
+    if parted := _difference(_answer(asked, last), _answer(unasked, last)):
+        text = f"at {last[0]}, {participant.name} and a copy that was never asked decide differently: {parted}"
+        yield participant.identity.commit_subject, text
 
 
 def _loaded(world: World, participant: ServiceParticipant) -> Core:

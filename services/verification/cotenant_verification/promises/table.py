@@ -105,4 +105,5 @@ PROMISES: tuple[Invariant, ...] = (
         at_rest=(d.ends_are_told, d.what_may_start_starts),
     ),
 )
-"""Invariant 10, the fold, is checked where a service comes to rest: `folding.state_is_the_fold`."""
+"""Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides
+(`replay.deciding_changes_nothing`)."""
