@@ -15,7 +15,7 @@ import uvloop
 
 from cotenant.events.envelope import decode_event, encode_event
 from cotenant.log.contract import LOG, MAX_BATCH, Stored, Write
-from cotenant_verification.bench.stage import Stage
+from cotenant_verification.bench.testbed import Testbed
 from cotenant_verification.bench.workload import pod_event, synthetic
 
 MESSAGES = 20_000
@@ -26,15 +26,15 @@ async def measure() -> None:
     """Write all, read all, then write a few."""
     workload, now = synthetic(1, MESSAGES, 1), datetime.now(UTC)
     events = [pod_event(workload, i, now) for i in range(MESSAGES)]
-    async with Stage() as stage:
-        log = stage.log
+    async with Testbed() as testbed:
+        log = testbed.log
 
         async def store(size: int, first: int) -> None:
             outcome = await log.append([Write(event=event) for event in events[first : first + size]])
             assert isinstance(outcome, Stored), outcome
 
         def spent() -> tuple[float, float]:
-            return time.process_time(), stage.cpu_seconds()["nats-server"]
+            return time.process_time(), testbed.cpu_seconds()["nats-server"]
 
         def show(what: str, before: tuple[float, float]) -> None:
             own, server = (1e6 * (now - then) / MESSAGES for now, then in zip(spent(), before, strict=True))

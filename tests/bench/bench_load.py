@@ -12,15 +12,15 @@ import uvloop
 from cotenant.events import Event, NodeMetricComputed
 from cotenant.events.metrics import Usage
 from cotenant.log.contract import LOG, MAX_BATCH, Stored, Write
-from cotenant_verification.bench.stage import Stage
+from cotenant_verification.bench.testbed import Testbed
 
 SUBJECTS = 100_000
 
 
 async def measure() -> None:
     """Print one line a figure."""
-    async with Stage() as stage:
-        log = stage.log
+    async with Testbed() as testbed:
+        log = testbed.log
         events = [
             Event(subject=f"metrics.n{number:06}", data=NodeMetricComputed(node=f"n{number:06}", node_usage=Usage(cpu_milli=1)))
             for number in range(SUBJECTS)
@@ -28,26 +28,26 @@ async def measure() -> None:
         for first in range(0, SUBJECTS, MAX_BATCH):
             outcome = await log.append([Write(event=event) for event in events[first : first + MAX_BATCH]])
             assert isinstance(outcome, Stored), outcome
-        before, started = stage.cpu_seconds()["nats-server"], time.perf_counter()
+        before, started = testbed.cpu_seconds()["nats-server"], time.perf_counter()
         reader = await log.follow(LOG, ["metrics.*"])
         read = 0
         while read < SUBJECTS:
             read += len(await reader.pull(MAX_BATCH, 1.0))
         by_snapshot = time.perf_counter() - started
         print(f"load_snapshot {by_snapshot:.2f} s")
-        print(f"load_snapshot_server_cpu {stage.cpu_seconds()['nats-server'] - before:.2f} s")
+        print(f"load_snapshot_server_cpu {testbed.cpu_seconds()['nats-server'] - before:.2f} s")
         await reader.close()
-        before, started = stage.cpu_seconds()["nats-server"], time.perf_counter()
-        await _by_consumer(stage)
+        before, started = testbed.cpu_seconds()["nats-server"], time.perf_counter()
+        await _by_consumer(testbed)
         by_consumer = time.perf_counter() - started
         print(f"load_consumer {by_consumer:.2f} s")
-        print(f"load_consumer_server_cpu {stage.cpu_seconds()['nats-server'] - before:.2f} s")
+        print(f"load_consumer_server_cpu {testbed.cpu_seconds()['nats-server'] - before:.2f} s")
         print(f"load_snapshot_over_consumer {by_snapshot / by_consumer:.2f} ratio")
 
 
-async def _by_consumer(stage: Stage) -> None:
+async def _by_consumer(testbed: Testbed) -> None:
     """The baseline: raw deliveries of the last messages, not even decoded."""
-    stream = stage.log.client.jetstream()
+    stream = testbed.log.client.jetstream()
     subscription = await stream.pull_subscribe(
         "metrics.*", stream=LOG, config=_last_per_subject()
     )

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from cotenant.simulation import START, World, collecting_rarely
 from cotenant_console.api.client import Document
-from cotenant_console.simulate.api import SimulatedGateway
-from cotenant_console.simulate.catalogue import participant
-from cotenant_console.simulate.cluster_run import SERVICES
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
+from cotenant_verification.simulate.api import SimulatedGateway
+from cotenant_verification.simulate.cluster_run import SERVICES
+from cotenant_verification.simulate.participants import participant
 
 PODS_PER_NODE = 30
 ARRIVE_SECONDS = 30

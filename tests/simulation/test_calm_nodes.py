@@ -8,11 +8,11 @@ from cotenant.events.commits import Commit
 from cotenant.events.envelope import encode_payload
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.simulation import START, World
-from cotenant_console.simulate.api import SimulatedGateway
-from cotenant_console.simulate.catalogue import participant
-from cotenant_console.simulate.cluster_run import SERVICES
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
+from cotenant_verification.simulate.api import SimulatedGateway
+from cotenant_verification.simulate.cluster_run import SERVICES
+from cotenant_verification.simulate.participants import participant
 from cotenant_verification.workload.manifests import node_config, pod
 
 SERVICE: dict[str, int | str] = {

@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 
 from cotenant.simulation import START
-from cotenant_verification.checks import checking
-from cotenant_verification.checks.checking import Checker
-from cotenant_verification.harness.harness import Stage
-from cotenant_verification.promises.folding import state_is_the_fold
+from cotenant_verification.actions import ACTIONS
+from cotenant_verification.checks import checker as checker_module
+from cotenant_verification.checks.checker import Checker
+from cotenant_verification.harness.harness import Harness
+from cotenant_verification.promises.replay import state_is_the_fold
 from cotenant_verification.workload.schedule import Entry, Header, Schedule
 
 READER = "batch-resource-calculator/a"
@@ -19,7 +20,7 @@ CONFIG: dict[str, int | str] = {"reclaim": 65, "threshold": 65, "policy": "cpuse
 
 @pytest.mark.parametrize("kind", ["partition", "gap"])
 def test_what_a_service_cannot_have_read_is_not_held_against_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "FOLD_EVERY", 1)
+    monkeypatch.setattr(checker_module, "FOLD_EVERY", 1)
     entries = (
         Entry(at_ms=1_500, kind="node", target="n0", args={"cpu": 8_000, "memory_gib": 16, "cgroup": 2}),
         Entry(at_ms=2_000, kind="config", args=CONFIG),
@@ -27,11 +28,11 @@ def test_what_a_service_cannot_have_read_is_not_held_against_it(kind: str, monke
         Entry(at_ms=11_000, kind="config", args={**CONFIG, "reclaim": 60}),
     )
     checker = Checker((), state_is_the_fold)
-    stage = Stage(Schedule(Header(seed=1, span_ms=30_000, nodes=1, hop_ms=20), entries), checker.sight)
-    checker.watch(stage)
-    stage.open()
-    checker.listen(stage)
-    world = stage.world
+    harness = Harness(Schedule(Header(seed=1, span_ms=30_000, nodes=1, hop_ms=20), entries), ACTIONS, checker.view)
+    checker.watch(harness)
+    harness.open()
+    checker.listen(harness)
+    world = harness.world
     world.run_until(START + timedelta(seconds=15))
     assert world.interrupted(READER)
     world.run_until(START + timedelta(seconds=30))

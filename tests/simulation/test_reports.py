@@ -13,7 +13,7 @@ from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_verification.chaos.command import Options, simulate_chaos
 from cotenant_verification.chaos.report import LAST_EVENTS, failure_lines, verdict_lines
 from cotenant_verification.chaos.run import run, schedule_of
-from cotenant_verification.checks.touching import touching
+from cotenant_verification.checks.related_events import related_events
 from tests.simulation.mutants.defects import MUTANTS
 
 WISH = Options(seed=1, span="2m", span_seconds=120, nodes=2)
@@ -58,18 +58,18 @@ def test_a_core_that_raises_breaks_a_promise_and_is_named(monkeypatch: pytest.Mo
 
 
 def test_what_touched_a_pod_a_node_a_commit_and_a_service_is_found() -> None:
-    sight = run(schedule_of(1, 60, 1)).sight
-    assert sight is not None
-    of_node = {event.subject for event in touching(sight, "node.n0.executor")}
+    view = run(schedule_of(1, 60, 1)).view
+    assert view is not None
+    of_node = {event.subject for event in related_events(view, "node.n0.executor")}
     assert {"node.n0.executor", "node.n0.resources", "metrics.n0", "objects.core.nodes._.n0"} <= of_node
     placed = min(subject for subject in of_node if ".placement.default." in subject)
     pod = placed.rpartition(".")[2]
-    of_pod = {event.subject for event in touching(sight, f"objects.core.pods.default.{pod}")}
+    of_pod = {event.subject for event in related_events(view, f"objects.core.pods.default.{pod}")}
     assert {placed, f"objects.core.pods.default.{pod}", f"node.n0.run.default.{pod}"} <= of_pod
-    commit = next(event for event in sight.log if event.subject == "commits.scheduler.0")
-    stored = {event.sequence for event in touching(sight, commit.ref)}
+    commit = next(event for event in view.log if event.subject == "commits.scheduler.0")
+    stored = {event.sequence for event in related_events(view, commit.ref)}
     assert {commit.sequence, commit.sequence + 1} <= stored
-    assert {event.subject for event in touching(sight, "scheduler/b")} == {"commits.scheduler.0"}
+    assert {event.subject for event in related_events(view, "scheduler/b")} == {"commits.scheduler.0"}
 
 
 def test_a_verdict_tells_what_was_run_and_what_was_checked() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from cotenant_verification.actions import ACTIONS
 from cotenant_verification.chaos.run import schedule_of
-from cotenant_verification.harness.acts import ACTS
 from cotenant_verification.workload.quotas import LEAVES, SHAPES
 
 SEEDS = range(1, 41)
@@ -19,7 +19,7 @@ def kinds(*, faults: bool) -> Counter[str]:
 
 
 def test_every_kind_of_entry_comes_up_and_is_carried_out() -> None:
-    assert set(kinds(faults=True)) | set(kinds(faults=False)) == set(ACTS)
+    assert set(kinds(faults=True)) | set(kinds(faults=False)) == set(ACTIONS)
     assert not set(kinds(faults=True)) & set(kinds(faults=False))
 
 

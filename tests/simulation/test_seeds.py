@@ -25,7 +25,7 @@ def results() -> dict[int, Result]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_promise_is_kept(seed: int, results: dict[int, Result]) -> None:
     result = results[seed] = run(schedule_of(seed, SPAN, NODES))
-    assert result.violation is None, "\n".join(failure_lines(result.violation, result.sight, f"seed {seed}"))
+    assert result.violation is None, "\n".join(failure_lines(result.violation, result.view, f"seed {seed}"))
     assert result.events > 500
     assert result.checks["decisions recomputed"] > 50
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cotenant.events.placements import Placement
-from cotenant_console.simulate.openb import GPU_CORE, Trace, TraceNode, TracePod
 from cotenant_verification.chaos.report import failure_lines
 from cotenant_verification.chaos.run import run, schedule_of
+from cotenant_verification.simulate.openb import GPU_CORE, Trace, TraceNode, TracePod
 
 SPAN = 60.0
 
@@ -44,8 +44,8 @@ def test_pods_come_in_the_traces_order_within_the_span() -> None:
 
 def test_a_piece_of_the_trace_keeps_every_promise_under_faults() -> None:
     result = run(schedule_of(3, SPAN, 4, trace()))
-    assert result.violation is None, "\n".join(failure_lines(result.violation, result.sight, "seed 3"))
-    assert result.sight is not None
-    placed = [event.data for event in result.sight.log if isinstance(event.data, Placement) and not event.tombstone]
+    assert result.violation is None, "\n".join(failure_lines(result.violation, result.view, "seed 3"))
+    assert result.view is not None
+    placed = [event.data for event in result.view.log if isinstance(event.data, Placement) and not event.tombstone]
     # 460 thousandths of a GPU are 46 hundredths.
     assert {placement.requests.get(GPU_CORE, 0) for placement in placed} == {0, 46}

@@ -23,7 +23,11 @@ class Core(Protocol):
 
     `apply` commutes across subjects and is idempotent by (subject, sequence): losing or repeating deliveries must not change
     where it ends. The state is a function of the last message of each subject.
-    `decide` is read-only, iterates in stated orders, returns at most 999 events and is called again for the rest.
+    `decide` has no observable effect but the events that it returns. It may fill caches, drop what has expired by `now` and
+    assume its own decisions while it works, as long as nobody can tell afterwards: asked twice in a row it returns equal
+    events, and a core that was never asked folds the same events to the same decisions. What a later decision must remember is
+    a field of an event. It iterates in stated orders, returns at most 999 events and is called again for the rest. Simulated
+    runs check this on copies of the cores.
     """
 
     def apply(self, event: Event) -> None:

@@ -1,19 +1,20 @@
 """All cores in one process under a virtual clock, on the in-memory log: no I/O, no threads, no real time.
 
-`world` holds the clock, the streams and the participants; `routes` who reads what; `seats` what is on its way to each;
-`links` what is wrong between a participant and the log; `service` a deciding service with its lives. One seed gives one
-history.
+`world` holds the clock, the streams and the participants; `routes` maps subjects to readers; `subscriptions` hold what is in
+flight to each participant; `links` inject faults between a participant and the log; `service` is a deciding service with its
+restarts. One seed gives one history.
 """
 
 from cotenant.simulation.garbage import collecting_rarely
-from cotenant.simulation.links import NEVER, Link
-from cotenant.simulation.seats import Participant, SimulationError
+from cotenant.simulation.links import EPOCH, Link
 from cotenant.simulation.service import Death, ServiceParticipant
-from cotenant.simulation.world import HOP, START, TICK, Streams, World
+from cotenant.simulation.streams import Streams
+from cotenant.simulation.subscriptions import SimulationError
+from cotenant.simulation.world import HOP, START, TICK, Participant, World
 
 __all__ = [
+    "EPOCH",
     "HOP",
-    "NEVER",
     "START",
     "TICK",
     "Death",

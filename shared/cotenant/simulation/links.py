@@ -18,17 +18,17 @@ from cotenant.events.envelope import Event
 from cotenant.log.contract import Head, NoAnswer, Reader, Refused, Stored, Write
 from cotenant.log.memory import MemoryStream
 
-NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Link:
     """The faults of one participant's connection. Times are log time."""
 
     def __init__(self) -> None:
-        self.severed_until = NEVER
+        self.severed_until = EPOCH
         """Partition: nothing is delivered, and no write arrives."""
         self.delay = timedelta(0)
-        self.delayed_until = NEVER
+        self.delayed_until = EPOCH
         """Deliveries come `delay` late until then, in order."""
         self.answers_lost = 0
         """So many of the next writes are stored and not answered."""
@@ -42,10 +42,10 @@ class Link:
         """so much later, or with the first message after that."""
         self._unanswered: deque[tuple[datetime, Event]] = deque()
         self.loss_permille = 0
-        self.lossy_until = NEVER
+        self.lossy_until = EPOCH
         """Until then so many of a thousand messages on USAGE and EXECUTION are lost."""
         self.shuffle = timedelta(0)
-        self.shuffled_until = NEVER
+        self.shuffled_until = EPOCH
         """Until then messages of USAGE come up to `shuffle` late, each on its own: they overtake one another."""
         self.random = Random(0)
         self.troubled = False

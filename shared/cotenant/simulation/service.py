@@ -21,7 +21,7 @@ from cotenant.engine.cycle import Cycle
 from cotenant.engine.definition import Definition
 from cotenant.events.envelope import Event
 from cotenant.log.contract import MAX_BEHIND, NoAnswer, Refused, Stored, Write
-from cotenant.simulation.links import NEVER
+from cotenant.simulation.links import EPOCH
 from cotenant.simulation.world import HOP, TICK, World
 
 
@@ -51,12 +51,14 @@ class ServiceParticipant:
         self.usage_filters = definition.usage_filters
         self.lives = 0
         self.listeners: list[Callable[[ServiceParticipant, World], None]] = []
+        self.before_deciding: list[Callable[[ServiceParticipant, World], None]] = []
+        """Called before each proposal, while the core holds what it will decide on."""
         self._tick = tick
         self._started = False
         self._death: Death | None = None
         self._down = timedelta(0)
-        self._down_until = NEVER
-        self._paused_until = NEVER
+        self._down_until = EPOCH
+        self._paused_until = EPOCH
         self._pause: timedelta | None = None
         self._held: Batch | None = None
         self._storing: tuple[Batch, Stored | Refused | NoAnswer] | None = None
@@ -82,7 +84,7 @@ class ServiceParticipant:
     @property
     def alive(self) -> bool:
         """Whether a process is there at all."""
-        return self._down_until == NEVER
+        return self._down_until == EPOCH
 
     @property
     def deciding(self) -> bool:
@@ -92,17 +94,17 @@ class ServiceParticipant:
     @property
     def paused(self) -> bool:
         """Whether the process is stopped."""
-        return self._paused_until != NEVER
+        return self._paused_until != EPOCH
 
     # -- the cycle -------------------------------------------------------------------------------------------------
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """One turn of the shell's cycle: fold, propose, store, apply."""
-        if self._down_until != NEVER:
+        if self._down_until != EPOCH:
             if now < self._down_until:
                 return self._down_until
             return self._live_again(now, world)
-        if self._paused_until != NEVER:
+        if self._paused_until != EPOCH:
             self._unread.extend(inbox)
             if now < self._paused_until:
                 return self._paused_until
@@ -117,6 +119,8 @@ class ServiceParticipant:
                 return again
         else:
             self.cycle.fold(inbox, now)
+        for check in self.before_deciding:
+            check(self, world)
         batch = self.cycle.propose(now)
         if batch is None:
             self._tell(world)
@@ -182,12 +186,12 @@ class ServiceParticipant:
         return self._down_until
 
     def _live_again(self, now: datetime, world: World) -> datetime:
-        self._down_until = NEVER
+        self._down_until = EPOCH
         self._pause, self._held, self._storing, self._unread = None, None, None, []
         return self._begin_anew(now, world)
 
     def _go_on(self, now: datetime, world: World) -> datetime:
-        self._paused_until = NEVER
+        self._paused_until = EPOCH
         batch, self._held = self._held, None
         unread, self._unread = self._unread, []
         if len(unread) > MAX_BEHIND:

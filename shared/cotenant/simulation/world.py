@@ -15,15 +15,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Protocol
 
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.log.contract import EXECUTION, LOG, USAGE, NoAnswer, Refused, Stored, Write, find_out
-from cotenant.log.memory import MemoryStream
-from cotenant.simulation.links import NEVER, Link, LinkedLog
+from cotenant.log.contract import LOG, USAGE, NoAnswer, Refused, Stored, Write, find_out
+from cotenant.simulation.links import EPOCH, Link, LinkedLog
 from cotenant.simulation.routes import Routes
-from cotenant.simulation.seats import MAX_INBOX, Participant, Seat, SimulationError
+from cotenant.simulation.streams import new_streams
+from cotenant.simulation.subscriptions import MAX_INBOX, SimulationError, Subscriber, Subscription
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOP = timedelta(milliseconds=1)
@@ -31,12 +32,14 @@ TICK = timedelta(seconds=1)
 MAX_STEPS_AT_ONCE = 1_000_000
 
 
-class Streams(msgspec.Struct, frozen=True):
-    """The streams of the simulated log."""
+class Participant(Subscriber, Protocol):
+    """Anything that runs in the simulation: a service, a node, a workload, a fault."""
 
-    log: MemoryStream
-    usage: MemoryStream
-    execution: MemoryStream
+    def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
+        """Fold the inbox, act, and return when to be woken at the latest (None: at the next delivery)."""
+
+
+_Subscription = Subscription[Participant]
 
 
 class World:
@@ -47,35 +50,31 @@ class World:
             raise ValueError(f"a message takes time to be delivered: hop is {hop}")
         self.now = start
         self.random = Random(seed)
-        self.streams = Streams(
-            MemoryStream(LOG, self._clock, keep_per_subject=64),
-            MemoryStream(USAGE, self._clock, keep_per_subject=4),
-            MemoryStream(EXECUTION, self._clock, keep_per_subject=256),
-        )
+        self.streams = new_streams(self._clock)
         self.events = 0
         """Messages stored on all streams."""
         self.deliveries = 0
         """Messages that participants were given: an event counts once for each that reads it."""
         self.steps = 0
-        self.stalled_until = NEVER
+        self.stalled_until = EPOCH
         """Until then the log has no leader: nobody's write arrives."""
         self.history: list[Event] | None = [] if keep_history else None
         self.watchers: list[Callable[[Event], None]] = []
         self._hop = hop
         self._soon = start + hop
         """When what is stored now is seen."""
-        self._due_soon: list[Seat] = []
+        self._due_soon: list[_Subscription] = []
         """Who is to be woken then; empty as long as nobody is."""
         self._log = LinkedLog(self.streams.log, self.append)
-        self._seats: list[Seat] = []
-        self._seated = 0
-        self._by_name: dict[str, Seat] = {}
-        self._acting: Seat | None = None
-        self._log_routes: Routes[Seat] = Routes()
-        self._usage_routes: Routes[Seat] = Routes()
+        self._subscriptions: list[_Subscription] = []
+        self._subscribed = 0
+        self._by_name: dict[str, _Subscription] = {}
+        self._acting: _Subscription | None = None
+        self._log_routes: Routes[_Subscription] = Routes()
+        self._usage_routes: Routes[_Subscription] = Routes()
         self._moments: list[datetime] = []
         """When somebody is to be woken, in order."""
-        self._due: list[list[Seat]] = []
+        self._due: list[list[_Subscription]] = []
         """Who is to be woken at each of these moments, in the order in which that was planned."""
 
     def _clock(self) -> datetime:
@@ -84,41 +83,41 @@ class World:
     # -- who is there ----------------------------------------------------------------------------------------------
 
     def add(self, participant: Participant) -> None:
-        """Seat a participant: it is given the last message of each of its subjects, then everything that follows."""
-        seat = Seat(participant, self._seated)
-        self._seated += 1
-        self._seats.append(seat)
-        self._by_name[participant.name] = seat
+        """Subscription a participant: it is given the last message of each of its subjects, then everything that follows."""
+        subscription = _Subscription(participant, self._subscribed)
+        self._subscribed += 1
+        self._subscriptions.append(subscription)
+        self._by_name[participant.name] = subscription
         for routes, filters in ((self._log_routes, participant.filters), (self._usage_routes, participant.usage_filters)):
             for wanted in filters:
-                routes.add(wanted, seat.number, seat)
-        seat.load(self.streams.log, self.streams.usage)
-        self._wake(seat, self.now)
+                routes.add(wanted, subscription.number, subscription)
+        subscription.load(self.streams.log, self.streams.usage)
+        self._wake(subscription, self.now)
 
     def remove(self, participant: Participant) -> None:
         """Take a participant away: it is not woken any more and gets nothing."""
-        for seat in [seat for seat in self._seats if seat.participant is participant]:
-            self._seats.remove(seat)
+        for subscription in [subscription for subscription in self._subscriptions if subscription.participant is participant]:
+            self._subscriptions.remove(subscription)
             del self._by_name[participant.name]
-            seat.planned = None
-            self._log_routes.remove(seat.number)
-            self._usage_routes.remove(seat.number)
+            subscription.planned = None
+            self._log_routes.remove(subscription.number)
+            self._usage_routes.remove(subscription.number)
 
     def wake(self, participant: Participant, when: datetime) -> None:
         """Wake a participant at the latest at a moment: it was told something outside the log."""
-        seat = self._by_name.get(participant.name)
-        if seat is not None and seat.participant is participant:
-            self._wake(seat, max(when, self.now))
+        subscription = self._by_name.get(participant.name)
+        if subscription is not None and subscription.participant is participant:
+            self._wake(subscription, max(when, self.now))
 
     def link(self, name: str) -> Link | None:
         """A participant's way to the log, None where nobody has that name."""
-        seat = self._by_name.get(name)
-        return seat.link if seat is not None else None
+        subscription = self._by_name.get(name)
+        return subscription.link if subscription is not None else None
 
     def trouble(self, name: str) -> Link | None:
         """A participant's way to the log, to be given faults; None where nobody has that name."""
-        seat = self._by_name.get(name)
-        return seat.trouble() if seat is not None else None
+        subscription = self._by_name.get(name)
+        return subscription.trouble() if subscription is not None else None
 
     def waiting_for(self, name: str) -> int:
         """How many messages are on their way to a participant."""
@@ -134,49 +133,49 @@ class World:
 
     def load(self) -> None:
         """Give the participant that acts a new consumer: the last message of each of its subjects, then what follows."""
-        seat = self._actor()
-        seat.load(self.streams.log, self.streams.usage)
-        self._wake(seat, self._soon)
+        subscription = self._actor()
+        subscription.load(self.streams.log, self.streams.usage)
+        self._wake(subscription, self._soon)
 
     def redeliver(self, name: str, count: int) -> None:
         """Deliver `count` messages of LOG that a participant has read once more."""
-        seat = self._by_name.get(name)
-        if seat is not None and seat.redeliver(self.streams.log, count):
-            self._wake(seat, self._soon)
+        subscription = self._by_name.get(name)
+        if subscription is not None and subscription.redeliver(self.streams.log, count):
+            self._wake(subscription, self._soon)
 
     def interrupt(self, name: str, until: datetime) -> bool:
         """Lose what is delivered of LOG to a participant until a moment; its reader then resumes where the gap began."""
-        seat = self._by_name.get(name)
-        if seat is None or not seat.interrupt(self.streams.log, until):
+        subscription = self._by_name.get(name)
+        if subscription is None or not subscription.interrupt(self.streams.log, until):
             return False
-        self._wake(seat, max(until, self.now))
+        self._wake(subscription, max(until, self.now))
         return True
 
-    def _actor(self) -> Seat:
+    def _actor(self) -> _Subscription:
         if self._acting is None:
             raise SimulationError("only a participant that acts can do that")
         return self._acting
 
-    def _wake(self, seat: Seat, when: datetime) -> None:
-        if seat.planned is None or when < seat.planned:
-            self._plan(seat, when)
+    def _wake(self, subscription: _Subscription, when: datetime) -> None:
+        if subscription.planned is None or when < subscription.planned:
+            self._plan(subscription, when)
 
-    def _plan(self, seat: Seat, when: datetime) -> None:
+    def _plan(self, subscription: _Subscription, when: datetime) -> None:
         """Wake a participant at a moment; `planned` is the very object that stands in `_moments`."""
         if when is self._soon and self._due_soon:
-            seat.planned = when
-            self._due_soon.append(seat)
+            subscription.planned = when
+            self._due_soon.append(subscription)
             return
         moments = self._moments
         place = bisect_left(moments, when)
         if place < len(moments) and moments[place] == when:
             due = self._due[place]
-            due.append(seat)
+            due.append(subscription)
         else:
-            due = [seat]
+            due = [subscription]
             moments.insert(place, when)
             self._due.insert(place, due)
-        seat.planned = moments[place]
+        subscription.planned = moments[place]
         if when is self._soon:
             self._soon, self._due_soon = moments[place], due
 
@@ -185,17 +184,17 @@ class World:
     def append(self, writes: Sequence[Write], *, wakes_writer: bool = True) -> Stored | Refused | NoAnswer:
         """Store a batch on LOG and deliver it: one try over the link of whoever acts. A writer that folds what it is told to be
         stored need not be woken by it: it is given that with its next step."""
-        seat = self._acting
+        subscription = self._acting
         instead: Refused | NoAnswer | None = None
-        if seat is not None and (seat.link.troubled or self.now < self.stalled_until):
-            arrives, instead = seat.link.outcome(self.now, self.now < self.stalled_until)
+        if subscription is not None and (subscription.link.troubled or self.now < self.stalled_until):
+            arrives, instead = subscription.link.outcome(self.now, self.now < self.stalled_until)
             if not arrives:
                 assert instead is not None
                 return instead
         log = self.streams.log
         outcome = log.append(writes)
         if isinstance(outcome, Stored):
-            told = seat if instead is None and not wakes_writer else None
+            told = subscription if instead is None and not wakes_writer else None
             for sequence, write in enumerate(writes, outcome.first):
                 event = log.event(sequence)
                 if event is not None:
@@ -220,12 +219,12 @@ class World:
 
     def publish(self, event: Event) -> Event | None:
         """Store one fact on USAGE or EXECUTION and deliver it; returns it as stored, None where it was lost."""
-        seat = self._acting
-        if seat is not None and seat.link.troubled and seat.link.loses(self.now):
+        subscription = self._acting
+        if subscription is not None and subscription.link.troubled and subscription.link.loses(self.now):
             return None
         kept = self._keep(event)
-        if seat is not None and seat.link.troubled:
-            for again in seat.link.sent_again(event, self.now):
+        if subscription is not None and subscription.link.troubled:
+            for again in subscription.link.sent_again(event, self.now):
                 self._keep(again)
         return kept
 
@@ -244,7 +243,7 @@ class World:
 
     # -- delivering ------------------------------------------------------------------------------------------------
 
-    def _deliver(self, event: Event, routes: Routes[Seat] | None, told: Seat | None = None) -> None:
+    def _deliver(self, event: Event, routes: Routes[_Subscription] | None, told: _Subscription | None = None) -> None:
         """Take down a stored event, give it to its readers, and wake them but for one that was told of it already."""
         self.events += 1
         if self.history is not None and event.stream == LOG:
@@ -254,16 +253,16 @@ class World:
         if routes is None:
             return
         now, soon = self.now, self._soon
-        for seat in routes.readers(event.subject):
-            if seat.undisturbed:
-                seat.inbox.append(event)
+        for subscription in routes.readers(event.subject):
+            if subscription.undisturbed:
+                subscription.inbox.append(event)
                 when = soon
-            elif (late := seat.deliver(event, now, soon)) is not None:
+            elif (late := subscription.deliver(event, now, soon)) is not None:
                 when = late
             else:
                 continue
-            if (seat.planned is None or when < seat.planned) and seat is not told:
-                self._plan(seat, when)
+            if (subscription.planned is None or when < subscription.planned) and subscription is not told:
+                self._plan(subscription, when)
 
     def run_until(self, end: datetime) -> None:
         """Run everything that is planned up to and including `end`; the clock then stands at `end`."""
@@ -272,9 +271,9 @@ class World:
             when = moments[0]
             self._move_to(when)
             most = self.steps + MAX_STEPS_AT_ONCE
-            for seat in due[0]:  # what is planned meanwhile for the same moment comes behind
-                if seat.planned is when:
-                    self._step(seat)
+            for subscription in due[0]:  # what is planned meanwhile for the same moment comes behind
+                if subscription.planned is when:
+                    self._step(subscription)
                     if self.steps > most:
                         raise SimulationError(f"{MAX_STEPS_AT_ONCE} steps at {when}: time does not move on")
             del moments[0], due[0]
@@ -285,21 +284,21 @@ class World:
             self.now = when
             self._soon, self._due_soon = when + self._hop, []
 
-    def _step(self, seat: Seat) -> None:
+    def _step(self, subscription: _Subscription) -> None:
         """Give a participant what there is for it, and let it act."""
-        seat.planned = None
+        subscription.planned = None
         self.steps += 1
-        inbox, more = seat.take(self.now, self.streams.log)
+        inbox, more = subscription.take(self.now, self.streams.log)
         delivered = len(inbox)
         if delivered > MAX_INBOX:
-            raise seat.crowded()
+            raise subscription.crowded()
         self.deliveries += delivered
         if more is not None:
-            self._wake(seat, more)
-        now, self._acting = self.now, seat
+            self._wake(subscription, more)
+        now, self._acting = self.now, subscription
         try:
-            again = seat.participant.step(now, inbox, self)
+            again = subscription.participant.step(now, inbox, self)
         finally:
             self._acting = None
         if again is not None:
-            self._wake(seat, again if again > now else now)
+            self._wake(subscription, again if again > now else now)

@@ -14,7 +14,6 @@ import numpy as np
 import cotenant.domain.quota.admission as quota_admission
 import cotenant_batch_resource_calculator.deciding as batch_deciding
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
-import cotenant_console.simulate.api as simulated_api
 import cotenant_descheduler_arbiter.eviction.cycle_limits as cycle_limits
 import cotenant_descheduler_arbiter.migration.budgets as budgets
 import cotenant_gateway.admission.profiles as profiles
@@ -28,7 +27,8 @@ import cotenant_scheduler.cycle.waiting as waiting
 import cotenant_scheduler.plugins.taints as taints
 import cotenant_scheduler.state.pod_reader as pod_reader
 import cotenant_verification.harness.gateways as chaos_gateways
-import cotenant_verification.harness.harness as stage
+import cotenant_verification.harness.harness as harness
+import cotenant_verification.simulate.api as simulated_api
 from cotenant.engine.commit import Batch
 from cotenant.engine.cycle import Cycle
 from cotenant.engine.last_sequences import LastSequences
@@ -122,6 +122,18 @@ def weights_ignored(right: Function) -> Function:
     return lambda total, siblings: right(
         total, [msgspec.structs.replace(sibling, weight=min(sibling.weight, 1)) for sibling in siblings]
     )
+
+
+def counted_as_published(right: Function) -> Function:
+    """What was decided once counts as published, although its batch may never be stored."""
+
+    def wrong(self: QuotaTreeCore, now: datetime) -> Any:
+        counted = self.__dict__.setdefault("_counted_as_published", {})
+        decided = [event for event in right(self, now) if counted.get(event.subject) != event.data]
+        counted.update({event.subject: event.data for event in decided})
+        return decided
+
+    return wrong
 
 
 def without_causes(_: Function) -> Function:
@@ -727,7 +739,7 @@ MUTANTS = (
     Mutant("the_limits_of_a_cycle_are_ignored", ((cycle_limits, "_full", no_cycle_limits),), (6,), (3, 5, 2), faults=HOT),
     Mutant(
         "the_namespace_limit_of_a_cycle_is_ignored",
-        ((stage, "CONFIGS", one_a_cycle), (cycle_limits, "_full", no_cycle_limits)),
+        ((harness, "CONFIGS", one_a_cycle), (cycle_limits, "_full", no_cycle_limits)),
         (6,),
         (3, 5, 2),
         faults=HOT,
@@ -740,7 +752,7 @@ MUTANTS = (
     Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_admission, "_ancestor_refusal", leaf_only),), (3,), faults=IN_TURN),
     Mutant(
         "the_arbiter_ignores_the_namespace_limit",
-        ((stage, "CONFIGS", one_at_a_time), (budgets, "per_namespace", no_refusal)),
+        ((harness, "CONFIGS", one_at_a_time), (budgets, "per_namespace", no_refusal)),
         (6,),
         faults=MOVES,
     ),
@@ -810,6 +822,7 @@ MUTANTS = (
     ),
     Mutant("batch_memory_is_not_limited", ((batch_pods, "_desired", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
     Mutant("the_kernel_is_not_told_whom_to_end", ((sampler, "oom_score_adj", no_score),), (18,), faults=CRAMPED),
+    Mutant("a_decision_counts_as_published", ((QuotaTreeCore, "decide", counted_as_published),), (19,)),
     Mutant("there_is_no_backoff", ((pod_life, "backoff_seconds", no_backoff),), (18,), (1, 2), 1, faults=LEAKING),
     Mutant("restarts_are_not_counted", ((pod_life, "_seen", first_run_only),), (18,), (1, 2), 1, faults=LEAKING),
     Mutant("failures_are_final", ((pod_life, "restarts", failures_are_final),), (18,), (1, 2), 1, faults=LEAKING),

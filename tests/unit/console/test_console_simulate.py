@@ -8,9 +8,9 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from cotenant_console.commands.simulate import command
-from cotenant_console.simulate.openb import Trace, TraceNode, TracePod
-from cotenant_console.simulate.openb_run import run_trace
-from cotenant_console.simulate.report import trace_document, trace_lines
+from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod
+from cotenant_verification.simulate.openb_run import run_trace
+from cotenant_verification.simulate.report import trace_document, trace_lines
 
 CLUSTER = """\
 apiVersion: simulation.cotenant.io/v1alpha1

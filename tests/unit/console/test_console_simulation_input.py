@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from cotenant_console.durations import parse_duration
 from cotenant_console.manifests.documents import ManifestError
-from cotenant_console.simulate.chart import axis_top, chart_lines, column_means, span
-from cotenant_console.simulate.cluster_file import read_cluster
-from cotenant_console.simulate.openb import TraceError, TracePod, node_document, pod_document, read_trace
+from cotenant_verification.simulate.chart import axis_top, chart_lines, column_means, span
+from cotenant_verification.simulate.cluster_file import read_cluster
+from cotenant_verification.simulate.openb import TraceError, TracePod, node_document, pod_document, read_trace
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn-1,64000,262144,2,T4\nn-0,32000,262144,0,\n"
 PODS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from cotenant_verification.checks.suppressing import Suppressions
+from cotenant_verification.checks.suppression import SuppressionWatch
 from cotenant_verification.harness.nodes import Control
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -13,7 +13,7 @@ CAPACITY_MILLI = 4_000
 
 
 def flutter(wanted: Sequence[int], bounds: Sequence[int]) -> dict[str, int]:
-    watched = Suppressions()
+    watched = SuppressionWatch()
     for second, (want, bound) in enumerate(zip(wanted, bounds, strict=True)):
         control = Control(wanted_milli=want, used_milli=0, quota=str(bound * 100), cpus="", services=())
         watched.sampled("n0", control, CAPACITY_MILLI, START + timedelta(seconds=second))

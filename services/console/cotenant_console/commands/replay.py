@@ -16,8 +16,8 @@ import click
 from cotenant.engine.replay import Report, verify
 from cotenant.events.envelope import Event
 from cotenant_console.api.endpoint import EndpointUnknownError, data_folder, find_endpoint
+from cotenant_console.definitions import definitions
 from cotenant_console.recorded import NothingRecordedError, history, opened
-from cotenant_console.simulate.catalogue import definitions
 from cotenant_console.up.folder_lock import FolderInUseError
 
 SHOWN = 2000

@@ -1,23 +1,17 @@
 """`cotenant simulate`: the services' own cores in one process under a virtual clock, with no NATS.
 
 In: a cluster file, a span and a seed; or the openb trace. Out: what came of it, as text or JSON. The same input
-gives the same JSON, byte for byte; progress goes to standard error, and only where that is a terminal.
+gives the same JSON, byte for byte. `cotenant_verification` is imported by name, as it imports this package.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
-import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from cotenant_console.durations import parse_duration
-from cotenant_console.manifests.documents import ManifestError
 
 
 @click.command("simulate")
@@ -55,9 +49,8 @@ def command(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--for") from error
     if chaos:
-        # By name: the package of chaos runs imports this one, and only this option needs it.
-        verification = importlib.import_module("cotenant_verification.chaos.command")
-        options = verification.Options(
+        chaos_runs = importlib.import_module("cotenant_verification.chaos.command")
+        options = chaos_runs.Options(
             seed=seed,
             span=span,
             span_seconds=seconds,
@@ -69,52 +62,9 @@ def command(
             shrink=shrink,
             write=write,
         )
-        raise SystemExit(verification.simulate_chaos(options))
+        raise SystemExit(chaos_runs.simulate_chaos(options))
+    runs = importlib.import_module("cotenant_verification.simulate.command")
     if openb is not None:
-        _simulate_trace(Path(openb), seed, output)
+        runs.simulate_trace(Path(openb), seed, output)
     elif filename is not None:
-        _simulate_cluster(Path(filename), seconds, seed, output)
-
-
-def _simulate_cluster(path: Path, seconds: float, seed: int, output: str) -> None:
-    from cotenant_console.simulate.cluster_file import read_cluster
-    from cotenant_console.simulate.cluster_run import document_lines, run_cluster
-
-    try:
-        cluster = read_cluster(path)
-    except ManifestError as error:
-        raise click.ClickException(str(error)) from error
-    with progress_bar(f"simulating {path.name}") as progress:
-        document = run_cluster(cluster, seconds, seed, progress)
-    click.echo(json.dumps(document, indent=2, sort_keys=True) if output == "json" else "\n".join(document_lines(document)))
-
-
-def _simulate_trace(folder: Path, seed: int, output: str) -> None:
-    from cotenant_console.simulate.openb import TraceError, read_trace
-    from cotenant_console.simulate.openb_run import run_trace
-    from cotenant_console.simulate.report import trace_document, trace_lines
-
-    try:
-        trace = read_trace(folder)
-    except TraceError as error:
-        raise click.ClickException(str(error)) from error
-    with progress_bar(f"{len(trace.pods)} pods on {len(trace.nodes)} nodes") as progress:
-        result = run_trace(trace, progress, seed)
-    if output == "json":
-        click.echo(json.dumps(trace_document(result), indent=2, sort_keys=True))
-    else:
-        click.echo("\n".join(trace_lines(result, shutil.get_terminal_size().columns)))
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """A function that is told the part done; it draws only on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=1.0)
-        yield lambda part: bar.update(task, completed=part)
+        runs.simulate_cluster(Path(filename), seconds, seed, output)

@@ -19,7 +19,7 @@ from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeSLORendered
 from cotenant.log.contract import LOG, USAGE, Refused, Stored, Write
 from cotenant.model.subjects import encode_token
-from cotenant.simulation import NEVER, World
+from cotenant.simulation import EPOCH, World
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.simulated.containers import SimulatedRuntime
 
@@ -52,18 +52,18 @@ class NodeParticipant:
         self._period = period
         self._periodic = periodic
         self._idle_period = idle_period or period
-        self._busy_until = NEVER
-        self._sampled = NEVER
+        self._busy_until = EPOCH
+        self._sampled = EPOCH
         self.offset = timedelta(0)
-        self._next_sample = NEVER
-        self._mark_at = NEVER
+        self._next_sample = EPOCH
+        self._mark_at = EPOCH
         assert isinstance(node.machine.runtime, SimulatedRuntime)
         self._runtime = node.machine.runtime
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, run one cycle, store what it reports."""
         local = now + self.offset if self.offset else now
-        changed = self._next_sample is NEVER
+        changed = self._next_sample is EPOCH
         if changed:
             self._next_sample = self._sampled = now
         core = self.node.core

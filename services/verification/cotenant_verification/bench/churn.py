@@ -31,7 +31,7 @@ import msgspec
 
 from cotenant_console.api.endpoint import read_endpoint
 from cotenant_verification.bench.figures import Latency, latency
-from cotenant_verification.bench.stage import BenchError
+from cotenant_verification.bench.testbed import BenchError
 
 NAMESPACE = "churn"
 MAX_UNDER_WAY = 500

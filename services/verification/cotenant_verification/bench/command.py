@@ -17,7 +17,7 @@ from cotenant_console.durations import parse_duration
 from cotenant_console.up.nats_server import NatsServerMissingError
 from cotenant_verification.bench.churn import Minute
 from cotenant_verification.bench.figures import Figures, lines
-from cotenant_verification.bench.stage import BenchError
+from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
 
 MAX_SUBMIT_SECONDS = 120

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 from cotenant.log.contract import LOG
 from cotenant_verification.bench.figures import Figures
-from cotenant_verification.bench.stage import SERVER, BenchError, Stage
 from cotenant_verification.bench.submitter import Orders
+from cotenant_verification.bench.testbed import SERVER, BenchError, Testbed
 from cotenant_verification.bench.verification import verify
 from cotenant_verification.bench.workload import Workload, node_events, quota_events
 
@@ -23,43 +23,43 @@ RECOVER_LIMIT_SECONDS = 240.0
 
 async def run(workload: Workload) -> Figures:
     """Carry out one run."""
-    async with Stage() as stage:
+    async with Testbed() as testbed:
         now = datetime.now(UTC)
-        await stage.write([*node_events(workload, now), *quota_events(workload, now)])
-        stage.start_scheduler()
-        await stage.scheduler_loaded()
-        reader = await stage.log.follow(LOG, [PLACEMENTS])
+        await testbed.write([*node_events(workload, now), *quota_events(workload, now)])
+        testbed.start_scheduler()
+        await testbed.scheduler_loaded()
+        reader = await testbed.log.follow(LOG, [PLACEMENTS])
         reader.loaded()
         reader.max_behind = 0
         before = workload.pods - max(workload.pods // 10, 1)
-        orders = Orders(stage.url, workload, 0, 0, before, str(stage.folder / "submitted"))
-        stage.start_module("submitter", "cotenant_verification.bench.submitter", stage.written(orders))
+        orders = Orders(testbed.url, workload, 0, 0, before, str(testbed.folder / "submitted"))
+        testbed.start_module("submitter", "cotenant_verification.bench.submitter", testbed.written(orders))
         placed = 0
         deadline = time.monotonic() + RECOVER_LIMIT_SECONDS
         while placed < before * 9 // 10:
             placed += len(await reader.pull(1000, 1.0))
             if time.monotonic() > deadline:
-                raise BenchError(f"only {placed} pods were placed: {stage.tail('scheduler')}")
-        stage.kill("scheduler")
-        rest = Orders(stage.url, workload, 0, before, workload.pods, str(stage.folder / "submitted-rest"))
-        stage.start_module("submitter-rest", "cotenant_verification.bench.submitter", stage.written(rest))
+                raise BenchError(f"only {placed} pods were placed: {testbed.tail('scheduler')}")
+        testbed.kill("scheduler")
+        rest = Orders(testbed.url, workload, 0, before, workload.pods, str(testbed.folder / "submitted-rest"))
+        testbed.start_module("submitter-rest", "cotenant_verification.bench.submitter", testbed.written(rest))
         # What the dead one had stored is not the new one's.
         while events := await reader.pull(1000, 1.0):
             placed += len(events)
-        started, before_start = time.monotonic(), stage.cpu_seconds()
-        stage.start_scheduler()
+        started, before_start = time.monotonic(), testbed.cpu_seconds()
+        testbed.start_scheduler()
         while not (events := await reader.pull(1000, 1.0)):
             if time.monotonic() > deadline:
-                raise BenchError(f"nothing was placed any more: {stage.tail('scheduler')}")
-        first, after_start = time.monotonic() - started, stage.cpu_seconds()
+                raise BenchError(f"nothing was placed any more: {testbed.tail('scheduler')}")
+        first, after_start = time.monotonic() - started, testbed.cpu_seconds()
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < SETTLE_SECONDS and placed < workload.pods:
             if events:
                 placed += len(events)
                 quiet_since = time.monotonic()
             events = await reader.pull(1000, 1.0)
-        memory = stage.peak_memory_mib()
-        verdict = verify(await stage.events())
+        memory = testbed.peak_memory_mib()
+        verdict = verify(await testbed.events())
         return Figures(
             placed=verdict.placed,
             waiting=verdict.waiting,
@@ -69,6 +69,6 @@ async def run(workload: Workload) -> Figures:
             first_placement_cpu_seconds={
                 name: round(after_start[name] - before_start.get(name, 0.0), 2) for name in (SERVER, "scheduler")
             },
-            loads=stage.loads(),
+            loads=testbed.loads(),
             peak_memory_mib={"scheduler": memory.get("scheduler", 0)},
         )

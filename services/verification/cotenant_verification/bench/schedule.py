@@ -16,8 +16,8 @@ import msgspec
 
 from cotenant_verification.bench.figures import Figures, latency
 from cotenant_verification.bench.stack import fleets, start_stack
-from cotenant_verification.bench.stage import Stage
 from cotenant_verification.bench.submitter import Orders
+from cotenant_verification.bench.testbed import Testbed
 from cotenant_verification.bench.verification import verify
 from cotenant_verification.bench.watcher import Watch
 from cotenant_verification.bench.workload import Workload, node_events, quota_events, stack_events
@@ -32,45 +32,45 @@ async def _exists(path: Path) -> bool:
 
 async def run(workload: Workload, rate: float, *, stack: bool = False) -> Figures:
     """Carry out one run."""
-    async with Stage() as stage:
+    async with Testbed() as testbed:
         now = datetime.now(UTC)
         simulated = fleets(workload) if stack else []
         if stack:
-            await stage.write(stack_events(now))
-        await stage.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now, runtime=not stack)])
-        gateway = await start_stack(stage, simulated) if stack else ""
-        stage.start_scheduler()
-        await stage.scheduler_loaded()
-        placed_at, submitted_at = stage.folder / "placed", stage.folder / "submitted"
-        watch = Watch(stage.url, workload.pods, str(placed_at), runs=stack)
-        stage.start_module("watcher", "cotenant_verification.bench.watcher", stage.written(watch))
-        await stage.until(partial(_exists, stage.folder / "placed.ready"), "the watcher watches", 30)
-        before = stage.cpu_seconds()
-        orders = Orders(stage.url, workload, rate, 0, workload.pods, str(submitted_at), gateway)
-        stage.start_module("submitter", "cotenant_verification.bench.submitter", stage.written(orders))
+            await testbed.write(stack_events(now))
+        await testbed.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now, runtime=not stack)])
+        gateway = await start_stack(testbed, simulated) if stack else ""
+        testbed.start_scheduler()
+        await testbed.scheduler_loaded()
+        placed_at, submitted_at = testbed.folder / "placed", testbed.folder / "submitted"
+        watch = Watch(testbed.url, workload.pods, str(placed_at), runs=stack)
+        testbed.start_module("watcher", "cotenant_verification.bench.watcher", testbed.written(watch))
+        await testbed.until(partial(_exists, testbed.folder / "placed.ready"), "the watcher watches", 30)
+        before = testbed.cpu_seconds()
+        orders = Orders(testbed.url, workload, rate, 0, workload.pods, str(submitted_at), gateway)
+        testbed.start_module("submitter", "cotenant_verification.bench.submitter", testbed.written(orders))
         # A process that has ended tells nothing any more: what it used is read while it lives.
         after: dict[str, float] = {}
         memory: dict[str, int] = {}
 
         async def sample() -> None:
             while True:
-                after.update(stage.cpu_seconds())
-                memory.update(stage.peak_memory_mib())
+                after.update(testbed.cpu_seconds())
+                memory.update(testbed.peak_memory_mib())
                 await asyncio.sleep(SAMPLE_SECONDS)
 
         sampling = asyncio.create_task(sample())
         try:
-            await stage.ended("submitter", LIMIT_SECONDS)
-            await stage.ended("watcher", LIMIT_SECONDS)
-            after.update(stage.cpu_seconds())
+            await testbed.ended("submitter", LIMIT_SECONDS)
+            await testbed.ended("watcher", LIMIT_SECONDS)
+            after.update(testbed.cpu_seconds())
         finally:
             sampling.cancel()
-        verdict = verify(await stage.events())
+        verdict = verify(await testbed.events())
         submitted, placed = _clocks(submitted_at), _clocks(placed_at)
         arrived = _waits(submitted, placed)
-        running = _clocks(stage.folder / "placed.running")
+        running = _clocks(testbed.folder / "placed.running")
         ran = _waits(submitted, running)
-        batches = msgspec.json.decode((stage.folder / "placed.batches").read_bytes(), type=list[int])
+        batches = msgspec.json.decode((testbed.folder / "placed.batches").read_bytes(), type=list[int])
         return Figures(
             pods_per_second=_rate(submitted, placed),
             placed=verdict.placed,
@@ -85,8 +85,8 @@ async def run(workload: Workload, rate: float, *, stack: bool = False) -> Figure
             batches=len(batches),
             mean_batch=round(sum(batches) / max(len(batches), 1), 1),
             largest_batch=max(batches, default=0),
-            conflicts=stage.conflicts(),
-            loads=stage.loads(),
+            conflicts=testbed.conflicts(),
+            loads=testbed.loads(),
             cpu_ms_per_pod={
                 name: round((after[name] - before.get(name, 0.0)) * 1000 / workload.pods, 4) for name in sorted(after)
             },

@@ -1,6 +1,6 @@
-"""The rest of the stack on a benchmark's stage: gateway, quota-tree, calculator, arbiter, and simulated executors.
+"""The rest of the stack on a benchmark's testbed: gateway, quota-tree, calculator, arbiter, and simulated executors.
 
-In: a stage with nodes on its log. Out: running processes that are ready, and the gateway's address. The executors are the
+In: a testbed with nodes on its log. Out: running processes that are ready, and the gateway's address. The executors are the
 node-executor's own simulation, of the sizes that the nodes have; as in `cotenant up`, one process is many nodes. metrics-ingest
 is not among them: metrics are those that the workload has written.
 
@@ -18,7 +18,7 @@ import msgspec
 from cotenant_console.up.nats_server import LOOPBACK, free_port
 from cotenant_console.up.services import module_of
 from cotenant_console.up.stack import is_ready
-from cotenant_verification.bench.stage import BenchError, Stage
+from cotenant_verification.bench.testbed import BenchError, Testbed
 from cotenant_verification.bench.workload import Workload, node_name
 
 SERVICES = ("gateway", "quota-tree", "batch-resource-calculator", "descheduler-arbiter")
@@ -53,14 +53,14 @@ def fleets(workload: Workload) -> list[Fleet]:
     ]
 
 
-async def start_stack(stage: Stage, simulated: Sequence[Fleet]) -> str:
+async def start_stack(testbed: Testbed, simulated: Sequence[Fleet]) -> str:
     """Start everything, wait until it is ready; returns the gateway's address."""
     ports: dict[str, int] = {}
 
     def start(name: str, service: str, *flags: str) -> None:
         ports[name] = free_port(ports.values())
-        common = ("--nats", stage.url, "--replica", name, "--http-port", str(ports[name]))
-        stage.start_module(name, module_of(service), *common, *flags)
+        common = ("--nats", testbed.url, "--replica", name, "--http-port", str(ports[name]))
+        testbed.start_module(name, module_of(service), *common, *flags)
 
     for service in SERVICES:
         start(service, service)
@@ -71,9 +71,9 @@ async def start_stack(stage: Stage, simulated: Sequence[Fleet]) -> str:
     deadline = time.monotonic() + READY_SECONDS
     for name, port in ports.items():
         while not await asyncio.to_thread(is_ready, port):
-            if stage.processes[name].poll() is not None:
-                raise BenchError(f"{name} ended: {stage.tail(name)}")
+            if testbed.processes[name].poll() is not None:
+                raise BenchError(f"{name} ended: {testbed.tail(name)}")
             if time.monotonic() > deadline:
-                raise BenchError(f"{name} is not ready after {READY_SECONDS:.0f} s: {stage.tail(name)}")
+                raise BenchError(f"{name} is not ready after {READY_SECONDS:.0f} s: {testbed.tail(name)}")
             await asyncio.sleep(0.1)
     return f"http://{LOOPBACK}:{ports['gateway']}"

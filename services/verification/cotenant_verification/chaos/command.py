@@ -16,7 +16,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from cotenant_console.simulate.openb import TraceError, read_trace
 from cotenant_verification.chaos.report import (
     failure_lines,
     live_line,
@@ -27,6 +26,7 @@ from cotenant_verification.chaos.report import (
 )
 from cotenant_verification.chaos.run import Progress, Result, run, schedule_of
 from cotenant_verification.chaos.shrink import shrink, until
+from cotenant_verification.simulate.openb import TraceError, read_trace
 from cotenant_verification.workload.schedule import Schedule, ScheduleError, read_schedule, write_schedule
 
 LEAST_SPAN = 10.0
@@ -76,7 +76,7 @@ def simulate_chaos(options: Options) -> int:
     command = _command(options, options.seed)
     if options.schedule:
         command = f"cotenant simulate --chaos --schedule {options.schedule}"
-    click.echo("\n".join(failure_lines(result.violation, result.sight, command)))
+    click.echo("\n".join(failure_lines(result.violation, result.view, command)))
     if options.shrink:
         _shrink(options, schedule, result)
     return 1
@@ -130,7 +130,7 @@ def _many(options: Options) -> int:
         return 0
     # The events are not carried between processes: a second run of the same seed has the same.
     again = run(_schedule(options, failed.seed))
-    click.echo("\n".join(failure_lines(failed.violation, again.sight, _command(options, failed.seed))))
+    click.echo("\n".join(failure_lines(failed.violation, again.view, _command(options, failed.seed))))
     return 1
 
 
@@ -150,7 +150,7 @@ def _results(options: Options, seeds: Sequence[int]) -> Iterator[Result]:
 
 def _one(options: Options, seed: int) -> Result:
     result = run(_schedule(options, seed))
-    result.sight = None
+    result.view = None
     return result
 
 

@@ -10,8 +10,9 @@ from datetime import timedelta
 
 from cotenant.simulation import START
 from cotenant_verification.chaos.run import SLICE, Progress, Result
-from cotenant_verification.checks.log_view import Sight, Violation
-from cotenant_verification.checks.touching import event_lines, touching
+from cotenant_verification.checks.log_view import LogView
+from cotenant_verification.checks.related_events import event_lines, related_events
+from cotenant_verification.checks.violations import Violation
 from cotenant_verification.workload.schedule import Entry, Schedule
 
 LAST_EVENTS = 20
@@ -110,7 +111,7 @@ def table_lines(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def failure_lines(violation: Violation, sight: Sight | None, command: str) -> list[str]:
+def failure_lines(violation: Violation, view: LogView | None, command: str) -> list[str]:
     """Which promise, which object, the last events that touched it with their causes, and how to see it again."""
     lines = [
         f"promise {violation.invariant} is broken: {violation.name}",
@@ -119,8 +120,8 @@ def failure_lines(violation: Violation, sight: Sight | None, command: str) -> li
         f"  what    {violation.text}",
         *(f"  {line}" for line in violation.trace.splitlines()),
     ]
-    if sight is not None:
-        events = touching(sight, violation.subject)[-LAST_EVENTS:]
+    if view is not None:
+        events = related_events(view, violation.subject)[-LAST_EVENTS:]
         lines.append(f"the last {len(events)} events that touched it:" if events else "no event touched it")
         for event in events:
             lines += event_lines(event)

@@ -1,4 +1,4 @@
-"""One run from its schedule: build the stage, let time pass, check, and say what came of it.
+"""One run from its schedule: build the harness, let time pass, check, and say what came of it.
 
 In: a schedule. Out: a Result, with the digest over every event of every stream in order: two runs of one schedule have the
 same. After the span come QUIET minutes without faults and new workload; at their end everything must be at rest.
@@ -19,17 +19,19 @@ import msgspec
 from cotenant.events.envelope import Event, encode_event
 from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 from cotenant.simulation import START, collecting_rarely
-from cotenant_console.simulate.catalogue import definition
-from cotenant_console.simulate.openb import Trace
-from cotenant_verification.checks.checking import TOLD_WITHIN, Checker
-from cotenant_verification.checks.log_view import BrokenInvariantError, Sight, Violation
+from cotenant_console.definitions import definition
+from cotenant_verification.actions import ACTIONS
+from cotenant_verification.checks.checker import TOLD_WITHIN, Checker
+from cotenant_verification.checks.log_view import LogView
+from cotenant_verification.checks.violations import BrokenInvariantError, Violation
 from cotenant_verification.harness.gateways import ChaosGateway
-from cotenant_verification.harness.harness import Definitions, Stage
+from cotenant_verification.harness.harness import Definitions, Harness
 from cotenant_verification.harness.nodes import ChaosNode
 from cotenant_verification.harness.services import ChaosService
 from cotenant_verification.harness.yarn import Copilot
-from cotenant_verification.promises.folding import state_is_the_fold
+from cotenant_verification.promises.replay import deciding_changes_nothing, state_is_the_fold
 from cotenant_verification.promises.table import PROMISES
+from cotenant_verification.simulate.openb import Trace
 from cotenant_verification.workload import workload
 from cotenant_verification.workload.faults import faults
 from cotenant_verification.workload.schedule import Header, Schedule, ScheduleError, in_order
@@ -57,7 +59,7 @@ class Result(msgspec.Struct, kw_only=True):
     virtual_seconds: float
     wall_seconds: float
     violation: Violation | None = None
-    sight: Sight | None = None
+    view: LogView | None = None
 
     @property
     def ok(self) -> bool:
@@ -93,10 +95,10 @@ def run(
     schedule: Schedule,
     progress: Callable[[Progress], None] = lambda _: None,
     definitions: Definitions = definition,
-    prepare: Callable[[Stage], None] = lambda _: None,
+    prepare: Callable[[Harness], None] = lambda _: None,
     checked: bool = True,
 ) -> Result:
-    """Run a schedule to its end, or to the first broken promise. `prepare` may change the stage before it opens; not
+    """Run a schedule to its end, or to the first broken promise. `prepare` may change the harness before it opens; not
     `checked`, nobody looks whether promises are kept.
     """
     with collecting_rarely():
@@ -107,20 +109,20 @@ def _run(
     schedule: Schedule,
     progress: Callable[[Progress], None],
     definitions: Definitions,
-    prepare: Callable[[Stage], None],
+    prepare: Callable[[Harness], None],
     checked: bool,
 ) -> Result:
     began = time.monotonic()
-    checker = Checker(PROMISES, state_is_the_fold)
-    stage = Stage(schedule, checker.sight, definitions)
+    checker = Checker(PROMISES, state_is_the_fold, deciding_changes_nothing)
+    harness = Harness(schedule, ACTIONS, checker.view, definitions)
     recorder = _Recorder()
-    stage.world.watchers.append(recorder.add)
+    harness.world.watchers.append(recorder.add)
     if checked:
-        checker.watch(stage)
-    prepare(stage)
-    stage.open()
+        checker.watch(harness)
+    prepare(harness)
+    harness.open()
     if checked:
-        checker.listen(stage)
+        checker.listen(harness)
     span = timedelta(milliseconds=schedule.header.span_ms)
     total = span + QUIET
     violation = None
@@ -129,9 +131,9 @@ def _run(
         while passed < total:
             passed = min(passed + SLICE, total)
             if checked and passed > span:
-                stage.world.run_until(START + passed - TOLD_WITHIN)
+                harness.world.run_until(START + passed - TOLD_WITHIN)
                 checker.glance()
-            stage.world.run_until(START + passed)
+            harness.world.run_until(START + passed)
             if checked:
                 checker.look(quiet=passed == total)
             if checked and passed > span:
@@ -140,9 +142,9 @@ def _run(
                 Progress(
                     passed.total_seconds(),
                     total.total_seconds(),
-                    stage.world.events,
+                    harness.world.events,
                     time.monotonic() - began,
-                    stage.happened,
+                    harness.happened,
                     checker.counts,
                 )
             )
@@ -151,36 +153,36 @@ def _run(
     except ScheduleError:
         raise
     except Exception as error:  # noqa: BLE001 - a core that raises ends its process; here it ends the run, and the seed tells
-        violation = _raised(error, stage, checker.sight)
+        violation = _raised(error, harness, checker.view)
     checker.counts["8 periods"] = checker.suppressions.periods
-    for reason, count in checker.held.reasons.items():
+    for reason, count in checker.oom_kills.reasons.items():
         checker.counts[f"ended {reason}"] = count
     checker.counts["worst p99 permille"] = checker.suppressions.worst_permille
     return Result(
         seed=schedule.header.seed,
-        events=stage.world.events,
-        steps=stage.world.steps,
-        faults=dict(sorted(stage.happened.items())),
-        asked=dict(sorted(stage.asked.items())),
+        events=harness.world.events,
+        steps=harness.world.steps,
+        faults=dict(sorted(harness.happened.items())),
+        asked=dict(sorted(harness.asked.items())),
         checks=dict(sorted(checker.counts.items())),
         digest=recorder.digest,
-        virtual_seconds=(stage.world.now - START).total_seconds(),
+        virtual_seconds=(harness.world.now - START).total_seconds(),
         wall_seconds=time.monotonic() - began,
         violation=violation,
-        sight=checker.sight,
+        view=checker.view,
     )
 
 
-def _raised(error: Exception, stage: Stage, sight: Sight) -> Violation:
+def _raised(error: Exception, harness: Harness, view: LogView) -> Violation:
     """Promise 0: nothing raises."""
     where = traceback.extract_tb(error.__traceback__)[-3:]
     frames = " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(where))
     selves = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
     who = [one.name for one in selves if isinstance(one, ChaosService | ChaosNode | ChaosGateway | Copilot)]
-    last = sight.log[-1].sequence if sight.log else 0
+    last = view.log[-1].sequence if view.log else 0
     text = f"{type(error).__name__}: {error} ({frames})"
     trace = "".join(traceback.format_exception(error))
-    return Violation(0, "nothing_raises", who[0] if who else "simulation", text, last, stage.world.now, trace)
+    return Violation(0, "nothing_raises", who[0] if who else "simulation", text, last, harness.world.now, trace)
 
 
 class _Recorder:

@@ -1,6 +1,6 @@
 """What nodes and pods were at a sequence, for the bench's independent check of filters (`bench.rooms`, `bench.neighbours`).
 
-In: the sight, a sequence, the placements that held a place. Out: for a pod and a node, why the pod cannot be there; empty if it
+In: the view, a sequence, the placements that held a place. Out: for a pod and a node, why the pod cannot be there; empty if it
 can. Nodes are those whose object was there. Pods that had ended hold nothing. What nobody asks about is not read.
 """
 
@@ -28,8 +28,9 @@ from cotenant.model.subjects import (
 )
 from cotenant_verification.bench.neighbours import Neighbours
 from cotenant_verification.bench.rooms import Facts, Need, Room
-from cotenant_verification.checks.log_view import ObjectHead, Sight
+from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.needs import Needs
+from cotenant_verification.checks.records import ObjectHead
 
 _HEAD = msgspec.json.Decoder(ObjectHead)
 PARTS = (executor_subject, condition_subject, resources_subject, metrics_subject)
@@ -38,8 +39,8 @@ PARTS = (executor_subject, condition_subject, resources_subject, metrics_subject
 class Nodes(Mapping[str, Facts]):
     """What was said up to a sequence of the nodes whose object was there, by name; each is read when it is asked about."""
 
-    def __init__(self, sight: Sight, folded: int) -> None:
-        self._sight = sight
+    def __init__(self, view: LogView, folded: int) -> None:
+        self._view = view
         self._folded = folded
         self._read: dict[str, Facts | None] = {}
 
@@ -52,19 +53,19 @@ class Nodes(Mapping[str, Facts]):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        names = (tokens(subject)[-1] for subject in self._sight.declared["nodes"])
+        names = (tokens(subject)[-1] for subject in self._view.declared["nodes"])
         return (name for name in names if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def _facts(self, name: str) -> Facts | None:
-        stored = self._sight.version_at(node_subject(name), self._folded)
+        stored = self._view.version_at(node_subject(name), self._folded)
         if stored is None or not isinstance(stored.data, ObjectStored):
             return None
         facts = Facts(decode_node(stored.data.object))
         for part in PARTS:
-            known = self._sight.version_at(part(name), self._folded)
+            known = self._view.version_at(part(name), self._folded)
             if known is not None and isinstance(
                 known.data, ExecutorStatus | NodeCondition | NodeResources | NodeMetricComputed
             ):
@@ -75,18 +76,18 @@ class Nodes(Mapping[str, Facts]):
 class Filters:
     """Every filter, as things were at a sequence."""
 
-    def __init__(self, sight: Sight, needs: Needs, folded: int, placed: Mapping[str, Iterable[Placement]]) -> None:
-        self._sight = sight
+    def __init__(self, view: LogView, needs: Needs, folded: int, placed: Mapping[str, Iterable[Placement]]) -> None:
+        self._view = view
         self._needs = needs
         self.folded = folded
-        self.facts = Nodes(sight, folded)
+        self.facts = Nodes(view, folded)
         self._placed = placed
         self._rooms: dict[str, Room] = {}
         self._neighbours: Neighbours | None = None
 
     def _holding(self, node: str) -> Iterator[Placement]:
         for placement in self._placed.get(node, ()):
-            ended = self._sight.ended_runs.get((node, placement.uid))
+            ended = self._view.ended_runs.get((node, placement.uid))
             if ended is None or ended > self.folded:
                 yield placement
 
@@ -104,8 +105,8 @@ class Filters:
         """All pods that are placed, and what they keep away."""
         if self._neighbours is None:
             namespaces = {}
-            for subject in self._sight.declared["namespaces"]:
-                event = self._sight.version_at(subject, self.folded)
+            for subject in self._view.declared["namespaces"]:
+                event = self._view.version_at(subject, self.folded)
                 if event is not None and isinstance(event.data, ObjectStored):
                     namespaces[tokens(subject)[-1]] = _HEAD.decode(event.data.object).metadata.labels
             self._neighbours = Neighbours(self.facts, namespaces)

@@ -33,77 +33,17 @@ from cotenant.model.subjects import executor_subject, object_subject, pod_subjec
 from cotenant_gateway.shell.plans import Plan
 from cotenant_verification.checks.charges import Charges
 from cotenant_verification.checks.needs import Needs
-from cotenant_verification.harness.gateways import REVISION
+from cotenant_verification.checks.records import CommitSeen, ObjectHead, revisions_of
 
 KEPT_VERSIONS = 64
 KEPT_LOG = 50_000
 """Events; a cause further back is known to have been there, and not what it said."""
 
 
-class Violation(msgspec.Struct, frozen=True):
-    """A promise that was broken: which, about which subject, in words, and after which event; `trace`: where it raised."""
-
-    invariant: int
-    name: str
-    subject: str
-    text: str
-    sequence: int
-    at: datetime
-    trace: str = ""
-
-
-class BrokenInvariantError(Exception):
-    """A check failed."""
-
-    def __init__(self, violation: Violation) -> None:
-        super().__init__(violation.text)
-        self.violation = violation
-
-
-class _Owner(msgspec.Struct, frozen=True):
-    uid: str = ""
-    controller: bool = False
-
-
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    uid: str = ""
-    namespace: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    owner_references: tuple[_Owner, ...] = ()
-    deletion_timestamp: str | None = None
-
-    @property
-    def controllers(self) -> list[str]:
-        """uids of the workloads that the object belongs to."""
-        return [owner.uid for owner in self.owner_references if owner.controller]
-
-
-class ObjectHead(msgspec.Struct, frozen=True):
-    """What the checks read of any object."""
-
-    metadata: _Meta = _Meta()
-
-
-class CommitSeen(msgspec.Struct, frozen=True):
-    """A commit with everything that was stored with it."""
-
-    service: str
-    record: Event
-    commit: Commit
-    events: tuple[Event, ...]
-
-
-def revisions_of(annotations: dict[str, str]) -> dict[str, int]:
-    """The revisions that a pod shows."""
-    return {name: int(text) for name, text in annotations.items() if name.startswith(REVISION)}
-
-
 _HEAD = msgspec.json.Decoder(ObjectHead)
 
 
-class Sight:
+class LogView:
     """Tables over the log, as of the last event seen."""
 
     def __init__(self) -> None:

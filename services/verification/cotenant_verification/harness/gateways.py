@@ -16,13 +16,13 @@ from cotenant.api.kinds import BY_RESOURCE
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
 from cotenant.log.contract import Stored
-from cotenant.simulation import HOP, NEVER, World
+from cotenant.simulation import EPOCH, HOP, World
 from cotenant_console.api.client import Document, text_at
-from cotenant_console.simulate.api import KINDS, SimulatedGateway
 from cotenant_gateway.read_model.core import PODS
 from cotenant_gateway.shell.evictions import plan_eviction
 from cotenant_gateway.shell.plans import Plan
 from cotenant_gateway.shell.requests import DeletionWish, plan_creation, plan_deletion, plan_patch
+from cotenant_verification.simulate.api import KINDS, SimulatedGateway
 from cotenant_verification.workload.schedule import located
 
 REVISION = "chaos.cotenant.io/revision-of-"
@@ -50,7 +50,7 @@ class ChaosGateway(SimulatedGateway):
         super().__init__(replica=replica)
         self.name = f"gateway-{'ab'[replica - 1]}"
         self._users = users
-        self._down_until = NEVER
+        self._down_until = EPOCH
         self._dies: timedelta | None = None
         self._user = False
         self._stale = False
@@ -58,7 +58,7 @@ class ChaosGateway(SimulatedGateway):
     @property
     def up(self) -> bool:
         """Whether it takes wishes."""
-        return self._down_until == NEVER
+        return self._down_until == EPOCH
 
     def kill(self, down: timedelta) -> None:
         """End the process at its next turn; it is back `down` later with an empty state."""
@@ -69,10 +69,10 @@ class ChaosGateway(SimulatedGateway):
         if self._dies is not None:
             world.leave()
             self._down_until, self._dies = now + self._dies, None
-        if self._down_until != NEVER:
+        if self._down_until != EPOCH:
             if now < self._down_until:
                 return self._down_until
-            self._down_until = NEVER
+            self._down_until = EPOCH
             self._load()
             self._drop_wishes(now)
             world.load()

@@ -1,4 +1,4 @@
-"""The stage: gateways, replicas and nodes in one world, and the director who carries out a schedule.
+"""The harness: gateways, replicas and nodes in one world, and the director who carries out a schedule.
 
 In: a schedule. Out: a world in which its entries happen at their moments (`acts`). At `span_ms` everything that is still
 broken is mended, and what follows is quiet.
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 
 from cotenant.engine.definition import Definition
 from cotenant.events.envelope import Event
-from cotenant.simulation import START, World
-from cotenant.simulation.links import NEVER
-from cotenant_console.simulate.catalogue import definition
-from cotenant_verification.harness.acts import ACTS
-from cotenant_verification.harness.acts.users import PODS
+from cotenant.simulation import EPOCH, START, World
+from cotenant_console.definitions import definition
 from cotenant_verification.harness.controllers import Controllers
 from cotenant_verification.harness.gateways import ChaosGateway, Users
 from cotenant_verification.harness.nodes import ChaosNode, Machine
@@ -28,21 +25,26 @@ from cotenant_verification.workload.faults import REPLICATED, SERVICES
 from cotenant_verification.workload.pod_constraints import CONSTRAINTS
 from cotenant_verification.workload.schedule import Entry, Schedule, ScheduleError, located, ms
 
+PODS = ("", "pods")
 LIMITS = '{"maxNoOfPodsToEvictPerNode":1,"maxNoOfPodsToEvictTotal":2}'
 """The descheduler's limits of one cycle; invariant 6 holds it to them."""
 CONFIGS = {"descheduler-arbiter": LIMITS}
 
 Definitions = Callable[[str], Definition]
+Action = Callable[["Harness", Entry, datetime], bool]
+"""Carries an entry out at a moment; returns whether there was anything to act on."""
 
 
-class Stage:
+class Harness:
     """Everybody, and what happens to them. It is itself a participant: the director."""
 
     name = "director"
     filters: tuple[str, ...] = ()
     usage_filters: tuple[str, ...] = ()
 
-    def __init__(self, schedule: Schedule, users: Users, definitions: Definitions = definition) -> None:
+    def __init__(
+        self, schedule: Schedule, actions: Mapping[str, Action], users: Users, definitions: Definitions = definition
+    ) -> None:
         header = schedule.header
         self.schedule = schedule
         self.world = World(seed=header.seed, hop=ms(header.hop_ms), keep_history=False)
@@ -63,6 +65,7 @@ class Stage:
         self.revisions = 0
         """How often users have revised pods."""
         self.controllers = Controllers(self._later, self._pod_exists, self._carry_out)
+        self._actions = actions
         self._definitions = definitions
         self._boots: Counter[str] = Counter()
         self._plan: list[tuple[datetime, int, Callable[[datetime], object]]] = []
@@ -70,8 +73,8 @@ class Stage:
         self._turn = Random(header.seed)
         self.world.watchers.append(self.controllers.see)
         for entry in schedule.entries:
-            if entry.kind not in ACTS:
-                raise ScheduleError(f"entry at {entry.at_ms} ms: kind {entry.kind!r} is none of {', '.join(sorted(ACTS))}")
+            if entry.kind not in actions:
+                raise ScheduleError(f"entry at {entry.at_ms} ms: kind {entry.kind!r} is none of {', '.join(sorted(actions))}")
             self.at(START + ms(entry.at_ms), self._carrying(entry))
         self.at(self.ends, self._mend)
 
@@ -121,7 +124,7 @@ class Stage:
         return act
 
     def _carry_out(self, entry: Entry, now: datetime) -> bool:
-        return ACTS[entry.kind](self, entry, now)
+        return self._actions[entry.kind](self, entry, now)
 
     # -- for acts --------------------------------------------------------------------------------------------------
 
@@ -154,14 +157,14 @@ class Stage:
 
     def _mend(self, now: datetime) -> None:
         """The quiet begins: links and clocks are in order."""
-        self.world.stalled_until = NEVER
+        self.world.stalled_until = EPOCH
         names = [*self.services, *(gateway.name for gateway in self.gateways), "yarn-copilot/a"]
         for name in [*names, *(node.name for node in self.nodes.values())]:
             link = self.world.link(name)
             if link is None:
                 continue
             link.severed_until = min(link.severed_until, now)
-            link.delayed_until = link.lossy_until = link.shuffled_until = NEVER
+            link.delayed_until = link.lossy_until = link.shuffled_until = EPOCH
             link.answers_lost = link.writes_lost = link.refusals = 0
         for node in self.nodes.values():
             node.set_clock(timedelta(0), 0, now)

@@ -16,13 +16,13 @@ from msgspec import Struct
 from cotenant.domain.qos import QoSClass
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeSLORendered
-from cotenant.simulation import NEVER, World
-from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_CORE_PER_GPU, GPU_MODEL_LABEL
+from cotenant.simulation import EPOCH, World
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_node_executor.simulated.sampler import OutOfMemory
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
+from cotenant_verification.simulate.openb import GPU, GPU_CORE, GPU_CORE_PER_GPU, GPU_MODEL_LABEL
 from cotenant_verification.workload.pod_constraints import ZONE
 
 SAMPLE = timedelta(seconds=1)
@@ -73,13 +73,13 @@ class ChaosNode:
         self.inner = NodeParticipant(made, period=SAMPLE, idle_period=CALM)
         self.filters = self.inner.filters
         self.usage_filters = self.inner.usage_filters
-        self._down_until = NEVER
+        self._down_until = EPOCH
         self._crashes: timedelta | None = None
-        self._slow_until = NEVER
+        self._slow_until = EPOCH
         self._slowness = timedelta(0)
-        self._turned = NEVER
+        self._turned = EPOCH
         self._unread: list[Event] = []
-        self._jumped = NEVER
+        self._jumped = EPOCH
         self._drift_ppm = 0
         self._base = timedelta(0)
         self.slo: NodeSLORendered | None = None
@@ -111,10 +111,10 @@ class ChaosNode:
         if self._crashes is not None:
             world.leave()
             self._down_until, self._crashes = now + self._crashes, None
-        if self._down_until != NEVER:
+        if self._down_until != EPOCH:
             if now < self._down_until:
                 return self._down_until
-            self._down_until = NEVER
+            self._down_until = EPOCH
             self._unread = []
             self.inner = NodeParticipant(self.inner.node.restarted(), period=SAMPLE, idle_period=CALM)
             world.load()

@@ -11,9 +11,9 @@ from datetime import datetime
 from cotenant.engine.commit import Identity
 from cotenant.engine.definition import Definition
 from cotenant.events.migrations import EvictionRequest
-from cotenant.simulation import HOP, NEVER, TICK, ServiceParticipant, World
-from cotenant_console.simulate.wishes import RequestingParticipant
+from cotenant.simulation import EPOCH, HOP, TICK, ServiceParticipant, World
 from cotenant_verification.harness.gateways import ChaosGateway
+from cotenant_verification.simulate.requests import RequestingParticipant
 
 
 class ChaosService(RequestingParticipant):
@@ -22,7 +22,7 @@ class ChaosService(RequestingParticipant):
     def __init__(self, definition: Definition, config: str, replica: str, gateways: Sequence[ChaosGateway]) -> None:
         identity = Identity(service=definition.name, replica=replica, core=definition.core_version)
         super().__init__(ServiceParticipant(definition, definition.config_from(config), identity, tick=TICK), self._send)
-        self.mute_until = NEVER
+        self.mute_until = EPOCH
         """Until then its wishes are lost on their way."""
         self._gateways = gateways
         self._turn = 0

@@ -21,7 +21,7 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
-from cotenant.simulation import NEVER, World
+from cotenant.simulation import EPOCH, World
 from cotenant.simulation.links import LinkedLog
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
@@ -151,9 +151,9 @@ class Copilot:
         self._loop = asyncio.new_event_loop()
         weakref.finalize(self, self._loop.close)
         self._syncing: Syncing | None = None
-        self._last = NEVER
-        self._next = NEVER
-        self._down_until = NEVER
+        self._last = EPOCH
+        self._next = EPOCH
+        self._down_until = EPOCH
         self._dies: timedelta | None = None
 
     def kill(self, down: timedelta) -> None:
@@ -167,8 +167,8 @@ class Copilot:
             self._down_until, self._dies, self._syncing = now + self._dies, None, None
         if now < self._down_until:
             return self._down_until
-        if self._down_until != NEVER:
-            self._down_until = NEVER
+        if self._down_until != EPOCH:
+            self._down_until = EPOCH
             world.load()
             return now + SOON
         if self._syncing is None:

@@ -14,10 +14,10 @@ from cotenant.domain.quota.names import DEFAULT, LABEL_QUOTA, ROOT, SYSTEM
 from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.subjects import quota_subject
-from cotenant_verification.checks.checking import Moment
-from cotenant_verification.checks.log_view import CommitSeen, Sight
-from cotenant_verification.promises import Wrong
-from cotenant_verification.promises.placing import new_placements, placed_unasked
+from cotenant_verification.checks.invariants import Moment, Wrong
+from cotenant_verification.checks.log_view import LogView
+from cotenant_verification.checks.records import CommitSeen
+from cotenant_verification.promises.placements import new_placements, placed_unasked
 
 APART = (DEFAULT, SYSTEM)
 """Quotas that are outside of the shared total."""
@@ -25,7 +25,7 @@ APART = (DEFAULT, SYSTEM)
 NOTHING: Mapping[str, Counter[str]] = {}
 
 
-def admitted_pods_fit_their_quota(sight: Sight, seen: CommitSeen) -> Wrong:
+def admitted_pods_fit_their_quota(view: LogView, seen: CommitSeen) -> Wrong:
     """A commit that admits a pod leaves its quota within max and runtime in every resource, and so each quota above it in
     the resources that the pod asks for; all as known at the commit's `folded`.
     """
@@ -39,8 +39,8 @@ def admitted_pods_fit_their_quota(sight: Sight, seen: CommitSeen) -> Wrong:
     used: dict[str, dict[str, Counter[str]]] = {}
     for (tree, name), asked in sorted(admitted.items()):
         if tree not in used:
-            used[tree] = used_by(sight, tree, seen.commit.folded, without=unasked(seen, tree))
-        for quota in way_up(sight, tree, name, seen.commit.folded):
+            used[tree] = used_by(view, tree, seen.commit.folded, without=unasked(seen, tree))
+        for quota in way_up(view, tree, name, seen.commit.folded):
             resources = quota.max.keys() if quota.quota == name else quota.max.keys() & asked
             for resource in sorted(resources):
                 most = min(quota.max[resource], quota.runtime.get(resource, quota.max[resource]))
@@ -53,12 +53,12 @@ def admitted_pods_fit_their_quota(sight: Sight, seen: CommitSeen) -> Wrong:
                     )
 
 
-def way_up(sight: Sight, tree: str, name: str, folded: int) -> Iterator[QuotaRuntime]:
+def way_up(view: LogView, tree: str, name: str, folded: int) -> Iterator[QuotaRuntime]:
     """A quota and those above it, below the root, as published by a sequence."""
     passed: set[str] = set()
     while name and name != ROOT and name not in passed:
         passed.add(name)
-        known = sight.version_at(quota_subject(tree, name), folded)
+        known = view.version_at(quota_subject(tree, name), folded)
         if known is None or not isinstance(known.data, QuotaRuntime):
             return
         yield known.data
@@ -76,14 +76,14 @@ def unasked(seen: CommitSeen, tree: str) -> dict[str, Counter[str]]:
     return charged
 
 
-def used_by(sight: Sight, tree: str, folded: int, without: Mapping[str, Counter[str]] = NOTHING) -> dict[str, Counter[str]]:
+def used_by(view: LogView, tree: str, folded: int, without: Mapping[str, Counter[str]] = NOTHING) -> dict[str, Counter[str]]:
     """What each quota of a tree uses, without some of what is charged to it."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
-    for name in sight.charges.charged(tree):
-        way = list(way_up(sight, tree, name, folded))
+    for name in view.charges.charged(tree):
+        way = list(way_up(view, tree, name, folded))
         if not way:
             continue
-        own = sight.charges.of((tree, name), folded)
+        own = view.charges.of((tree, name), folded)
         own.subtract(without.get(name, {}))
         limited = {resource: own[resource] for resource in way[0].max if own[resource]}
         for quota in way:
@@ -91,14 +91,14 @@ def used_by(sight: Sight, tree: str, folded: int, without: Mapping[str, Counter[
     return used
 
 
-def runtimes_add_up(sight: Sight, seen: CommitSeen) -> Wrong:
+def runtimes_add_up(view: LogView, seen: CommitSeen) -> Wrong:
     """After each commit of quota-tree, at every quota with quotas below it: their runtimes add up to no more than it has,
     and each has at most its max, and its scaled min if it requests that much.
     """
     if seen.service != "quota-tree":
         return
     for tree in sorted({event.data.tree for event in seen.events if isinstance(event.data, QuotaRuntime)}):
-        for parent, children in _families(sight, tree):
+        for parent, children in _families(view, tree):
             has = parent.total if parent.quota == ROOT else parent.runtime
             yield from _children_fit(tree, parent, children, has)
             for child in children:
@@ -108,10 +108,10 @@ def runtimes_add_up(sight: Sight, seen: CommitSeen) -> Wrong:
 Family = tuple[QuotaRuntime, list[QuotaRuntime]]
 
 
-def _families(sight: Sight, tree: str) -> list[Family]:
+def _families(view: LogView, tree: str) -> list[Family]:
     """Every quota of a tree that has others below it, with those, by name; the root's without the built-in ones."""
     quotas: dict[str, QuotaRuntime] = {}
-    for name, event in sorted(sight.charges.trees[tree].items()):
+    for name, event in sorted(view.charges.trees[tree].items()):
         assert isinstance(event.data, QuotaRuntime)
         quotas[name] = event.data
     children: dict[str, list[QuotaRuntime]] = defaultdict(list)
@@ -167,11 +167,11 @@ def shares_are_fair(moment: Moment) -> Wrong:
     gives: its scaled min first, then of what is left by weight, up to its request. Before, figures may be a moment old:
     what is only news about requests is published once a second.
     """
-    sight = moment.sight
+    view = moment.view
     asked, claimed = _asked_by_pods(moment)
-    for tree in sorted(sight.charges.trees):
-        used = used_by(sight, tree, sight.log[-1].sequence)
-        families = _families(sight, tree)
+    for tree in sorted(view.charges.trees):
+        used = used_by(view, tree, view.log[-1].sequence)
+        families = _families(view, tree)
         parents = {parent.quota for parent, _ in families}
         for parent, children in families:
             has = parent.total if parent.quota == ROOT else parent.runtime
@@ -195,18 +195,18 @@ def _asked_by_pods(moment: Moment) -> tuple[dict[str, Counter[str]], dict[str, C
     """By quota: what the pods ask for that name it and have not ended; and what those of them claim that name a node
     themselves and have no place yet.
     """
-    sight = moment.sight
-    ended = {uid for _, uid in sight.ended_runs}
+    view = moment.view
+    ended = {uid for _, uid in view.ended_runs}
     asked: dict[str, Counter[str]] = defaultdict(Counter)
     claimed: dict[str, Counter[str]] = defaultdict(Counter)
-    for (namespace, name), head in sorted(sight.pods.items()):
+    for (namespace, name), head in sorted(view.pods.items()):
         quota, uid = head.metadata.labels.get(LABEL_QUOTA, ""), head.metadata.uid
         if not quota or uid in ended:
             continue
-        pod = sight.pod(namespace, name)
+        pod = view.pod(namespace, name)
         requests = pod_requests(pod)
         asked[quota].update(requests)
-        if pod.spec.node_name and not sight.places[uid]:
+        if pod.spec.node_name and not view.places[uid]:
             claimed[quota].update(requests)
     return asked, claimed
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from cotenant_verification.promises import Invariant
-from cotenant_verification.promises import admitting as a
-from cotenant_verification.promises import ending as d
-from cotenant_verification.promises import evicting as e
-from cotenant_verification.promises import explaining as x
-from cotenant_verification.promises import filtering as t
-from cotenant_verification.promises import folding as f
-from cotenant_verification.promises import keeping as k
-from cotenant_verification.promises import lending as y
-from cotenant_verification.promises import measuring as m
-from cotenant_verification.promises import placing as p
-from cotenant_verification.promises import preempting as v
+from cotenant_verification.checks.invariants import Invariant
+from cotenant_verification.promises import admission as a
+from cotenant_verification.promises import causes as x
+from cotenant_verification.promises import convergence as r
+from cotenant_verification.promises import durability as k
+from cotenant_verification.promises import evictions as e
+from cotenant_verification.promises import filters as t
+from cotenant_verification.promises import memory as d
+from cotenant_verification.promises import metrics as m
+from cotenant_verification.promises import placements as p
+from cotenant_verification.promises import preemption as v
 from cotenant_verification.promises import quotas as q
-from cotenant_verification.promises import resting as r
-from cotenant_verification.promises import settling as s
+from cotenant_verification.promises import replay as f
+from cotenant_verification.promises import suppression as s
+from cotenant_verification.promises import yarn_capacity as y
 
 PROMISES: tuple[Invariant, ...] = (
     Invariant(
@@ -105,4 +105,5 @@ PROMISES: tuple[Invariant, ...] = (
         at_rest=(d.ends_are_told, d.what_may_start_starts),
     ),
 )
-"""Invariant 10, the fold, is checked where a service comes to rest: `folding.state_is_the_fold`."""
+"""Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides
+(`replay.deciding_changes_nothing`)."""

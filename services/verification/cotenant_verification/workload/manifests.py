@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.api.client import Document, Json
-from cotenant_console.simulate.openb import GPU, GPU_CORE, GPU_MODEL_LABEL
+from cotenant_verification.simulate.openb import GPU, GPU_CORE, GPU_MODEL_LABEL
 from cotenant_verification.workload.pod_constraints import REVISION_LABEL, constrain
 from cotenant_verification.workload.schedule import located
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from cotenant_console.simulate.openb import Trace, TraceNode, TracePod
+from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod
 from cotenant_verification.workload.administration import administration
 from cotenant_verification.workload.quotas import quotas
 from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header

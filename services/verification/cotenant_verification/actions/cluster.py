@@ -1,0 +1,82 @@
+"""What administrators and users do around pods: namespaces, priority classes, taints, cordons and labels of nodes, gates."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cotenant_console.api.client import Document, Json
+from cotenant_verification.harness.harness import Harness
+from cotenant_verification.workload.pod_constraints import DEDICATED, TIER, ZONE
+from cotenant_verification.workload.schedule import Entry, located
+
+NAMESPACES = ("", "namespaces")
+NODES = ("", "nodes")
+PODS = ("", "pods")
+
+
+def label_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A namespace of a tier is declared, or gets another one."""
+    labels: Document = {TIER: entry.text("tier")}
+    gateway = harness.gateway()
+    if gateway.holds(NAMESPACES, "", entry.target):
+        gateway.wish_patch(now, NAMESPACES, "", entry.target, {"metadata": {"labels": labels}})
+    else:
+        metadata: Document = {"name": entry.target, "labels": labels}
+        gateway.wish_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    return True
+
+
+def end_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A namespace is deleted, and with it all that is in it."""
+    harness.gateway().wish_deletion(now, NAMESPACES, "", entry.target, None)
+    return True
+
+
+def declare_priority(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A priority class, whose pods may have others end, or wait."""
+    document: Document = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": entry.target},
+        "value": entry.number("value"),
+        "preemptionPolicy": entry.text("policy"),
+    }
+    harness.gateway().wish_creation(now, document)
+    return True
+
+
+def taint(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A node is dedicated to those who tolerate it; an empty value: to nobody any more."""
+    value = entry.text("value")
+    taints: list[Json] = [{"key": DEDICATED, "value": value, "effect": entry.text("effect")}] if value else []
+    harness.gateway().wish_patch(now, NODES, "", entry.target, {"spec": {"taints": taints}})
+    return True
+
+
+def cordon(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A node takes nobody any more, or again."""
+    harness.gateway().wish_patch(now, NODES, "", entry.target, {"spec": {"unschedulable": bool(entry.number("on"))}})
+    return True
+
+
+def relabel(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A node is said to stand in another zone; an empty one: in its own again."""
+    harness.gateway().wish_patch(now, NODES, "", entry.target, {"metadata": {"labels": {ZONE: entry.text("zone") or None}}})
+    return True
+
+
+def open_gate(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A pod's scheduling gates are taken away."""
+    harness.gateway().wish_patch(now, PODS, *located(entry.target), {"spec": {"schedulingGates": []}})
+    return True
+
+
+ACTIONS = {
+    "namespace": label_namespace,
+    "end-namespace": end_namespace,
+    "priority-class": declare_priority,
+    "taint": taint,
+    "cordon": cordon,
+    "relabel": relabel,
+    "open-gate": open_gate,
+}

@@ -1,0 +1,101 @@
+"""Faults of the ways to the log: late, lost, twice, refused, cut off. Each ends by itself, or when the harness is mended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from random import Random
+
+from cotenant_verification.harness.harness import Harness
+from cotenant_verification.workload.schedule import Entry, ms
+
+
+def delay(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """Deliveries come late."""
+    link = harness.world.trouble(entry.target)
+    if link is None:
+        return False
+    link.delay, link.delayed_until = ms(entry.number("by_ms")), now + ms(entry.number("for_ms"))
+    return True
+
+
+def redeliver(harness: Harness, entry: Entry, _now: datetime) -> bool:
+    """The last messages come once more."""
+    if harness.world.trouble(entry.target) is None:
+        return False
+    harness.world.redeliver(entry.target, entry.number("count"))
+    return True
+
+
+def lose(harness: Harness, entry: Entry, _now: datetime) -> bool:
+    """The next writes fail in one of three ways."""
+    link = harness.world.trouble(entry.target)
+    if link is None:
+        return False
+    field = {"answer-lost": "answers_lost", "write-lost": "writes_lost", "refused": "refusals"}[entry.kind]
+    setattr(link, field, entry.number("count"))
+    return True
+
+
+def stall(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """The log has no leader."""
+    harness.world.stalled_until = max(harness.world.stalled_until, now + ms(entry.number("for_ms")))
+    return True
+
+
+def partition(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """Cut off from the log: nothing comes, no write arrives; afterwards the reader finds a gap."""
+    link = harness.world.trouble(entry.target)
+    if link is None:
+        return False
+    link.severed_until = now + ms(entry.number("for_ms"))
+    harness.world.interrupt(entry.target, link.severed_until)
+    return True
+
+
+def gap(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """Deliveries are lost on their way, writes arrive; the reader finds the gap and reads what the log still holds."""
+    return harness.world.interrupt(entry.target, now + ms(entry.number("for_ms")))
+
+
+def repeat(harness: Harness, entry: Entry, _now: datetime) -> bool:
+    """The answers to the next samples are lost: the executor sends them again, sometimes so late that they are stored twice."""
+    link = harness.world.trouble(f"node-{entry.target}")
+    if link is None:
+        return False
+    link.repeats, link.repeated_after = entry.number("count"), ms(entry.number("after_ms"))
+    return True
+
+
+def lose_samples(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """Samples of a node do not arrive."""
+    link = harness.world.trouble(f"node-{entry.target}")
+    if link is None:
+        return False
+    link.random = Random(entry.number("seed"))
+    link.loss_permille, link.lossy_until = entry.number("permille"), now + ms(entry.number("for_ms"))
+    return True
+
+
+def shuffle(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """Samples overtake one another."""
+    link = harness.world.trouble(entry.target)
+    if link is None:
+        return False
+    link.random = Random(entry.number("seed"))
+    link.shuffle, link.shuffled_until = ms(entry.number("by_ms")), now + ms(entry.number("for_ms"))
+    return True
+
+
+ACTIONS = {
+    "delay": delay,
+    "redeliver": redeliver,
+    "answer-lost": lose,
+    "write-lost": lose,
+    "refused": lose,
+    "stall": stall,
+    "partition": partition,
+    "gap": gap,
+    "sample-repeat": repeat,
+    "sample-loss": lose_samples,
+    "shuffle": shuffle,
+}

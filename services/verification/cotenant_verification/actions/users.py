@@ -1,0 +1,121 @@
+"""What users and administrators do: objects created, changed and deleted through any gateway."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
+from cotenant_verification.harness.harness import Harness
+from cotenant_verification.workload.manifests import budget, move, node_config, pod, profile, quota, quota_patch
+from cotenant_verification.workload.schedule import Entry, located
+
+QUOTAS = ("scheduling.sigs.k8s.io", "elasticquotas")
+CONFIG_MAPS = ("", "configmaps")
+PODS = ("", "pods")
+MOVES = ("scheduling.koordinator.sh", "podmigrationjobs")
+PROFILES = ("config.koordinator.sh", "clustercolocationprofiles")
+
+
+def create_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A user creates a pod."""
+    harness.controllers.note(entry)
+    harness.gateway().wish_creation(now, pod(entry.target, entry.args))
+    return True
+
+
+def revise_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A user changes a pod; `stale-update` on the condition that nobody changed it before."""
+    harness.revisions += 1
+    gateway = harness.gateways[entry.number("gateway")]
+    gateway.wish_revision(now, entry.target, harness.revisions, stale=entry.kind == "stale-update")
+    harness.world.wake(gateway, now)
+    return True
+
+
+def delete_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A user deletes a pod."""
+    grace = entry.number("grace")
+    harness.gateway().wish_deletion(now, PODS, *located(entry.target), None if grace < 0 else grace)
+    return True
+
+
+def create_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """An administrator declares a quota."""
+    harness.gateway().wish_creation(now, quota(entry.target, entry.args))
+    return True
+
+
+def update_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """An administrator changes a quota."""
+    harness.gateway().wish_patch(now, QUOTAS, "default", entry.target, quota_patch(entry.args))
+    return True
+
+
+def delete_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """An administrator deletes a quota; refused while pods or other quotas are in it."""
+    harness.gateway().wish_deletion(now, QUOTAS, "default", entry.target, None)
+    return True
+
+
+def create_move(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A user asks for a pod to be moved."""
+    harness.gateway().wish_creation(now, move(entry.target, entry.args))
+    return True
+
+
+def delete_move(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A user takes that wish back."""
+    harness.gateway().wish_deletion(now, MOVES, "", entry.target, None)
+    return True
+
+
+def change_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """An administrator declares a colocation profile, or changes it, sometimes to nonsense."""
+    document = profile(entry.target, entry.args)
+    gateway = harness.gateway()
+    if gateway.holds(PROFILES, "", entry.target):
+        gateway.wish_patch(now, PROFILES, "", entry.target, {"spec": document["spec"]})
+    else:
+        gateway.wish_creation(now, document)
+    return True
+
+
+def delete_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """An administrator takes a profile away."""
+    harness.gateway().wish_deletion(now, PROFILES, "", entry.target, None)
+    return True
+
+
+def create_budget(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A user declares a disruption budget."""
+    harness.gateway().wish_creation(now, budget(entry.target, entry.text("app"), entry.number("min_available")))
+    return True
+
+
+def configure(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """An administrator changes the node configuration, sometimes to nonsense."""
+    document = node_config(entry.args)
+    gateway = harness.gateway()
+    if gateway.holds(CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME):
+        gateway.wish_patch(now, CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME, {"data": document["data"]})
+    else:
+        gateway.wish_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SLO_CONFIG_NAMESPACE}})
+        gateway.wish_creation(now + timedelta(milliseconds=50), document)
+    return True
+
+
+ACTIONS = {
+    "create-pod": create_pod,
+    "update-pod": revise_pod,
+    "stale-update": revise_pod,
+    "delete-pod": delete_pod,
+    "create-quota": create_quota,
+    "update-quota": update_quota,
+    "delete-quota": delete_quota,
+    "create-move": create_move,
+    "delete-move": delete_move,
+    "profile": change_profile,
+    "delete-profile": delete_profile,
+    "create-budget": create_budget,
+    "config": configure,
+}

@@ -1,0 +1,60 @@
+"""YARN: NodeManagers come, are lost and restart, applications want more and less, the ResourceManager is silent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cotenant_verification.harness.harness import Harness
+from cotenant_verification.workload.schedule import Entry, ms
+from cotenant_yarn_copilot.capacity import YarnResource
+
+
+def register(harness: Harness, entry: Entry, _now: datetime) -> bool:
+    """A NodeManager registers; `yarn-restart`: one that is there does so again, and is back at what it announced."""
+    cluster = harness.yarn()
+    known = next((manager for manager in cluster.managers.values() if manager.host == entry.target), None)
+    if entry.kind == "yarn-restart":
+        if known is None:
+            return False
+        cluster.register(entry.target, known.announced)
+        return True
+    cluster.register(entry.target, YarnResource(entry.number("vcores"), entry.number("memory_mb")))
+    return True
+
+
+def lose(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A NodeManager is lost, and comes back."""
+    if not harness.yarn().lose(entry.target, lost=True):
+        return False
+    harness.at(min(now + ms(entry.number("for_ms")), harness.ends), lambda _: harness.yarn().lose(entry.target, lost=False))
+    return True
+
+
+def demand(harness: Harness, entry: Entry, _now: datetime) -> bool:
+    """What applications want changes."""
+    vcores = entry.number("vcores")
+    harness.yarn().want(vcores, entry.number("memory_mb") // max(vcores, 1))
+    return True
+
+
+def fall_silent(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """No ResourceManager is active for a while."""
+    cluster = harness.yarn()
+    if cluster.silent or not cluster.managers:
+        return False
+    cluster.silent = True
+
+    def speak(_: datetime) -> None:
+        cluster.silent = False
+
+    harness.at(min(now + ms(entry.number("for_ms")), harness.ends), speak)
+    return True
+
+
+ACTIONS = {
+    "yarn-register": register,
+    "yarn-restart": register,
+    "yarn-lost": lose,
+    "yarn-demand": demand,
+    "yarn-silent": fall_silent,
+}

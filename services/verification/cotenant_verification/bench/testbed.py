@@ -1,0 +1,201 @@
+"""The private testbed of a benchmark: a server of its own (disk, fsync, HISTORY), and processes whose CPU and memory are read.
+
+Everything lies in one temporary folder, is ended by its own process id, and removed at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.log.contract import LOG, Stored, Write
+from cotenant.log.nats.log import NatsLog, connect, read_all
+from cotenant_console.up.nats_server import answers, free_port, nats_process
+from cotenant_verification.bench.verification import READ
+
+SERVER = "nats-server"
+BATCH = 500
+STOP_SECONDS = 20.0
+LOADED_SECONDS = 120.0
+
+
+class BenchError(RuntimeError):
+    """The benchmark could not be carried out; the text says why."""
+
+
+class Testbed:
+    """Use as an asynchronous context."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self.folder: Path
+        self.log: NatsLog
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    async def __aenter__(self) -> Testbed:
+        self.folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
+        try:
+            spec = nats_process(self.folder, self.port)
+            self._start(SERVER, list(spec.argv), dict(spec.environment))
+            await self.until(lambda: answers(self.port), "the NATS server answers", 15)
+            self.log = await connect(self.url, "bench")
+            await self.log.declare(history_bytes=2 << 30)
+        except BaseException:
+            self._end_everything()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self.log.close()
+        finally:
+            self._end_everything()
+
+    def _end_everything(self) -> None:
+        """End all processes, the server last, and remove the folder; also where the user interrupts."""
+        for name, process in self.processes.items():
+            if name != SERVER and process.poll() is None:
+                process.terminate()
+        for name in sorted(self.processes, key=lambda name: name == SERVER):
+            self.stop(name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self, name: str, argv: list[str], env: dict[str, str] | None = None) -> None:
+        with (self.folder / f"{name}.log").open("ab") as out:
+            self.processes[name] = subprocess.Popen(argv, stdout=out, stderr=out, env={**os.environ, **(env or {})})
+
+    def start_module(self, name: str, module: str, *arguments: str) -> None:
+        """Start a Python module as a process."""
+        self._start(name, [sys.executable, "-m", module, *arguments])
+
+    def written(self, orders: msgspec.Struct) -> str:
+        """Write the orders of a process to a file; returns its path."""
+        path = self.folder / f"orders-{len(self.processes)}.json"
+        path.write_bytes(msgspec.json.encode(orders))
+        return str(path)
+
+    def start_scheduler(self) -> None:
+        """Start the scheduler."""
+        self.start_module("scheduler", "cotenant_scheduler", "--nats", self.url, "--http-port", "-1")
+
+    def stop(self, name: str) -> None:
+        """End a process and wait for it."""
+        process = self.processes.pop(name)
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def kill(self, name: str) -> None:
+        """End a process as a crash would."""
+        process = self.processes.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    async def ended(self, name: str, seconds: float) -> None:
+        """Wait until a process has ended by itself, well."""
+        process = self.processes[name]
+        deadline = time.monotonic() + seconds
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                raise BenchError(f"{name} did not end within {seconds:.0f} s: {self.tail(name)}")
+            await asyncio.sleep(0.05)
+        if process.returncode:
+            raise BenchError(f"{name} failed: {self.tail(name)}")
+
+    def tail(self, name: str) -> str:
+        """The last words of a process."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-600:]
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], what: str, seconds: float) -> None:
+        """Wait for an asynchronous condition."""
+        deadline = time.monotonic() + seconds
+        while not await condition():
+            if time.monotonic() > deadline:
+                raise BenchError(f"after {seconds:.0f} s it was not so that {what}")
+            await asyncio.sleep(0.05)
+
+    async def scheduler_loaded(self, times: int = 1) -> None:
+        """Wait until the scheduler said that it has loaded its state so often."""
+
+        async def said() -> bool:
+            return self.loads() >= times
+
+        try:
+            await self.until(said, "the scheduler has loaded its state", LOADED_SECONDS)
+        except BenchError as error:
+            raise BenchError(f"{error}: {self.tail('scheduler')}") from None
+
+    def loads(self) -> int:
+        """How often the scheduler has loaded its state."""
+        return (self.folder / "scheduler.log").read_text(errors="replace").count(": loaded,")
+
+    def conflicts(self) -> int:
+        """How often the scheduler was told that another one was faster."""
+        return (self.folder / "scheduler.log").read_text(errors="replace").count("another replica committed first")
+
+    async def write(self, events: Iterable[Event]) -> None:
+        """Store what the cluster is, in batches."""
+        waiting: list[Write] = []
+        for event in events:
+            waiting.append(Write(event=event))
+            if len(waiting) == BATCH:
+                await self._store(waiting)
+        await self._store(waiting)
+
+    async def _store(self, waiting: list[Write]) -> None:
+        if waiting and not isinstance(outcome := await self.log.append(waiting), Stored):
+            raise BenchError(f"the workload was not stored: {outcome.reason}")
+        waiting.clear()
+
+    async def events(self) -> list[Event]:
+        """Everything that the check needs, in the log's order."""
+        return await read_all(self.log, LOG, READ)
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time of each process so far; of `executors-0`, `executors-1`, ... together."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        found: dict[str, float] = {}
+        for name, process in self.processes.items():
+            try:
+                fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            kind = _kind(name)
+            found[kind] = found.get(kind, 0.0) + (int(fields[11]) + int(fields[12])) / ticks
+        return found
+
+    def peak_memory_mib(self) -> dict[str, int]:
+        """The highest resident memory of each process so far; of numbered ones together."""
+        found: dict[str, int] = {}
+        for name, process in self.processes.items():
+            try:
+                status = Path(f"/proc/{process.pid}/status").read_text()
+            except OSError:
+                continue
+            # One that has just ended has no memory any more.
+            for line in status.splitlines():
+                if line.startswith("VmHWM"):
+                    kind = _kind(name)
+                    found[kind] = found.get(kind, 0) + int(line.split()[1]) // 1024
+        return found
+
+
+def _kind(name: str) -> str:
+    """What the processes of one kind are called: numbered ones without their number."""
+    return name.rstrip("0123456789").rstrip("-")

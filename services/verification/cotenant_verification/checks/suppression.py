@@ -1,0 +1,156 @@
+"""Watches suppression on the nodes themselves, at each of their samples: for promises 8 and 9.
+
+In: a node's executor after a step, what it said it did. Out: where the best-effort bound lags behind the services, or flutters;
+where services are slower (`latency`) than with what best-effort may use; what a kernel refused. The bound that
+the rule wants: capacity * threshold - services' use - system (the reserve if that is more), of the sample that the step
+was made on; what is in force may be above it for two control periods at most, and by the width of one CPU.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.events.execution import Execution
+from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_verification.checks.latency import p99_us
+from cotenant_verification.harness.nodes import Control
+
+STRETCH = timedelta(seconds=30)
+FEW = 4
+KEPT = 200
+PERIODS = 2
+CONTROL = timedelta(seconds=1)
+"""One control period."""
+SETTLING = timedelta(seconds=30)
+STEADY = 50
+"""Milli-CPU within which the wanted bound is the same."""
+CONSTANT = 300
+"""Milli-CPU by which the wanted bound may move and count as constant."""
+
+
+class _Steady(msgspec.Struct):
+    """A stretch in which the rule wants the same."""
+
+    low: int
+    high: int
+    since: datetime
+    bound: int
+    changes: int = 0
+
+
+class SuppressionWatch:
+    """What happened on every node."""
+
+    def __init__(self) -> None:
+        self._over: dict[str, tuple[datetime, int]] = {}
+        """Node to since when, and at how many samples, best-effort has had more than the rule leaves."""
+        self._steady: dict[str, _Steady] = {}
+        self.late: list[tuple[str, str]] = []
+        """Where the bound came too late."""
+        self._seen: dict[str, deque[tuple[datetime, int, int]]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self.periods = 0
+        """Control periods that were checked."""
+        self._slow: dict[str, int] = defaultdict(int)
+        self.slowed: list[tuple[str, str]] = []
+        """Services that waited for best-effort work longer than the rule lets them."""
+        self.refused: list[tuple[str, str]] = []
+        """Writes that a kernel refused."""
+        self.unsettled: list[tuple[str, str]] = []
+        """Where the bound was changed again and again under constant load."""
+        self.worst_permille = 1_000
+        """The most that best-effort work has made a service's p99 longer, of what it is without."""
+
+    def see(self, event: Event) -> None:
+        """Take what a node did."""
+        data = event.data
+        if not isinstance(data, Execution) or data.topic != "refusals" or len(self.refused) >= KEPT:
+            return
+        if any(change.error for change in data.changes):
+            self.refused.append((data.node, data.summary))
+
+    def sampled(self, name: str, control: Control, capacity_milli: int, now: datetime) -> None:
+        """Take a control period: what the rule wanted, and what is in force after it."""
+        self.periods += 1
+        wanted_milli, quota, cpus = control.wanted_milli, control.quota, control.cpus
+        bound = capacity_milli
+        if quota not in ("", "-1", "max"):
+            bound = min(bound, int(quota) // 100)
+        elif cpus:
+            bound = min(bound, len(parse_cpu_list(cpus)) * 1000)
+        self._seen[name].append((now, wanted_milli, bound))
+        # Two CPUs (one core) at least, a twentieth of the capacity: the policies' own floors; and the width of a CPU.
+        most = max(wanted_milli, 2_000, capacity_milli // 20) + 2_000
+        self._judge_delay(name, bound, most, wanted_milli, now)
+        self._judge_changes(name, bound, wanted_milli, now)
+        self._judge_latency(name, control, most, capacity_milli, now)
+
+    def _judge_delay(self, name: str, bound: int, most: int, wanted_milli: int, now: datetime) -> None:
+        """Two control periods after the services have used more, the bound is what that leaves."""
+        if bound <= most:
+            self._over.pop(name, None)
+            return
+        since, samples = self._over.get(name, (now, 0))
+        self._over[name] = since, samples + 1
+        if samples and now - since >= PERIODS * CONTROL and len(self.late) < KEPT:
+            self.late.append((name, f"from {since} until {now} best-effort may use {bound}m, by rule {wanted_milli}m"))
+
+    def _judge_changes(self, name: str, bound: int, wanted_milli: int, now: datetime) -> None:
+        """While the rule wants the same, the bound is changed a few times more at most, once it had time to settle."""
+        steady = self._steady.get(name)
+        low = min(steady.low, wanted_milli) if steady is not None else wanted_milli
+        high = max(steady.high, wanted_milli) if steady is not None else wanted_milli
+        if steady is None or high - low > STEADY:
+            self._steady[name] = _Steady(wanted_milli, wanted_milli, now, bound)
+            return
+        steady.low, steady.high = low, high
+        steady.changes += bound != steady.bound and now - steady.since > SETTLING
+        steady.bound = bound
+        if steady.changes > FEW and len(self.unsettled) < KEPT:
+            text = f"{steady.changes} changes of the bound since {steady.since}, while the rule wants {low}m to {high}m"
+            self.unsettled.append((name, text))
+
+    def _judge_latency(self, name: str, control: Control, most: int, capacity_milli: int, now: datetime) -> None:
+        """With what best-effort used, no service is slower than with the most that it may use."""
+        slower = ""
+        # Nobody waits for what did not run.
+        for used, available in control.services if control.used_milli else ():
+            alone = p99_us(used, available, 0, capacity_milli)
+            present = p99_us(used, available, control.used_milli, capacity_milli)
+            self.worst_permille = max(self.worst_permille, present * 1_000 // alone)
+            bound = p99_us(used, available, most, capacity_milli)
+            if present > bound:
+                slower = f"p99 of a service on {name} is {present} us at {now}, by rule {bound} us at most, alone {alone} us"
+        self._slow[name] = self._slow[name] + 1 if slower else 0
+        if self._slow[name] > PERIODS and len(self.slowed) < KEPT:
+            self.slowed.append((name, slower))
+
+    def flutter(self, now: datetime) -> dict[str, int]:
+        """Nodes whose bound went to and fro more often than what the rule wanted: node to turns beyond those."""
+        found: dict[str, int] = {}
+        for name, seen in self._seen.items():
+            recent = list(takewhile(lambda entry: entry[0] > now - STRETCH, reversed(seen)))[::-1]
+            wanted = [entry[1] for entry in recent]
+            if not recent or max(wanted) - min(wanted) > CONSTANT:
+                continue
+            turns = _turns([bound for _, _, bound in recent], 0) - _turns(wanted, STEADY)
+            if turns > FEW:
+                found[name] = turns
+        return found
+
+
+def _turns(values: list[int], ignored: int) -> int:
+    """How often values that went one way by more than `ignored` went the other way by more than that."""
+    turns, heading, low, high = 0, 0, values[0], values[0]
+    for value in values:
+        low, high = min(low, value), max(high, value)
+        way = 1 if value - low > ignored and heading <= 0 else -1 if high - value > ignored and heading >= 0 else 0
+        if way:
+            turns += heading != 0
+            heading = way
+            low = high = value
+    return turns

@@ -1,0 +1,27 @@
+"""A promise that does not hold: what the run reports and stops at."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was broken: which, about which subject, in words, and after which event; `trace`: where it raised."""
+
+    invariant: int
+    name: str
+    subject: str
+    text: str
+    sequence: int
+    at: datetime
+    trace: str = ""
+
+
+class BrokenInvariantError(Exception):
+    """A check failed."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(violation.text)
+        self.violation = violation

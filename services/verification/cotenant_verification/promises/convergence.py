@@ -1,0 +1,139 @@
+"""Promise 12: after the faults everything comes to rest, and never is anything published that says nothing new."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.runs import RunStatus
+from cotenant.model.subjects import object_subject, pod_subject, run_subject, tokens
+from cotenant_verification.checks.invariants import Moment, Wrong
+from cotenant_verification.checks.log_view import LogView
+from cotenant_verification.checks.records import CommitSeen
+
+LAST_STRETCH = timedelta(minutes=2)
+EVENTS_PER_NODE = 40
+"""In the last stretch of the quiet: metrics, resources, quotas, reports of jobs that end."""
+STORM = 1_500
+"""Events of a source within a second, beside two for each pod: its placement, and that it does not wait any more."""
+TOLD_AGAIN = timedelta(seconds=0.9)
+"""A second, less what a commit is late behind its decision."""
+LEFT_ALONE = timedelta(minutes=2)
+"""What was begun longer ago is work that is left undone."""
+DECIDING = ("scheduler", "quota-tree", "batch-resource-calculator", "descheduler-arbiter")
+
+
+def nothing_is_said_twice(view: LogView, seen: CommitSeen) -> Wrong:
+    """No decision publishes on a subject what stands there already."""
+    if seen.service not in DECIDING:
+        return
+    for event in seen.events:
+        before = view.before(event)
+        if before is not None and not before.tombstone and not event.tombstone and before.data == event.data:
+            yield event.subject, f"{event.ref} says again what {before.ref} says"
+
+
+def no_work_is_left(moment: Moment) -> Wrong:
+    """When it is quiet, every placed pod has a report, nothing has been ending for long, every eviction that was ordered is
+    answered, no report is kept of a pod that is gone, and nobody is said to wait who does not exist or is placed.
+    """
+    view = moment.view
+    for node, held in sorted(view.placed.items()):
+        if node not in moment.harness.nodes:
+            continue
+        for (namespace, name), event in sorted(held.items()):
+            run = view.last.get(run_subject(node, namespace, name))
+            data = event.data
+            assert isinstance(data, Placement)
+            if run is None or not isinstance(run.data, RunStatus) or run.data.uid != data.uid:
+                yield event.subject, f"{namespace}/{name} is placed on {node} and its executor says nothing of it"
+            elif data.phase is PlacementPhase.TERMINATING and _long_ago(data.terminating_at, moment):
+                yield event.subject, f"{namespace}/{name} is ending on {node} since {data.terminating_at}"
+    for subject, event in sorted(view.last.items()):
+        if isinstance(event.data, Waiting):
+            yield from _needless_waiting(view, subject, event.data)
+        elif isinstance(event.data, RunStatus) and event.data.node in moment.harness.nodes:
+            yield from _needless_report(moment, event, event.data)
+    for (namespace, name), pod in sorted(view.pods.items()):
+        since = pod.metadata.deletion_timestamp
+        if since is not None and _long_ago(datetime.fromisoformat(since), moment) and not view.places[pod.metadata.uid]:
+            yield pod_subject(namespace, name), f"{namespace}/{name} is being deleted since {since}, and nothing holds it"
+    for subject, job in sorted(view.moves.items()):
+        if job.phase == "Running" and not (job.answer or job.evicted_at) and _long_ago(job.ordered_at, moment):
+            yield subject, f"the eviction that {job.job} ordered at {job.ordered_at} has no answer"
+
+
+def nothing_outlives_its_namespace(moment: Moment) -> Wrong:
+    """No namespace is being deleted for long, and nothing is in one that is gone."""
+    view = moment.view
+    for subject, event in sorted(view.last.items()):
+        parts = tokens(subject)
+        if parts[0] != "objects":
+            continue
+        if parts[2] == "namespaces" and view.ends(event) and event.time is not None and _long_ago(event.time, moment):
+            yield subject, f"namespace {parts[4]} is being deleted since {event.time}"
+        elif parts[3] != "_" and object_subject("", "namespaces", "", parts[3]) not in view.last:
+            yield subject, f"{parts[2]} {parts[4]} is in namespace {parts[3]}, which is gone"
+
+
+def _long_ago(at: datetime | None, moment: Moment) -> bool:
+    return at is not None and moment.now - at > LEFT_ALONE
+
+
+def _needless_waiting(view: LogView, subject: str, data: Waiting) -> Wrong:
+    pod = view.pods.get((data.namespace, data.name))
+    if pod is None or pod.metadata.uid != data.uid:
+        yield subject, f"{data.namespace}/{data.name} is said to wait and does not exist"
+    elif view.places[data.uid]:
+        yield subject, f"{data.namespace}/{data.name} is said to wait and is placed"
+
+
+def _needless_report(moment: Moment, event: Event, data: RunStatus) -> Wrong:
+    pod = moment.view.pods.get((data.namespace, data.name))
+    gone = (pod is None or pod.metadata.uid != data.uid) and data.node not in moment.view.places[data.uid]
+    if gone and _long_ago(event.time, moment):
+        yield event.subject, f"{data.node} still reports {data.namespace}/{data.name} ({data.uid}), which is gone"
+
+
+def it_is_quiet(moment: Moment) -> Wrong:
+    """In the last stretch of the quiet no more is published than samples, loads and jobs that end give rise to."""
+    since = moment.now - LAST_STRETCH
+    counts: Counter[str] = Counter()
+    for event in reversed(moment.view.log):
+        if event.time is not None and event.time < since:
+            break
+        if not isinstance(event.data, Commit | ServiceStarted):
+            counts[event.source] += 1
+    limit = EVENTS_PER_NODE * max(len(moment.harness.nodes), 1) + 3 * len(moment.view.pods)
+    for source, count in counts.most_common(1):
+        if count > limit:
+            yield source, f"{source} stored {count} events in the last {LAST_STRETCH} of the quiet, more than {limit}"
+
+
+def nobody_storms(view: LogView, event: Event) -> Wrong:
+    """No source stores more events in one second than STORM and two for each pod."""
+    second = int(view.now.timestamp()) if view.now is not None else 0
+    if view.second != second:
+        view.second = second
+        view.of_second.clear()
+    view.of_second[event.source] += 1
+    most = STORM + 2 * len(view.pods)
+    if view.of_second[event.source] > most:
+        yield event.subject, f"{event.source} stored more than {most} events within one second"
+
+
+def nobody_is_told_to_and_fro(view: LogView, event: Event) -> Wrong:
+    """A pod that waits is told why at most once a second, however its reasons change; but for its nomination."""
+    data = event.data
+    before = view.before(event)
+    if not isinstance(data, Waiting) or event.tombstone or before is None or before.tombstone:
+        return
+    said = before.data
+    if not isinstance(said, Waiting) or said.uid != data.uid or said.nomination != data.nomination:
+        return
+    after = event.time - before.time if event.time is not None and before.time is not None else TOLD_AGAIN
+    if after < TOLD_AGAIN:
+        yield event.subject, f"{event.ref} tells {data.namespace}/{data.name} why it waits, {after} after {before.ref} did"

@@ -1,0 +1,57 @@
+"""Promise 14: what a user was told is stored, is stored."""
+
+from __future__ import annotations
+
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.model.subjects import pod_subject, tokens
+from cotenant_verification.checks.invariants import Moment, Wrong
+from cotenant_verification.checks.log_view import LogView
+from cotenant_verification.checks.records import revisions_of
+
+
+def an_acknowledged_revision_stays(view: LogView, event: Event) -> Wrong:
+    """No later version of a pod is without a revision that a user was told is stored."""
+    data = event.data
+    parts = tokens(event.subject)
+    if not isinstance(data, ObjectStored) or event.tombstone or parts[1:3] != ("core", "pods"):
+        return
+    head = view.pods[(parts[3], parts[4])].metadata
+    shown = revisions_of(head.annotations)
+    for name, told in view.revisions.get(head.uid, {}).items():
+        if shown.get(name, 0) < told:
+            text = f"{event.ref} shows {name} {shown.get(name, 0)} of {parts[4]}; a user was told that {told} is stored"
+            yield event.subject, text
+
+
+def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
+    """An object that a user was told exists ends only where somebody asked for its end, or for its namespace's."""
+    data = event.data
+    if not isinstance(data, ObjectDeleted):
+        return
+    told = view.told.get(event.subject)
+    if told is not None and told == data.uid and data.uid not in view.may_end and not _may_end(view, event):
+        yield event.subject, f"{event.ref} ends an object that a user was told exists, and nobody asked for it"
+
+
+def _may_end(view: LogView, event: Event) -> bool:
+    """Whether the object was being deleted, as an unanswered request may have it done, or its namespace was."""
+    before, namespace = view.before(event), tokens(event.subject)[3]
+    return (before is not None and view.ends(before)) or (namespace != "_" and view.namespace_ends(namespace))
+
+
+def stale_writes_are_refused(moment: Moment) -> Wrong:
+    """A write on the condition of an old version is never acknowledged."""
+    for subject in moment.view.stale_accepted:
+        yield subject, f"a write from an old version of {subject} was acknowledged"
+
+
+def acknowledged_pods_are_there(moment: Moment) -> Wrong:
+    """Every pod that a user was told exists, and whose end nobody asked for, is on the log with that uid."""
+    for subject, uid in sorted(moment.view.told.items()):
+        parts = tokens(subject)
+        if parts[1:3] != ("core", "pods") or uid in moment.view.may_end:
+            continue
+        pod = moment.view.pods.get((parts[3], parts[4]))
+        if (pod is None or pod.metadata.uid != uid) and subject not in moment.view.ended:
+            yield pod_subject(parts[3], parts[4]), f"{parts[3]}/{parts[4]} ({uid}) was acknowledged and is not there"

@@ -1,0 +1,199 @@
+"""Promises 6 and 7: evictions stay within their limits, and every move comes to an end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+from cotenant.events.envelope import Event
+from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.placements import Waiting
+from cotenant.model.subjects import migration_subject
+from cotenant_verification.checks.invariants import Moment, Wrong
+from cotenant_verification.checks.log_view import LogView
+from cotenant_verification.checks.records import CommitSeen
+from cotenant_verification.promises.limits import (
+    CYCLE_SECONDS,
+    EVICT_BURST,
+    EVICT_QPS,
+    LIMITER_BURST,
+    LIMITER_SECONDS,
+    limits_of,
+    of_workload,
+)
+
+UNARBITRATED = ("TaintEviction", "Preemption")
+"""A lost node's pods, and those that make room for others, go as they must."""
+PATIENCE = timedelta(minutes=10)
+"""After a job's time to live: a service may be down, or cut off, for some minutes."""
+
+
+def _over(counts: Counter[str], limit: int | None, subject: str, of: str, what: str) -> Wrong:
+    for name, count in sorted(counts.items()):
+        if limit is not None and count > limit:
+            yield subject, f"{count} pods of {of} {name} {what}, limit {limit}"
+
+
+def evictions_of_a_cycle_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
+    """In one descheduling cycle LowNodeLoad moves no more pods of a node, of a namespace and in all than is configured."""
+    fresh = [job for job in _jobs_of(seen) if job.trigger == "LowNodeLoad" and job.created_at == seen.commit.now]
+    if not fresh:
+        return
+    limits = limits_of(view.configs[seen.commit.config])
+    slot = int(seen.commit.now.timestamp()) // CYCLE_SECONDS
+    subject = migration_subject(fresh[0].job)
+    per_node: Counter[str] = Counter()
+    per_namespace: Counter[str] = Counter()
+    for job in view.moves.values():
+        made = job.created_at if job.trigger == "LowNodeLoad" else None
+        if made is not None and int(made.timestamp()) // CYCLE_SECONDS == slot:
+            per_node[job.node] += 1
+            per_namespace[job.namespace] += 1
+    yield from _over(per_node, limits.cycle_per_node, subject, "node", "are moved in one cycle")
+    yield from _over(per_namespace, limits.cycle_per_namespace, subject, "namespace", "are moved in one cycle")
+    if limits.cycle_total is not None and per_node.total() > limits.cycle_total:
+        yield subject, f"{per_node.total()} pods are moved in one cycle, limit {limits.cycle_total}"
+
+
+def _jobs_of(seen: CommitSeen) -> list[Migration]:
+    """The jobs that a commit of the arbiter stores."""
+    if seen.service != "descheduler-arbiter":
+        return []
+    return [event.data for event in seen.events if isinstance(event.data, Migration) and not event.tombstone]
+
+
+def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
+    """While a job is let through, no more pods of its node, of its namespace, of its workload and in all are on the move than
+    may be; of a workload as many as its size allows. Whom a nomination names goes as it must, in a job that waited as well.
+    """
+    jobs = _jobs_of(seen)
+    if jobs:
+        under_way = {job.uid for job in view.moves.values() if not job.finished}
+        view.victims = (view.victims | _victims(view, seen)) & under_way
+    victims = view.victims
+    passed = [job for job in jobs if _moving(job) and job.uid not in victims]
+    if not passed:
+        return
+    limits = limits_of(view.configs[seen.commit.config])
+    # Two jobs of one pod move it once.
+    let_through = [job for job in view.moves.values() if _moving(job) and job.uid not in victims]
+    moving = list({(job.namespace, job.pod, job.uid): job for job in let_through}.values())
+    subject = seen.record.subject
+    # A pod whose place is released has left its node, though its job is not over yet.
+    per_node = Counter(job.node for job in moving if view.places[job.uid])
+    yield from _over(per_node, limits.moving_per_node, subject, "node", "are on the move at once")
+    per_namespace = Counter(job.namespace for job in moving)
+    yield from _over(per_namespace, limits.moving_per_namespace, subject, "namespace", "are on the move at once")
+    if limits.moving_globally is not None and len(moving) > limits.moving_globally:
+        yield subject, f"{len(moving)} pods are on the move at once, limit {limits.moving_globally}"
+    per_workload = Counter(job.workload for job in moving if job.workload and _exists(view, job))
+    for workload in sorted({job.workload for job in passed if job.workload and job.phase != "Running"}):
+        most = _of_workload(view, workload)
+        if per_workload[workload] > most:
+            yield subject, f"{per_workload[workload]} pods of workload {workload} are on the move at once, limit {most}"
+
+
+def _victims(view: LogView, seen: CommitSeen) -> set[str]:
+    """The uids of those whom the nominations that a commit of the arbiter names as causes want to go."""
+    causes = (view.by_reference(cause) for event in seen.events if isinstance(event.data, Migration) for cause in event.causes)
+    told = (cause.data for cause in causes if cause is not None)
+    return {
+        victim.uid
+        for waiting in told
+        if isinstance(waiting, Waiting) and waiting.nomination is not None
+        for victim in waiting.nomination.victims
+    }
+
+
+def _moving(job: Migration) -> bool:
+    let_through = job.phase == "Running" or job.passed_arbitration
+    return let_through and not job.finished and job.trigger not in UNARBITRATED
+
+
+def _exists(view: LogView, job: Migration) -> bool:
+    pod = view.pods.get((job.namespace, job.pod))
+    return pod is not None and pod.metadata.uid == job.uid
+
+
+def _of_workload(view: LogView, workload: str) -> int:
+    """A pod more or less than the checks know may have been known to who decided."""
+    replicas = sum(workload in pod.metadata.controllers for pod in view.pods.values())
+    return max(of_workload(near) for near in (replicas - 1, replicas, replicas + 1))
+
+
+def orders_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
+    """Within five minutes no more evictions of a workload are ordered than its size allows, and one, beside those that go as
+    they must; within a second no more in all than evictQPS and its burst.
+    """
+    for job in _jobs_of(seen):
+        if job.ordered_at != seen.commit.now:
+            continue
+        orders = view.orders
+        orders[job.job, job.uid] = job
+        since = seen.commit.now - timedelta(seconds=LIMITER_SECONDS)
+        for key in [key for key, known in orders.items() if known.ordered_at is not None and known.ordered_at <= since]:
+            del orders[key]
+        second = seen.commit.now - timedelta(seconds=1)
+        lately = sum(known.ordered_at is not None and known.ordered_at > second for known in orders.values())
+        subject = migration_subject(job.job)
+        if lately > EVICT_QPS + EVICT_BURST:
+            yield subject, f"{lately} evictions are ordered within a second, limit {EVICT_QPS} and {EVICT_BURST}"
+        if not job.workload or job.ignore_budgets or job.trigger in UNARBITRATED:
+            continue
+        same = sum(
+            known.workload == job.workload and not known.ignore_budgets and known.trigger not in UNARBITRATED
+            for known in orders.values()
+        )
+        most = _of_workload(view, job.workload) + LIMITER_BURST
+        if same > most:
+            yield subject, f"{same} evictions of workload {job.workload} are ordered within {LIMITER_SECONDS} s, limit {most}"
+
+
+def a_pod_is_evicted_once(view: LogView, event: Event) -> Wrong:
+    """The gateway evicts a pod (a uid) at most once; further requests are answered and change nothing."""
+    data = event.data
+    if isinstance(data, EvictionOutcome) and data.allowed and data.reason == "Evicted":
+        view.may_end.add(data.uid)
+        view.evicted[data.uid] += 1
+        if view.evicted[data.uid] > 1:
+            yield event.subject, f"{data.namespace}/{data.name} ({data.uid}) is evicted {view.evicted[data.uid]} times"
+
+
+def a_move_is_begun_once(view: LogView, event: Event) -> Wrong:
+    """A job of a pod is not begun anew while it, or another job of that pod, is unfinished. A user may ask twice."""
+    data = event.data
+    if not isinstance(data, Migration) or event.tombstone or data.finished:
+        return
+    before = view.before(event)
+    if before is not None and not before.tombstone and isinstance(before.data, Migration):
+        if before.data.uid == data.uid and not before.data.finished and before.data.created_at != data.created_at:
+            yield event.subject, f"{event.ref} begins {data.job} anew, which {before.ref} left {before.data.phase}"
+        return
+    if data.object_uid:
+        return
+    for subject, job in sorted(view.moves.items()):
+        if data.uid and subject != event.subject and job.uid == data.uid and not job.finished:
+            yield event.subject, f"{event.ref} begins {data.job} while {job.job} of the same pod is {job.phase}"
+
+
+def moves_with_a_time_to_live_end(moment: Moment) -> Wrong:
+    """A job with a time to live is finished when that, and PATIENCE, have passed. While its user has it paused, nothing
+    follows, as in Koordinator.
+    """
+    for subject, event in sorted(moment.view.last.items()):
+        job = event.data
+        if not isinstance(job, Migration) or job.finished or job.paused or not job.ttl_seconds or job.created_at is None:
+            continue
+        if moment.now > job.created_at + timedelta(seconds=job.ttl_seconds) + PATIENCE:
+            yield subject, f"job {job.job} of {job.created_at} is {job.phase} after its {job.ttl_seconds} s"
+
+
+def every_move_has_ended(moment: Moment) -> Wrong:
+    """When it is quiet, no job of a pod that is gone, or of a lost node's pod, is unfinished, but for paused ones."""
+    for subject, event in sorted(moment.view.last.items()):
+        job = event.data
+        if not isinstance(job, Migration) or job.finished or job.paused:
+            continue
+        pod = moment.view.pods.get((job.namespace, job.pod))
+        if pod is None or pod.metadata.uid != job.uid:
+            yield subject, f"job {job.job} is {job.phase}, its pod {job.namespace}/{job.pod} is gone"

@@ -1,0 +1,118 @@
+"""Promises 4 and 5: what is lent follows from fresh samples, and nobody acts on stale ones."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.migrations import Migration
+from cotenant.events.placements import Placement
+from cotenant.events.resources import NodeResources
+from cotenant.events.yarn import YarnNode
+from cotenant.model.subjects import metrics_subject
+from cotenant_verification.checks.invariants import Wrong
+from cotenant_verification.checks.log_view import LogView
+from cotenant_verification.checks.records import CommitSeen
+from cotenant_verification.promises.placements import new_placements
+
+EXPIRATION = timedelta(seconds=180)
+"""Load-aware scheduling's and LowNodeLoad's default."""
+DEGRADE_MINUTES = 15
+LENT = ("koord-batch", "koord-free")
+
+
+class _Strategy(msgspec.Struct, rename="camel"):
+    degrade_time_minutes: int | None = None
+
+
+def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
+    """What a node lends is at most capacity - margin - system - services - YARN by the metric and the report of YARN that the
+    event names as its causes: nothing is lent twice.
+
+    The services' use is added up here from that metric: of every pod that is not batch itself. Nothing is lent on a
+    metric that is older than the strategy allows.
+    """
+    data = event.data
+    if not isinstance(data, NodeResources) or event.tombstone or data.withdrawn:
+        return
+    terms = {term.name: term for term in data.terms}
+    metric = _metric_of(view, event, terms["system-used"].source if "system-used" in terms else "")
+    if metric is None:
+        if data.batch_cpu_milli or data.batch_memory_bytes:
+            yield event.subject, f"{event.ref} lends {data.batch_cpu_milli}m of {data.node} and names no metric as its cause"
+        return
+    strategy = msgspec.json.decode(data.strategy, type=_Strategy)
+    allowed = timedelta(minutes=strategy.degrade_time_minutes or DEGRADE_MINUTES)
+    if metric.update_time is not None and event.time is not None and event.time - metric.update_time > allowed:
+        yield event.subject, f"{event.ref} lends on a metric of {metric.update_time}, at {event.time}"
+    if data.cpu_policy != "usage" or "capacity" not in terms:
+        return
+    services = sum(pod.usage.cpu_milli for pod in metric.pods if pod.priority not in LENT)
+    taken = max(metric.system_usage.cpu_milli, terms["node-reserved"].cpu_milli)
+    yarn = view.by_reference(terms["third-party"].source) if "third-party" in terms else None
+    foreign = yarn.data.used.cpu_milli or 0 if yarn is not None and isinstance(yarn.data, YarnNode) else 0
+    most = max(0, terms["capacity"].cpu_milli - terms["margin"].cpu_milli - taken - services - foreign)
+    # The published figure may stay while it is within the dead band of the newly calculated one.
+    if data.batch_cpu_milli > most:
+        yield event.subject, (
+            f"{event.ref} lends {data.batch_cpu_milli}m of {data.node}: capacity {terms['capacity'].cpu_milli} - margin "
+            f"{terms['margin'].cpu_milli} - system {taken} - services {services} - YARN {foreign} is {most}"
+        )
+
+
+def metrics_follow_the_time_of_the_log(_: LogView, event: Event) -> Wrong:
+    """When a node was heard is log time: no metric is of a later time than its event, whatever the node's clock says."""
+    data = event.data
+    if not isinstance(data, NodeMetricComputed) or data.update_time is None or event.time is None:
+        return
+    if data.update_time > event.time + timedelta(seconds=1):
+        yield event.subject, f"{event.ref} of {event.time} says that {data.node} was heard at {data.update_time}"
+
+
+def _metric_of(view: LogView, event: Event, source: str) -> NodeMetricComputed | None:
+    """The metric that the figures were made from: held figures name an older one than the news that made them be held."""
+    for cause in (source, *event.causes):
+        found = view.by_reference(cause)
+        if found is not None and isinstance(found.data, NodeMetricComputed):
+            return found.data
+    return None
+
+
+def stale_metrics_evict_nobody(view: LogView, seen: CommitSeen) -> Wrong:
+    """LowNodeLoad moves no pod of a node whose metric is unknown or expired in the state that was decided on."""
+    if seen.service != "descheduler-arbiter":
+        return
+    for event in seen.events:
+        data = event.data
+        if not isinstance(data, Migration) or data.trigger != "LowNodeLoad" or data.created_at != seen.commit.now:
+            continue
+        metric = view.version_at(metrics_subject(data.node), seen.commit.folded)
+        why = _stale(metric, event)
+        if why:
+            yield event.subject, f"{event.ref} moves {data.namespace}/{data.pod} off {data.node}, whose metric {why}"
+
+
+def stale_metrics_take_no_pods(view: LogView, seen: CommitSeen) -> Wrong:
+    """The policy in force refuses nodes with an expired metric: nothing is placed there."""
+    if seen.service != "scheduler":
+        return
+    for event in new_placements(seen):
+        assert isinstance(event.data, Placement)
+        metric = view.version_at(metrics_subject(event.data.node), seen.commit.folded)
+        if metric is None or not isinstance(metric.data, NodeMetricComputed) or metric.data.update_time is None:
+            continue
+        if event.time is not None and event.time - metric.data.update_time >= EXPIRATION:
+            yield event.subject, f"{event.ref} is placed on {event.data.node} by a metric of {metric.data.update_time}"
+
+
+def _stale(metric: Event | None, event: Event) -> str:
+    if metric is None or not isinstance(metric.data, NodeMetricComputed):
+        return "is not there"
+    if metric.data.unknown_since is not None:
+        return f"is unknown since {metric.data.unknown_since}"
+    if metric.data.update_time is not None and event.time is not None and event.time - metric.data.update_time > EXPIRATION:
+        return f"is of {metric.data.update_time}"
+    return ""

@@ -1,0 +1,177 @@
+"""`cotenant simulate -f cluster.yaml`: the whole control plane on simulated nodes, in virtual time.
+
+In: a cluster, a seed, a span. Out: a document of what came of it. The same file, seed and span give the same bytes:
+nothing in it comes from a wall clock, and the digest over every event of the log shows it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from hashlib import blake2b
+from typing import cast
+
+from cotenant.events.envelope import Event, encode_event
+from cotenant.events.execution import Execution
+from cotenant.log.contract import LOG
+from cotenant.simulation import START, World, collecting_rarely
+from cotenant_console.api.client import Document, Json, list_at, mapping_at, text_at
+from cotenant_console.up.figures import NodeFigures, node_figures, phase_counts
+from cotenant_console.up.journal import SUPPRESS_TOPIC, shrinks
+from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.simulated.participant import NodeParticipant
+from cotenant_verification.simulate.api import SimulatedGateway
+from cotenant_verification.simulate.cluster_file import Cluster
+from cotenant_verification.simulate.participants import participant
+from cotenant_verification.simulate.tally import Tally
+from cotenant_verification.simulate.workloads import arrivals, node_names
+
+SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
+SETTLE = timedelta(seconds=2)
+"""Built-in objects and the file's objects come first, the nodes after half of it, then the workloads."""
+SLICES = 100
+
+
+class Recorder:
+    """Counts events by type and digests the log."""
+
+    def __init__(self) -> None:
+        self.types: Counter[str] = Counter()
+        self.suppressions = 0
+        self._digest = blake2b(digest_size=16)
+
+    def add(self, event: Event) -> None:
+        """Take one stored event in."""
+        self.types[event.data.TYPE] += 1
+        if event.stream == LOG:
+            self._digest.update(encode_event(event))
+        if isinstance(event.data, Execution) and event.data.topic == SUPPRESS_TOPIC and shrinks(event.data):
+            self.suppressions += 1
+
+    @property
+    def digest(self) -> str:
+        """The digest of every LOG event in order."""
+        return self._digest.hexdigest()
+
+
+def run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Callable[[float], None]) -> Document:
+    """Run a cluster; `progress` hears the part done, 0..1."""
+    with collecting_rarely():
+        return _run_cluster(cluster, span_seconds, seed, progress)
+
+
+def _run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Callable[[float], None]) -> Document:
+    world = World(seed=seed)
+    gateway = SimulatedGateway()
+    tally = Tally(START, capacity_of(cluster))
+    recorder = Recorder()
+    world.watchers += [tally.add, recorder.add]
+    world.add(gateway)
+    _declare(cluster, gateway)
+    for service in SERVICES:
+        world.add(participant(service, gateway))
+    world.run_until(START + SETTLE / 2)
+    for shape in cluster.nodes:
+        size = NodeSize(shape.cpu_milli, shape.memory_bytes)
+        for name in node_names(shape):
+            world.add(NodeParticipant(simulated_node(name, size, seed=seed)))
+    begin = START + SETTLE
+    for at, pod in arrivals(cluster, seed, span_seconds):
+        gateway.create(begin + timedelta(seconds=at), pod)
+    for turn in range(1, SLICES + 1):
+        world.run_until(begin + timedelta(seconds=span_seconds * turn / SLICES))
+        progress(turn / SLICES)
+    return result_document(gateway, tally, recorder, world, span_seconds, seed)
+
+
+def _declare(cluster: Cluster, gateway: SimulatedGateway) -> None:
+    """The file's namespaces, then its objects and labelled nodes."""
+    moment = START + timedelta(milliseconds=100)
+    for namespace in sorted({workload.namespace for workload in cluster.workloads} - {"default"}):
+        gateway.create(moment, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    for document in cluster.objects:
+        # Read from YAML, so nothing in it is anything but JSON.
+        gateway.create(moment, cast("Document", document))
+    for shape in cluster.nodes:
+        for name in node_names(shape) if shape.labels else []:
+            metadata: Document = {"name": name, "labels": dict(shape.labels)}
+            gateway.create(moment, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+
+
+def capacity_of(cluster: Cluster) -> dict[str, int]:
+    """What all nodes offer, as placements count it."""
+    return {
+        "cpu": sum(shape.cpu_milli * shape.count for shape in cluster.nodes),
+        "memory": sum(shape.memory_bytes * shape.count for shape in cluster.nodes),
+    }
+
+
+def result_document(
+    gateway: SimulatedGateway, tally: Tally, recorder: Recorder, world: World, span_seconds: float, seed: int
+) -> Document:
+    """What came of a run; every mapping in a stated order."""
+    nodes, pods = gateway.documents("nodes"), gateway.documents("pods")
+    return {
+        "seed": seed,
+        "forSeconds": span_seconds,
+        "events": world.events,
+        "digest": recorder.digest,
+        "eventsByType": dict(sorted(recorder.types.items())),
+        "pods": dict(sorted(phase_counts(pods).items())),
+        "placed": tally.placed,
+        "placements": tally.placements,
+        "neverPlaced": tally.never_placed,
+        "reasons": dict(sorted(tally.reasons().items())),
+        "suppressions": recorder.suppressions,
+        "refused": [f"{wish.what}: {wish.message}" for wish in gateway.refused],
+        "nodes": [_node(figures) for figures in node_figures(nodes, pods)],
+        "waiting": _waiting(pods),
+    }
+
+
+def _node(figures: NodeFigures) -> Document:
+    return {
+        "name": figures.name,
+        "pods": figures.pods,
+        "batchCpuMilli": figures.batch_cpu_milli,
+        "batchCpuUsedMilli": figures.batch_cpu_used_milli,
+        "batchMemoryMiB": figures.batch_memory_mib,
+        "batchMemoryUsedMiB": figures.batch_memory_used_mib,
+    }
+
+
+def _waiting(pods: list[Json]) -> list[Json]:
+    """Pods that wait at the end, with the scheduler's words."""
+    found: list[Json] = []
+    for pod in pods:
+        for condition in list_at(pod, "status", "conditions"):
+            if text_at(condition, "type") == "PodScheduled" and text_at(condition, "status") == "False":
+                name = f"{text_at(pod, 'metadata', 'namespace')}/{text_at(pod, 'metadata', 'name')}"
+                found.append({"pod": name, "message": text_at(condition, "message")})
+    return found
+
+
+def document_lines(document: Document) -> list[str]:
+    """The result for a terminal."""
+    lines = [
+        f"{text_at(document, 'forSeconds')} s of virtual time, seed {text_at(document, 'seed')}: "
+        f"{text_at(document, 'events')} events, digest {text_at(document, 'digest')}",
+        f"placed {text_at(document, 'placed')} pods, {text_at(document, 'neverPlaced')} never; "
+        f"{text_at(document, 'suppressions')} suppressions",
+    ]
+    for key in ("pods", "reasons"):
+        section = mapping_at(document, key)
+        if section:
+            lines.append(f"{key}: " + ", ".join(f"{count} {name}" for name, count in section.items()))
+    for node in list_at(document, "nodes"):
+        lines.append(
+            f"{text_at(node, 'name')}: {text_at(node, 'pods')} pods, batch-cpu {text_at(node, 'batchCpuUsedMilli')}m of "
+            f"{text_at(node, 'batchCpuMilli')}m, batch-memory {text_at(node, 'batchMemoryUsedMiB')} of "
+            f"{text_at(node, 'batchMemoryMiB')} MiB"
+        )
+    for key in ("refused", "waiting"):
+        for item in list_at(document, key):
+            text = f"{text_at(item, 'pod')}: {text_at(item, 'message')}" if isinstance(item, dict) else str(item)
+            lines.append(f"{key} {text}")
+    return lines

@@ -1,0 +1,86 @@
+"""From a cluster file to pods and moments.
+
+In: workloads, a seed, a span. Out: Pod documents, each with the moment at which it is created. Random gaps and
+durations come from one generator per workload, seeded by the run's seed and the workload's name: another workload
+in the file changes nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from cotenant_console.api.client import Document
+from cotenant_console.durations import parse_duration
+from cotenant_verification.simulate.cluster_file import Cluster, NodeShape, Workload
+
+USAGE = "cotenant.io/simulated-usage"
+DURATION = "cotenant.io/simulated-duration"
+
+
+def node_names(shape: NodeShape) -> list[str]:
+    """The names of a shape's nodes."""
+    return [f"{shape.name}-{index}" for index in range(shape.count)]
+
+
+def arrivals(cluster: Cluster, seed: int, span_seconds: float) -> Iterator[tuple[float, Document]]:
+    """Seconds since the start and the pod that comes then, workload by workload."""
+    for workload in cluster.workloads:
+        if workload.arrivals is None:
+            for index in range(workload.replicas):
+                yield 0.0, pod_document(workload, index, "")
+        else:
+            yield from _jobs(workload, seed, span_seconds)
+
+
+def _jobs(workload: Workload, seed: int, span_seconds: float) -> Iterator[tuple[float, Document]]:
+    given = workload.arrivals
+    assert given is not None
+    chance = Random(f"{seed}/{workload.namespace}/{workload.name}")
+    rate = 1.0 / parse_duration(given.every)
+    shortest, longest = parse_duration(given.lasts_from), parse_duration(given.lasts_to)
+    at = 0.0
+    for index in range(given.at_most):
+        at += chance.expovariate(rate)
+        lasts = chance.uniform(shortest, longest)
+        if at >= span_seconds:
+            return
+        yield at, pod_document(workload, index, f"{round(lasts * 1000)}ms")
+
+
+def pod_document(workload: Workload, index: int, duration: str) -> Document:
+    """One pod of a workload, with what it uses as annotations that simulated nodes read."""
+    annotations: Document = dict(workload.annotations)
+    usage = usage_text(workload)
+    if usage:
+        annotations[USAGE] = usage
+    if duration:
+        annotations[DURATION] = duration
+    resources: Document = {"requests": dict(workload.requests), "limits": dict(workload.limits)}
+    spec: Document = {
+        "restartPolicy": "Never" if duration else "Always",
+        "containers": [{"name": "main", "image": "simulated", "resources": resources}],
+    }
+    if workload.priority_class_name:
+        spec["priorityClassName"] = workload.priority_class_name
+    metadata: Document = {
+        "name": f"{workload.name}-{index}",
+        "namespace": workload.namespace,
+        "labels": dict(workload.labels),
+        "annotations": annotations,
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def usage_text(workload: Workload) -> str:
+    """What one pod uses, as the annotation says it."""
+    parts = []
+    if workload.load is not None:
+        parts.append(f"cpu={workload.load.night}..{workload.load.noon}")
+    elif workload.uses_cpu:
+        parts.append(f"cpu={workload.uses_cpu}")
+    if workload.uses_memory:
+        parts.append(f"memory={workload.uses_memory}")
+    if workload.load is not None:
+        parts.append(f"period={round(parse_duration(workload.load.day))}s")
+    return ",".join(parts)
