@@ -11,5 +11,5 @@ DEFINITION = Definition(
     filters=FILTERS,
     config_type=CalculatorConfig,
     make_core=BatchResourceCalculator,
-    summary="decides what each node may lend to batch pods, and renders its NodeSLO",
+    summary="decides how much of each node batch pods may use, and renders its NodeSLO",
 )

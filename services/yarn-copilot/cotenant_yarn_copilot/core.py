@@ -96,7 +96,7 @@ class YarnCopilot:
         return match_nodes(self._nodes, self._published, reports, now)
 
     def settings(self, matches: Sequence[Match]) -> list[Setting]:
-        """Return the totals to set: running NodeManagers whose node says what it lends, where the report differs."""
+        """Return the totals to set: running NodeManagers whose node has batch resources published, where the report differs."""
         wanted = []
         for match in matches:
             node = self._nodes[match.node]

@@ -35,7 +35,7 @@ def new_facts(
     failures: Mapping[str, str],
     now: datetime,
 ) -> list[Event]:
-    """Return the events that say something new, by subject. `failures`: node to why its total could not be set."""
+    """Return the events that are news, by subject. `failures`: node to why its total could not be set."""
     facts = (
         _fact_of_node(nodes[match.node], match, published, rounding, failures.get(match.node, ""), now) for match in matches
     )
@@ -70,7 +70,7 @@ def _fact_of_node(
     manager = match.manager
     total = to_yarn(node.available(), rounding)
     last = last_published(published, match.node)
-    if match.unheard:
+    if match.unreachable:
         if last is None:
             return None
         held = msgspec.structs.replace(last, wanted=_usage(total), confirmed=False, reason=match.reason)

@@ -31,16 +31,16 @@ HOLD_LOST = timedelta(minutes=10)
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A node and its NodeManager. `manager` None: the ResourceManager lists none of that id; `reason` tells what is wrong.
+    """A node and its NodeManager. `manager` None: the ResourceManager lists none of that id; `reason` says what is wrong.
 
-    `unheard`: the cluster could not be asked, so nothing is known but what was said last.
+    `unreachable`: the cluster could not be asked, so only what was last reported is known.
     """
 
     node: str
     node_id: YarnNodeId | None = None
     manager: RmNode | None = None
     reason: str = ""
-    unheard: bool = False
+    unreachable: bool = False
 
 
 def match_nodes(
@@ -61,7 +61,7 @@ def match_nodes(
         if not node.exists:
             continue
         found = _match_node(name, node, listed, reports)
-        if found is None or found.unheard:
+        if found is None or found.unreachable:
             found = _remembered(name, published, reports, now) or found
         if found is None:
             continue
@@ -94,7 +94,7 @@ def _match_node(
         where = "" if node_id.cluster == DEFAULT_CLUSTER else f" of cluster {node_id.cluster}"
         reason = f"the ResourceManager{where} does not list {node_id.text}; it lists: {known}"
         if node_id.cluster not in reports:
-            return Match(name, node_id, None, f"cluster {node_id.cluster} cannot be asked", unheard=True)
+            return Match(name, node_id, None, f"cluster {node_id.cluster} cannot be asked", unreachable=True)
         return Match(name, node_id, None, reason)
     return Match(name, node_id, manager)
 
@@ -109,14 +109,14 @@ def _remembered(
     cluster = last.cluster or DEFAULT_CLUSTER
     node_id = parse_node_id(last.node_id, cluster)
     if cluster not in reports:
-        return Match(name, node_id, None, f"cluster {cluster} cannot be asked", unheard=True)
+        return Match(name, node_id, None, f"cluster {cluster} cannot be asked", unreachable=True)
     if last.update_time is not None and now - last.update_time <= HOLD_LOST:
         return Match(name, node_id, None, f"the ResourceManager does not list {node_id.text} any more")
     return None
 
 
 def _by_host(names: set[str], node: str, listed: Mapping[tuple[str, str], RmNode]) -> Match | None:
-    """Return the NodeManager on a host of one of these names; several of them cannot be told apart."""
+    """Return the NodeManager on a host of one of these names; several of them cannot be distinguished."""
     found = [
         (cluster, manager)
         for (cluster, _), manager in sorted(listed.items())

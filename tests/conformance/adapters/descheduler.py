@@ -33,7 +33,7 @@ from cotenant_descheduler_arbiter.low_node_load.sorting import (
     sort_pods_by_excess,
 )
 from cotenant_descheduler_arbiter.low_node_load.thresholds import band_amounts, fill_band
-from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, Verdict, decide, run_round
+from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, decide, run_round
 from cotenant_descheduler_arbiter.migration.budgets import (
     Budgets,
     counting,
@@ -353,7 +353,7 @@ def arbitrator_decision(given: dict, *, name: str) -> object:
         None if given["nonRetryablePass"] else "forbidden",
         None if given["retryablePass"] else "exhausted",
     )
-    return {"failed": verdict is Verdict.FAILED, "passed": verdict is Verdict.PASSED}
+    return {"failed": verdict is ArbitrationResult.FAILED, "passed": verdict is ArbitrationResult.PASSED}
 
 
 def arbitrator_round(given: dict, *, name: str) -> object:
@@ -369,7 +369,7 @@ def arbitrator_round(given: dict, *, name: str) -> object:
     )
     verdicts = {decision.job: decision.verdict for decision in decisions}
     return {
-        **{str(verdict): [each for each in given["jobs"] if verdicts[each] is verdict] for verdict in Verdict},
+        **{str(verdict): [each for each in given["jobs"] if verdicts[each] is verdict] for verdict in ArbitrationResult},
         "failedReason": REASON_FORBIDDEN,
     }
 

@@ -1,4 +1,4 @@
-"""`colocation-config`: how much of a node may be lent, decided for the cluster, for groups of nodes, and on the node
+"""`colocation-config`: how much of a node is overcommitted, decided for the cluster, for groups of nodes, and on the node
 itself.
 
 In: the section's text, a node's labels and annotations. Out: the node's ColocationStrategy. Source: Koordinator

@@ -11,8 +11,8 @@ asked.
                   those together with the workload's unavailable pods >= max unavailable(replicas)
     expected replicas: rejected when replicas is 1, or equal to either maximum: one more would be all of them
 
-A workload's replicas are the pods that have the same controller and have not ended; a controller's own wish is not
-known here.
+A workload's replicas are the pods that have the same controller and have not ended; the replicas that a controller asks for are
+not known here.
 
 Source: koord-descheduler arbitrator filters, migration controller arguments.
 """

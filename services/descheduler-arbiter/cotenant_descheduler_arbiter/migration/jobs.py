@@ -22,13 +22,14 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration
 from cotenant.model.subjects import migration_subject
+from cotenant.model.times import NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, next_in_row, pause, remembered_until, workload_key
 from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICT, forced
 from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR, tokens_left
 from cotenant_descheduler_arbiter.low_node_load.sorting import sort_pods
 from cotenant_descheduler_arbiter.migration.acceptance import job_of_object
-from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, Verdict, run_round
+from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, run_round
 from cotenant_descheduler_arbiter.migration.evictions import answer_to
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, job_facts
 from cotenant_descheduler_arbiter.migration.job_order import arbitration_order
@@ -42,7 +43,6 @@ WAITING = "WaitingForArbitration"
 REPEAT_REASON = timedelta(seconds=30)
 KEPT_AFTER_TTL = timedelta(minutes=5)
 KEPT_WITHOUT_TTL = timedelta(minutes=30)
-NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -137,9 +137,9 @@ class JobDecisions:
         for decision in decisions:
             known = by_name[decision.job]
             job = self._current(known.value)
-            if decision.verdict is Verdict.PASSED:
+            if decision.verdict is ArbitrationResult.PASSED:
                 changed = msgspec.structs.replace(job, passed_arbitration=True, reason="", message="")
-            elif decision.verdict is Verdict.FAILED:
+            elif decision.verdict is ArbitrationResult.FAILED:
                 changed = fail(job, REASON_FORBIDDEN, decision.reason, self.now)
             else:
                 recent = job.updated_at is not None and self.now - job.updated_at < REPEAT_REASON
