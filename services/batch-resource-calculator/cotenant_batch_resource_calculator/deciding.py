@@ -125,7 +125,7 @@ def _situation(state: NodeState, configuration: Configuration) -> Situation:
 
 def _payload(state: NodeState, situation: Situation, now: datetime) -> NodeResources:
     strategy = situation.strategy
-    if not (situation.cluster_enable and strategy.enable is True):
+    if not colocation.is_enabled(situation.cluster_enable, strategy):
         where = "for the node" if situation.cluster_enable else "for the cluster"
         message = f"colocation is switched off {where}: batch and mid resources are not offered"
         return compose_withdrawn(state, _because(situation, DISABLED), message)

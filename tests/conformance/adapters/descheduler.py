@@ -36,7 +36,6 @@ from cotenant_descheduler_arbiter.low_node_load.thresholds import band_amounts, 
 from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, decide, run_round
 from cotenant_descheduler_arbiter.migration.budgets import (
     Budgets,
-    counting,
     expected_replicas,
     globally,
     per_namespace,
@@ -44,6 +43,7 @@ from cotenant_descheduler_arbiter.migration.budgets import (
     per_workload,
 )
 from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.job_index import JobIndex
 from cotenant_descheduler_arbiter.migration.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
 from cotenant_descheduler_arbiter.migration.jobs import kept_for
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
@@ -412,7 +412,7 @@ def arbitrator_filter(given: dict, *, name: str) -> object:
     )
     pod = _pod(given["pod"])
     pods = _pods([*given["pods"], *(given.get("workloadPods") or ()), given["pod"]])
-    jobs = counting([_job(document) for document in given["jobs"]], pod, arbitrating=True)
+    jobs = JobIndex([_job(document) for document in given["jobs"]], pods.get, arbitrating=True).everywhere(pod)
     match given["filter"]:
         case "expectedReplicas":
             reason = expected_replicas(pod, given["expectedReplicas"], budgets)

@@ -226,6 +226,6 @@ def ratio_percent(text: str | None) -> int | None:
     return int(ratio * 100) if 0 <= ratio <= _MAX_RATIO else None
 
 
-def is_enabled(cluster: JsonObject, strategy: ColocationStrategy) -> bool:
-    """Tell whether the node lends anything: the cluster's switch and the node's must both be on."""
-    return cluster.get("enable") is True and strategy.enable is True
+def is_enabled(cluster_enable: bool, strategy: ColocationStrategy) -> bool:
+    """Tell whether the node offers batch resources: the cluster's switch and the node's must both be on."""
+    return cluster_enable and strategy.enable is True
