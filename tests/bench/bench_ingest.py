@@ -18,7 +18,8 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.usage import PodUsage, Series, UsageSample
 from cotenant.log.contract import USAGE
 from cotenant.model.subjects import node_subject, usage_subject
-from cotenant_metrics_ingest.core import MetricsConfig, MetricsIngestCore
+from cotenant_metrics_ingest.config import MetricsConfig
+from cotenant_metrics_ingest.core import MetricsIngestCore
 
 NODES = 200
 PODS = 30

@@ -104,7 +104,7 @@ def _in_words(evaluation: Evaluation, offer: Offer, situation: Situation) -> str
 
 
 def compose(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: Offer, situation: Situation) -> NodeResources:
-    """Return the payload of a node that lends."""
+    """Return the payload of a node that offers batch resources."""
     found = evaluation.terms
     assert found is not None
     assert offer.offered is not None

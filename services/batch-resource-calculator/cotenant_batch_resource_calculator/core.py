@@ -1,4 +1,4 @@
-"""batch-resource-calculator: decides what each node may lend to batch pods, and renders its NodeSLO.
+"""batch-resource-calculator: decides how much of each node batch pods may use, and renders its NodeSLO.
 
 Folds node objects, executors' reports, metrics, placements and runs, YARN's usage, NUMA topologies and the ConfigMap
 slo-controller-config. Decides `node.<node>.resources` and `node.<node>.slo`.
@@ -37,9 +37,9 @@ from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import ending
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.subjects import object_subject, resources_subject, slo_subject, tokens
+from cotenant.model.times import NEVER
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
-from cotenant_batch_resource_calculator.formulas.synchronise import NEVER
 from cotenant_batch_resource_calculator.node_state import NodeState, PlacedPod
 from cotenant_batch_resource_calculator.rendering import render
 from cotenant_batch_resource_calculator.topology import zone_capacities
@@ -201,7 +201,7 @@ class BatchResourceCalculator:
         self._apply_pods(state)
 
     def _apply_pods(self, state: NodeState) -> None:
-        """The pods matter to a node that lends."""
+        """The pods matter to a node that offers batch resources."""
         if state.pods_changed():
             self._open.add(state.name)
 

@@ -12,7 +12,7 @@ Which rule applies, first match wins:
     (none)                the formula
 
 A rejected colocation section keeps the strategy of the node's last event (the built-in defaults where it has none) and
-a foreign share that cannot be read keeps the last one; both are told in `message`, and the rejection in the code too.
+a foreign share that cannot be read keeps the last one; both are named in `message`, and the rejection in the code too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError
+from cotenant.model.times import NEVER
 from cotenant_batch_resource_calculator.composing import compose, compose_withdrawn
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
@@ -42,7 +43,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     withdrawal,
 )
 from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio, offer
-from cotenant_batch_resource_calculator.formulas.synchronise import NEVER, any_differs, due_from, is_due, stale_from
+from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, due_from, is_due, stale_from
 from cotenant_batch_resource_calculator.node_state import NodeState, Situation, Standing, amounts
 
 CONFIG_REJECTED = "ConfigRejected"
@@ -124,7 +125,7 @@ def _situation(state: NodeState, configuration: Configuration) -> Situation:
 
 def _payload(state: NodeState, situation: Situation, now: datetime) -> NodeResources:
     strategy = situation.strategy
-    if not (situation.cluster_enable and strategy.enable is True):
+    if not colocation.is_enabled(situation.cluster_enable, strategy):
         where = "for the node" if situation.cluster_enable else "for the cluster"
         message = f"colocation is switched off {where}: batch and mid resources are not offered"
         return compose_withdrawn(state, _because(situation, DISABLED), message)

@@ -17,5 +17,5 @@ DEFINITION = Definition(
     config_type=CalculatorConfig,
     make_core=BatchResourceCalculator,
     pace=PACE,
-    summary="decides what each node may lend to batch pods, and renders its NodeSLO",
+    summary="decides how much of each node batch pods may use, and renders its NodeSLO",
 )

@@ -62,7 +62,7 @@ class PlacedPod(msgspec.Struct, eq=False, gc=False):
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What holds for the node's event besides its figures, whatever is measured. `notes` are things to tell a person, in order;
+    """What holds for the node's event besides its figures, whatever is measured. `notes` are texts for a person, in order;
     `base` is the strategy as JSON before what the node itself says.
     """
 

@@ -28,11 +28,13 @@ from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import NodeLoadJudged
 from cotenant.model.subjects import migration_subject
+from cotenant.model.times import NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, forget_gone_nodes, slot_of, start_of_slot
 from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
+from cotenant_descheduler_arbiter.migration.evictions import outstanding_evictions
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
-from cotenant_descheduler_arbiter.migration.jobs import NEVER, JobDecisions, outstanding_evictions
+from cotenant_descheduler_arbiter.migration.jobs import JobDecisions
 from cotenant_descheduler_arbiter.migration.preemptions import decide_preemptions
 from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, arbitrated_job
 from cotenant_descheduler_arbiter.node_lifecycle.readiness import changed_condition
@@ -133,7 +135,7 @@ class DeschedulerArbiterCore:
         events = [*preemptions, *jobs.decide()]
         if not events:
             # What follows from a nomination depends on pods: it is looked at again whatever was folded.
-            self._jobs_rest = -1 if self.fold.nominated else self.fold.job_version, jobs.at_rest_until()
+            self._jobs_rest = -1 if self.fold.nominated else self.fold.job_version, jobs.idle_until()
         return events
 
     def _bounded(self, groups: Iterable[list[Event]]) -> Iterator[Event]:

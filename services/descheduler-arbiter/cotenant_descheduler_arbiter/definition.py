@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cotenant.engine.definition import Definition
 from cotenant_descheduler_arbiter.config.configuration import DeschedulerConfiguration
-from cotenant_descheduler_arbiter.config.policy import resolve
+from cotenant_descheduler_arbiter.config.resolution import resolve
 from cotenant_descheduler_arbiter.core import CORE_VERSION, DeschedulerArbiterCore
 from cotenant_descheduler_arbiter.state.fold import FILTERS
 

@@ -5,7 +5,7 @@ from cotenant_metrics_ingest.definition import DEFINITION
 
 
 def main() -> None:
-    """Run the service until it is told to stop."""
+    """Run the service until it is stopped."""
     run_service(DEFINITION)
 
 

@@ -17,7 +17,6 @@ Bounds: one NodeWindows a declared node (see `slots` and `means`: about 100 KiB 
 messages during the load; samples of nodes without an object are counted and nothing of them is kept.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
@@ -32,7 +31,9 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.usage import UsageSample
 from cotenant.log.contract import USAGE, ending
 from cotenant.model.subjects import metrics_subject, tokens
+from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.node_report import Wanted, reports_of
+from cotenant_metrics_ingest.node_state import NodeState
 from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
 
 CORE_VERSION = "1"
@@ -40,44 +41,11 @@ FILTERS = ("objects.core.nodes.>", "metrics.*")
 USAGE_FILTERS = ("usage.*",)
 
 MAX_EARLY = 100_000
-MAX_CAUSES = 4
 LOOK_EVERY = timedelta(milliseconds=500)
 """How often nodes are looked at; between, only those with news that cannot wait."""
 SHORTEST_SILENCE = timedelta(seconds=10)
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
-
-
-class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds. `silent_after_seconds` 0: three report intervals or three message spans, whichever is longer."""
-
-    report_interval_seconds: float = 60
-    aggregate_duration_seconds: int = 300
-    durations_seconds: tuple[int, ...] = (300, 600, 1800)
-    silent_after_seconds: float = 0
-
-    def __post_init__(self) -> None:
-        if self.report_interval_seconds <= 0 or self.aggregate_duration_seconds < 1:
-            raise ValueError("report_interval_seconds and aggregate_duration_seconds must be positive")
-        if not self.durations_seconds or min(self.durations_seconds) < 1 or max(self.durations_seconds) > 7 * 86400:
-            raise ValueError("durations_seconds must name one or more windows of 1 s to 7 days")
-
-
-class _Node(msgspec.Struct):
-    """What is known of one node; `heard` is log time."""
-
-    declared_at: datetime | None = None
-    declared: int = 0
-    windows: NodeWindows | None = None
-    heard: datetime | None = None
-    news: bool = False
-    refused: int = 0
-    refused_reason: str = ""
-    causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
-    published: NodeMetricComputed | None = None
-    published_at: datetime | None = None
-    look_at: datetime | None = None
-    """When something may follow by the passing of time alone."""
 
 
 class MetricsIngestCore:
@@ -88,9 +56,9 @@ class MetricsIngestCore:
         self.sizes = WindowSizes.of(self.config.aggregate_duration_seconds, self.config.durations_seconds)
         self._report_interval = timedelta(seconds=self.config.report_interval_seconds)
         self.refusals: dict[str, int] = {}
-        """Messages refused, by reason, in this life."""
+        """Messages refused since the start, by reason."""
         self._sequences = LastSequences()
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, NodeState] = {}
         self._early: list[Event] | None = []
         self._log_time: datetime | None = None
         self._listening_since: datetime | None = None
@@ -124,7 +92,7 @@ class MetricsIngestCore:
             self._node_object(event, parts[4])
 
     def _own(self, event: Event, name: str) -> None:
-        node = self._nodes.setdefault(name, _Node())
+        node = self._nodes.setdefault(name, NodeState())
         self._changed.add(name)
         if event.time is not None and (self._log_time is None or event.time > self._log_time):
             self._log_time = event.time
@@ -147,7 +115,7 @@ class MetricsIngestCore:
             self._urgent.discard(name)
 
     def _node_object(self, event: Event, name: str) -> None:
-        node = self._nodes.setdefault(name, _Node())
+        node = self._nodes.setdefault(name, NodeState())
         self._changed.add(name)
         if event.tombstone or not isinstance(event.data, ObjectStored):
             node.declared, node.declared_at, node.windows, node.heard = 0, None, None, None
@@ -190,7 +158,7 @@ class MetricsIngestCore:
         elif refused.reason != REPEATED:
             self._refuse(node, refused.reason, f"{event.ref}: {refused.message}")
 
-    def _refuse(self, node: _Node, reason: str, message: str) -> None:
+    def _refuse(self, node: NodeState, reason: str, message: str) -> None:
         self._count(reason)
         node.refused += 1
         node.refused_reason = f"{reason}: {message}"
@@ -230,14 +198,14 @@ class MetricsIngestCore:
                 node.look_at = None
                 self._changed.add(name)
 
-    def _look_later(self, name: str, node: _Node) -> None:
+    def _look_later(self, name: str, node: NodeState) -> None:
         """Nothing follows from what is known of the node now: note when something may. Looking too early does no harm."""
         if not node.declared:
             return
         times = []
         if node.news and node.published_at is not None:
             times.append(node.published_at + self._report_interval)
-        since = self._heard(node)
+        since = node.last_sign()
         if since is not None and (node.published is None or node.published.unknown_since is None):
             times.append(max(since, self._listening_since or since) + self.silent_after(node.windows))
         when = min(times, default=None)
@@ -261,7 +229,7 @@ class MetricsIngestCore:
             assert isinstance(event.data, UsageSample)
             self._take(event, event.data)
 
-    def _decide_node(self, name: str, node: _Node, now: datetime) -> Event | Wanted | None:
+    def _decide_node(self, name: str, node: NodeState, now: datetime) -> Event | Wanted | None:
         if not node.declared:
             return self._ended(name, node)
         published, windows = node.published, node.windows
@@ -277,7 +245,7 @@ class MetricsIngestCore:
                     refused_samples=node.refused,
                     refused_reason=node.refused_reason,
                 )
-        since = self._heard(node)
+        since = node.last_sign()
         if unknown or since is None:
             return None
         # Silence is what this service has heard itself: while it was down it heard nobody.
@@ -289,15 +257,11 @@ class MetricsIngestCore:
         )
         return self._event(name, node, metric)
 
-    @staticmethod
-    def _heard(node: _Node) -> datetime | None:
-        return node.heard or (node.published.update_time if node.published is not None else None) or node.declared_at
-
     @property
     def _interval(self) -> int:
         return max(1, round(self.config.report_interval_seconds))
 
-    def _interval_passed(self, node: _Node, now: datetime) -> bool:
+    def _interval_passed(self, node: NodeState, now: datetime) -> bool:
         return node.published_at is None or now - node.published_at >= self._report_interval
 
     def silent_after(self, windows: NodeWindows | None) -> timedelta:
@@ -307,13 +271,13 @@ class MetricsIngestCore:
         span = timedelta(milliseconds=windows.period_ms if windows is not None else 0)
         return max(3 * self._report_interval, 3 * span, SHORTEST_SILENCE)
 
-    def _ended(self, name: str, node: _Node) -> Event | None:
+    def _ended(self, name: str, node: NodeState) -> Event | None:
         if node.published is None:
             return None
         last = msgspec.structs.replace(node.published, digest=None)
         return ending(metrics_subject(name), last)
 
     @staticmethod
-    def _event(name: str, node: _Node, metric: NodeMetricComputed) -> Event:
+    def _event(name: str, node: NodeState, metric: NodeMetricComputed) -> Event:
         causes = tuple(f"USAGE:{sequence}" for sequence in node.causes)
         return Event(subject=metrics_subject(name), data=metric, causes=(*causes, f"LOG:{node.declared}"))

@@ -1,7 +1,8 @@
 """How the service is run: by its process and by the simulator. It measures, so replay leaves it out."""
 
 from cotenant.engine.definition import Definition
-from cotenant_metrics_ingest.core import CORE_VERSION, FILTERS, USAGE_FILTERS, MetricsConfig, MetricsIngestCore
+from cotenant_metrics_ingest.config import MetricsConfig
+from cotenant_metrics_ingest.core import CORE_VERSION, FILTERS, USAGE_FILTERS, MetricsIngestCore
 
 DEFINITION = Definition(
     name="metrics-ingest",

@@ -22,7 +22,7 @@ from cotenant.events.metrics import (
 )
 from cotenant_metrics_ingest.means import NODE, SYSTEM, digests
 from cotenant_metrics_ingest.node_windows import NodeWindows
-from cotenant_metrics_ingest.percentiles import Figures, figures_of
+from cotenant_metrics_ingest.percentiles import PercentileRows, figures_of
 from cotenant_metrics_ingest.report import in_cold_start
 from cotenant_metrics_ingest.slots import Window, encode_ended, settle
 
@@ -57,7 +57,7 @@ def reports_of(wanted: Sequence[Wanted], report_interval_seconds: int) -> list[N
     return reports
 
 
-def _figures(windows: Sequence[Sequence[Window]]) -> Mapping[int, Figures]:
+def _figures(windows: Sequence[Sequence[Window]]) -> Mapping[int, PercentileRows]:
     """What the windows say that are not in cold start, by the window's identity."""
     by_duration: dict[int, list[Window]] = {}
     for own in windows:
@@ -70,7 +70,7 @@ def _figures(windows: Sequence[Sequence[Window]]) -> Mapping[int, Figures]:
 
 
 def _report(
-    wanted: Wanted, own: Sequence[tuple[Window, Figures | None]], means_digest: MeanDigest, report_interval_seconds: int
+    wanted: Wanted, own: Sequence[tuple[Window, PercentileRows | None]], means_digest: MeanDigest, report_interval_seconds: int
 ) -> NodeMetricComputed:
     windows, sizes = wanted.windows, wanted.windows.sizes
     means = windows.means.means(windows.last_ms, sizes.aggregate_ms, windows.reported_rows)
@@ -115,7 +115,7 @@ def _report(
     )
 
 
-def _entry(duration_ms: int, figures: Figures, cpu: int) -> AggregatedUsage:
+def _entry(duration_ms: int, figures: PercentileRows, cpu: int) -> AggregatedUsage:
     """The entry of the node (`cpu` 0) or the system (2): where its cpu stands among the rows, its memory next to it."""
     usages = [
         Usage(cpu_milli=cpu_milli, memory_bytes=memory_bytes)

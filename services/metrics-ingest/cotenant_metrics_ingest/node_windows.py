@@ -3,7 +3,7 @@
 In: usage messages of that node. Out: acceptance, or a reason for refusal; and figures for a report. The time axis is
 the node's clock, checked against the log's:
 
-- A message whose newest sample is not after what was taken before is refused: it repeats (the same executor's life and
+- A message whose newest sample is not after what was taken before is refused: it repeats (the same run of the executor and
   counter; no fault), or its time runs backwards.
 - One from the future, by more than FUTURE_TOLERANCE of log time, is refused; one older than every window too.
 - One whose series do not fit together is refused. Of one that overlaps what was taken before only the newer samples

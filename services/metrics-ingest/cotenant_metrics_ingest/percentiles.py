@@ -15,7 +15,7 @@ from cotenant_metrics_ingest.points import POINTS, WEIGHT_BITS, WEIGHT_MASK
 from cotenant_metrics_ingest.slots import COLUMNS, SERIES, Window
 
 
-class Figures(msgspec.Struct, frozen=True):
+class PercentileRows(msgspec.Struct, frozen=True):
     """What a window says. `rows`: node cpu, node memory, system cpu, system memory, each p50, p90, p95, p99 and mean."""
 
     counts: tuple[int, int]
@@ -28,11 +28,11 @@ def _ranks(count: int) -> tuple[int, ...]:
     return tuple(percentile_rank(count, percentile) if count else 0 for _, percentile in PERCENTILES)
 
 
-def figures_of(windows: Sequence[Window]) -> list[Figures]:
+def figures_of(windows: Sequence[Window]) -> list[PercentileRows]:
     """The figures of each window; windows of about as many slots cost least together."""
     longest = max((len(window.places) for window in windows), default=0)
     if not longest:
-        return [Figures((0, 0), [[0] * (len(PERCENTILES) + 1)] * SERIES) for _ in windows]
+        return [PercentileRows((0, 0), [[0] * (len(PERCENTILES) + 1)] * SERIES) for _ in windows]
     table = np.zeros((len(windows), SERIES, longest, POINTS), dtype=np.int64)
     slots = np.zeros((len(windows), longest, COLUMNS), dtype=np.int64)
     for place, window in enumerate(windows):
@@ -53,4 +53,7 @@ def figures_of(windows: Sequence[Window]) -> list[Figures]:
         [*percentiles, total // count] if count else [0] * (len(PERCENTILES) + 1)
         for percentiles, count, total in zip(found.reshape(-1, len(PERCENTILES)).tolist(), counts, sums, strict=True)
     ]
-    return [Figures((counts[first], counts[first + 2]), rows[first : first + SERIES]) for first in range(0, len(rows), SERIES)]
+    return [
+        PercentileRows((counts[first], counts[first + 2]), rows[first : first + SERIES])
+        for first in range(0, len(rows), SERIES)
+    ]

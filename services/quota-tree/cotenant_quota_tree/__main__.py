@@ -5,7 +5,7 @@ from cotenant_quota_tree.definition import DEFINITION
 
 
 def main() -> None:
-    """Run the service until it is told to stop."""
+    """Run the service until it is stopped."""
     run_service(DEFINITION)
 
 

@@ -31,6 +31,7 @@ from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import tokens
+from cotenant.model.times import NEVER
 from cotenant_quota_tree.forest import Forest
 from cotenant_quota_tree.nodes import NodeOffers, counted_node
 from cotenant_quota_tree.pods import OnNode, PodDemands, PodKey
@@ -51,7 +52,6 @@ FILTERS = (
 SETTLE = timedelta(seconds=1)
 _GONE = PlacementPhase.GONE
 _AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
-_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class _Published(msgspec.Struct, frozen=True):
@@ -84,9 +84,9 @@ class QuotaTreeCore:
         self._solved_for: tuple[int, dict[str, int]] | None = None
         """The version of the pods and the nodes' total that this follows from."""
         self._open: set[str] = set()
-        """Subjects of which something may have to be said: all others are as they should be."""
-        self._quiet_until = _AT_ONCE
-        """Nothing follows before, unless something is folded."""
+        """Subjects whose event may have to be published: all others are as they should be."""
+        self._idle_until = _AT_ONCE
+        """No event follows before this time, unless something is folded."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class QuotaTreeCore:
 
     def _own(self, event: Event) -> None:
         self._open.add(event.subject)
-        self._quiet_until = _AT_ONCE
+        self._idle_until = _AT_ONCE
         if event.tombstone or not isinstance(event.data, QuotaRuntime):
             self._published.pop(event.subject, None)
         else:
@@ -188,15 +188,15 @@ class QuotaTreeCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """The quota events that are missing on the log, by subject; ends of quotas that are no longer declared."""
         self._solve()
-        if now < self._quiet_until:
+        if now < self._idle_until:
             return ()
         events: list[Event] = []
-        settling = _NEVER
+        settling = NEVER
         for subject in sorted(self._open):
             published = self._published.get(subject)
             quota = self._desired.get(subject)
-            due = self._due(quota, published) if quota is not None else _AT_ONCE if published is not None else _NEVER
-            if due == _NEVER:
+            due = self._due(quota, published) if quota is not None else _AT_ONCE if published is not None else NEVER
+            if due == NEVER:
                 self._open.discard(subject)
             elif due > now:
                 settling = min(settling, due)
@@ -207,7 +207,7 @@ class QuotaTreeCore:
             if len(events) == MAX_EVENTS_PER_DECISION:
                 break
         if not events:
-            self._quiet_until = settling
+            self._idle_until = settling
         return events
 
     def _due(self, quota: QuotaRuntime, published: _Published | None) -> datetime:
@@ -215,7 +215,7 @@ class QuotaTreeCore:
         if published is None:
             return _AT_ONCE
         if quota == published.quota:
-            return _NEVER
+            return NEVER
         if published.time is None or _limits(quota) != _limits(published.quota):
             return _AT_ONCE
         return published.time + self.settle
@@ -237,11 +237,11 @@ class QuotaTreeCore:
             return
         self._solved_for = facts
         if not (self._declared or self._desired):
-            return  # while no quota is declared there is nothing to tell
-        before, self._desired = self._desired, self._forest.tell(self._nodes.total, self._pods.own)
+            return  # while no quota is declared there is nothing to publish
+        before, self._desired = self._desired, self._forest.runtimes(self._nodes.total, self._pods.own)
         self._open.update(subject for subject in before if subject not in self._desired)
         self._open.update(subject for subject, quota in self._desired.items() if quota is not before.get(subject))
-        self._quiet_until = _AT_ONCE
+        self._idle_until = _AT_ONCE
 
     def _read_quotas(self) -> None:
         quotas = {name: min(namesakes.items())[1][0] for name, namesakes in sorted(self._declared.items())}

@@ -12,7 +12,7 @@ CORE_VERSION = "1"
 
 
 class QuotaTreeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`scale_min`: scale mins that do not fit in the total. `guarantee_usage`: what is used cannot be lent (off in
+    """`scale_min`: scale mins that do not fit in the total. `guarantee_usage`: what is used is not shared with others (off in
     Koordinator).
 
     `settle_seconds`: a change of requests or use alone is published at most this often per quota.

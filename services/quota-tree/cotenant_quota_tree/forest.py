@@ -1,4 +1,4 @@
-"""All trees of quotas as they are told: one QuotaRuntime per quota, by the subject that says it.
+"""All trees of quotas as they are published: one QuotaRuntime per quota, by its subject.
 
 In: the quotas as declared, by name; what the cluster offers; per quota the sums over its own pods. Out: what should be on the
 log. While any quota is declared there is one event for the root of each tree, and in the default tree for the default and the
@@ -8,7 +8,7 @@ system quota.
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from cotenant.domain.quota.cached import Kept
+from cotenant.domain.quota.cached import Cached
 from cotenant.domain.quota.names import DEFAULT_TREE, ROOT
 from cotenant.domain.quota.sums import OwnPods
 from cotenant.domain.quota.view import ElasticQuotaView
@@ -32,28 +32,28 @@ class Forest:
         duplicated: Collection[str],
         rules: Rules,
     ) -> None:
-        self._totals = Kept(partial(tree_totals, quotas=quotas))
+        self._totals = Cached(partial(tree_totals, quotas=quotas))
         self._trees: list[tuple[str, TreeSolution]] = []
-        self._tellers: dict[tuple[str, str], tuple[str, Kept[SolvedQuota, QuotaRuntime]]] = {}
+        self._publishers: dict[tuple[str, str], tuple[str, Cached[SolvedQuota, QuotaRuntime]]] = {}
         for tree_id, tree in build_trees(quotas).items() if quotas else ():
             apart = built_in if tree_id == DEFAULT_TREE else {}
             self._trees.append((tree_id, TreeSolution(tree, apart, rules)))
             for name in (ROOT, *apart, *(node.name for node in tree.nodes)):
-                tell = Kept(partial(_told, tree_id, quotas.get(name) or apart.get(name), name in duplicated))
-                self._tellers[tree_id, name] = quota_subject(tree_id, name), tell
+                runtime_of = Cached(partial(_runtime, tree_id, quotas.get(name) or apart.get(name), name in duplicated))
+                self._publishers[tree_id, name] = quota_subject(tree_id, name), runtime_of
 
-    def tell(self, cluster: Amounts, own: Mapping[str, OwnPods]) -> dict[str, QuotaRuntime]:
+    def runtimes(self, cluster: Amounts, own: Mapping[str, OwnPods]) -> dict[str, QuotaRuntime]:
         """What should be on the log, by subject; the same structs as before where nothing of them changed."""
         totals = self._totals(cluster)
-        told: dict[str, QuotaRuntime] = {}
+        found: dict[str, QuotaRuntime] = {}
         for tree_id, tree in self._trees:
             for name, quota in tree.solve(totals[tree_id], own).items():
-                subject, tell = self._tellers[tree_id, name]
-                told[subject] = tell(quota)
-        return told
+                subject, runtime_of = self._publishers[tree_id, name]
+                found[subject] = runtime_of(quota)
+        return found
 
 
-def _told(tree: str, view: ElasticQuotaView | None, duplicated: bool, quota: SolvedQuota) -> QuotaRuntime:
+def _runtime(tree: str, view: ElasticQuotaView | None, duplicated: bool, quota: SolvedQuota) -> QuotaRuntime:
     return QuotaRuntime(
         tree=tree,
         quota=quota.name,

@@ -7,7 +7,7 @@ same name counts for nothing. A pod's request is reduced to the dimensions of it
 about a resource that it does not list.
 
 The sums are integers kept by adding and taking away whole pods, so they always equal the sums from scratch. When the
-quotas change, every pod's membership is looked up anew. While there is no quota, nothing is counted.
+quotas change, every pod's membership is looked up again. While there is no quota, nothing is counted.
 """
 
 from collections import defaultdict

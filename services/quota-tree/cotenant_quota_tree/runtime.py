@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 
-from cotenant.domain.quota.cached import Kept
+from cotenant.domain.quota.cached import Cached
 from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.sums import QuotaNode, QuotaSums
 from cotenant.model.amounts import Amounts
@@ -44,13 +44,13 @@ class TreeShares:
         for quota in sorted(quotas, key=lambda quota: quota.name):
             children.setdefault(quota.parent, []).append(quota)
         every_resource = sorted({resource for quota in quotas for resource in quota.max})
-        self._downwards: list[tuple[str, list[str], Kept[Amounts, tuple[Wants, ...], dict[str, QuotaShare]]]] = []
+        self._downwards: list[tuple[str, list[str], Cached[Amounts, tuple[Wants, ...], dict[str, QuotaShare]]]] = []
         parents: list[tuple[str, Sequence[str]]] = [(ROOT, every_resource)]
         while parents:
             name, resources = parents.pop()
             siblings = children.get(name, [])
             if siblings:
-                among = Kept(partial(_among, resources, siblings, scale_min))
+                among = Cached(partial(_among, resources, siblings, scale_min))
                 self._downwards.append((name, [sibling.name for sibling in siblings], among))
                 parents += [(child.name, sorted(child.max)) for child in siblings]
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from cotenant.domain.quota.cached import Kept
+from cotenant.domain.quota.cached import Cached
 from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.sums import NO_PODS, OwnPods, QuotaNode, QuotaSums, TreeSums
 from cotenant.domain.quota.view import ElasticQuotaView
@@ -52,11 +52,11 @@ class TreeSolution:
     def __init__(self, tree: Tree, built_in: Mapping[str, ElasticQuotaView], rules: Rules) -> None:
         self._sums = TreeSums(tree.nodes, guarantee_usage=rules.guarantee_usage)
         self._shares = TreeShares(tree.nodes, scale_min=rules.scale_min)
-        self._built_in = {name: Kept(partial(_built_in, view)) for name, view in sorted(built_in.items())}
-        self._built_in_together = Kept(_together)
-        self._distributable = Kept(available)
-        self._root = Kept(_root)
-        self._quotas = {node.name: Kept(partial(_quota, node, tree.reasons.get(node.name, ""))) for node in tree.nodes}
+        self._built_in = {name: Cached(partial(_built_in, view)) for name, view in sorted(built_in.items())}
+        self._built_in_together = Cached(_together)
+        self._distributable = Cached(available)
+        self._root = Cached(_root)
+        self._quotas = {node.name: Cached(partial(_quota, node, tree.reasons.get(node.name, ""))) for node in tree.nodes}
 
     def solve(self, total: Amounts, own: Mapping[str, OwnPods]) -> dict[str, SolvedQuota]:
         """All quotas of the tree by name; the same structs as before where nothing of them changed."""

@@ -41,7 +41,7 @@ async def _program(host: Host, arguments: argparse.Namespace) -> None:
     urls = config.urls()
     latest = PassReport()
 
-    def tell(report: PassReport) -> None:
+    def log_pass(report: PassReport) -> None:
         nonlocal latest
         if report.in_words != host.health.detail:
             logger.info("%s", report.in_words)
@@ -64,12 +64,12 @@ async def _program(host: Host, arguments: argparse.Namespace) -> None:
         syncing = Syncing(
             host.log, clients, config, now=lambda: datetime.now(UTC), cell=host.settings.cell, replica=host.settings.replica
         )
-        await syncing.run(host.stopping, tell)
+        await syncing.run(host.stopping, log_pass)
 
 
 def main() -> None:
     """Run until stopped."""
-    made = parser(SERVICE, "gives YARN the capacity that nodes lend, and brings YARN's use back")
+    made = parser(SERVICE, "gives YARN the batch capacity of the nodes, and publishes what YARN uses")
     made.add_argument(
         "--resource-manager",
         metavar="URL",

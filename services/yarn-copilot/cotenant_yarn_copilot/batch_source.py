@@ -1,4 +1,4 @@
-"""What of a node may be lent, as a Kubernetes node object says it.
+"""Batch resources of a node, read from a Kubernetes node object.
 
 In: a node's annotations and allocatable. Out: batch amounts. The annotation `originExtendedAllocatable` wins, as it is
 the figure before YARN's own share was taken off; without it (or without `resources` in it) status.allocatable stands

@@ -3,7 +3,7 @@
 In: batch CPU in milli-CPUs and batch memory in bytes. Out: vcores and MB as YARN counts them: one vcore a CPU, one MB
 2^20 bytes.
 
-    exact        vcores = floor(milli / 1000)   MB = floor(bytes / 2^20)   never more than the node lends
+    exact        vcores = floor(milli / 1000)   MB = floor(bytes / 2^20)   never more than the node offers
     compatible   vcores = ceil(milli / 1000)    MB = ceil(bytes / 10^6)    as Koordinator's operator sends: up to 4.9 % too much
 
 YARN's use comes back as vcores * 1000 milli-CPUs and MB * 2^20 bytes in both.

@@ -1,4 +1,4 @@
-"""What yarn-copilot is told."""
+"""Configuration of yarn-copilot."""
 
 from __future__ import annotations
 

@@ -18,5 +18,5 @@ DEFINITION = Definition(
     config_type=CopilotConfig,
     make_core=_make_core,
     recomputed=False,
-    summary="gives YARN the capacity that nodes lend, and brings YARN's use back",
+    summary="gives YARN the batch capacity of the nodes, and publishes what YARN uses",
 )

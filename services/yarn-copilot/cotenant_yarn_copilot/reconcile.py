@@ -4,8 +4,8 @@ In: what is known of the node and its NodeManager. Out: a Plan before the Resour
 Source: Koordinator YARN operator, one pass:
 
     no node                                    nothing
-    the NodeManager's id is malformed          nothing, the foreign share stays as it is; told in `reason`
-    no NodeManager (or no usable id)           foreign share 0, the ResourceManager is not told
+    the NodeManager's id is malformed          nothing, the foreign share stays as it is; named in `reason`
+    no NodeManager (or no usable id)           foreign share 0, nothing is sent to the ResourceManager
     the batch figure cannot be read            nothing is sent, try again
     else                                       give the total (again, if that fails); the foreign share is YARN's use
 """
@@ -24,7 +24,7 @@ from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource,
 from cotenant_yarn_copilot.node_id import NodeIdError, PodLabels, YarnNodeId, yarn_node_of
 
 
-class Verdict(StrEnum):
+class PlanKind(StrEnum):
     """What to do about a node."""
 
     NOTHING = "nothing"
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
 class Plan(msgspec.Struct, frozen=True):
     """What to do about a node; `node_id` and `total` with GIVE only."""
 
-    verdict: Verdict
+    kind: PlanKind
     node_id: YarnNodeId | None = None
     total: YarnResource = YarnResource()
     reason: str = ""
@@ -61,30 +61,30 @@ class KubernetesNode(msgspec.Struct, frozen=True):
 def plan_node(node: KubernetesNode | None, pods: Sequence[PodLabels], rounding: Rounding = Rounding.EXACT) -> Plan:
     """Return what to do about a node object."""
     if node is None:
-        return Plan(Verdict.NOTHING, reason="the node is gone")
+        return Plan(PlanKind.NOTHING, reason="the node is gone")
     try:
         node_id = yarn_node_of(node.name, pods)
     except NodeIdError as error:
-        return Plan(Verdict.NOTHING, reason=str(error))
+        return Plan(PlanKind.NOTHING, reason=str(error))
     if node_id is None or not node_id.usable:
-        return Plan(Verdict.CLEAR, reason="no NodeManager on the node")
+        return Plan(PlanKind.CLEAR, reason="no NodeManager on the node")
     try:
         batch = batch_of_node(node.annotations, node.allocatable)
     except (ThirdPartyError, QuantityError) as error:
-        return Plan(Verdict.RETRY, node_id, reason=str(error))
-    return Plan(Verdict.GIVE, node_id, to_yarn(batch, rounding))
+        return Plan(PlanKind.RETRY, node_id, reason=str(error))
+    return Plan(PlanKind.GIVE, node_id, to_yarn(batch, rounding))
 
 
 def outcome_of(plan: Plan, *, update_failed: bool, used: YarnResource) -> Outcome:
     """Return what follows from a plan that was carried out; `used` is what the ResourceManager reports for the node."""
-    match plan.verdict:
-        case Verdict.NOTHING:
+    match plan.kind:
+        case PlanKind.NOTHING:
             return Outcome(again=False, failed=False)
-        case Verdict.CLEAR:
+        case PlanKind.CLEAR:
             return Outcome(again=False, failed=False, foreign=BatchAmounts())
-        case Verdict.RETRY:
+        case PlanKind.RETRY:
             return Outcome(again=True, failed=True)
-        case Verdict.GIVE if update_failed:
+        case PlanKind.GIVE if update_failed:
             return Outcome(again=True, failed=True)
         case _:
             return Outcome(again=False, failed=False, foreign=of_yarn(used))

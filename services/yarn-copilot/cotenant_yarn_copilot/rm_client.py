@@ -80,7 +80,7 @@ class ResourceManagerClient:
         return read_node(await self._ask(f"/ws/v1/cluster/nodes/{quote(node_id, safe=':')}"))
 
     async def set_total(self, node_id: str, total: YarnResource, over_commit_timeout_ms: int = NEVER_KILL_MS) -> None:
-        """Ask for a new total of a node; what became of it, `confirm` tells."""
+        """Ask for a new total of a node; `confirm` checks the outcome."""
         body = update_body(total, over_commit_timeout_ms)
         await self._ask(f"/ws/v1/cluster/nodes/{quote(node_id, safe=':')}/resource", body)
 

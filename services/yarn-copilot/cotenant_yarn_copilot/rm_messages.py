@@ -1,4 +1,4 @@
-"""What the ResourceManager's REST interface says and is told, typed. Prefix `/ws/v1/cluster`, JSON.
+"""Requests and answers of the ResourceManager's REST interface, typed. Prefix `/ws/v1/cluster`, JSON.
 
 The update's body is built here and nowhere else, because the ResourceManager checks nothing: a field it does not know
 counts 0, a wrapped or empty body sets the node to 0 and the over-commit timeout to 0, which kills every container on

@@ -44,7 +44,7 @@ class YarnCluster(Protocol):
     ResourceManagerError."""
 
     async def find_active(self) -> str:
-        """Look for the active ResourceManager anew."""
+        """Look for the active ResourceManager again."""
 
     async def nodes(self) -> tuple[RmNode, ...]:
         """Return the NodeManagers that it lists."""
@@ -99,7 +99,7 @@ class Syncing:
         self._cell = cell
         self._replica = replica
         self._loaded = False
-        self._lives = 0
+        self._loads = 0
         self._resources_changed = asyncio.Event()
 
     @property
@@ -108,7 +108,7 @@ class Syncing:
         return f"/{self._cell}/{SERVICE}/0"
 
     async def run(self, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]) -> None:
-        """Follow and sync until told to stop; too far behind the log, start over with a fresh state."""
+        """Follow and sync until stopped; too far behind the log, start over with a fresh state."""
         while not stopping.is_set():
             try:
                 await self._live(stopping, on_pass)
@@ -118,7 +118,7 @@ class Syncing:
     async def _live(self, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]) -> None:
         self.copilot = YarnCopilot(self.config.rounding)
         self._loaded = False
-        self._lives += 1
+        self._loads += 1
         marker = marker_subject(SERVICE, self._replica)
         reader = await self.log.follow(LOG, (*FILTERS, marker))
         try:
@@ -141,10 +141,10 @@ class Syncing:
     async def _mark(self, subject: str) -> str:
         """Store the start marker: its delivery says that everything before is folded."""
         now = self._now()
-        event_id = f"{self._cell}/{SERVICE}/{self._replica}/start/{now.timestamp():.6f}/{self._lives}"
+        event_id = f"{self._cell}/{SERVICE}/{self._replica}/start/{now.timestamp():.6f}/{self._loads}"
         marker = Event(
             subject=subject,
-            data=ServiceStarted(service=SERVICE, partition="0", replica=self._replica, filters=FILTERS, load=self._lives),
+            data=ServiceStarted(service=SERVICE, partition="0", replica=self._replica, filters=FILTERS, load=self._loads),
             time=now,
             id=event_id,
             source=self.source,
@@ -254,11 +254,11 @@ class Syncing:
         for event in events:
             expected = self.copilot.head_of(event.subject)
             event_id = f"{self._cell}/{SERVICE}/{event.subject}/{expected}"
-            sealed = msgspec.structs.replace(event, id=event_id, source=self.source, time=now)
-            outcome = await store_batch(self.log, [Write(event=sealed, expected=expected)])
+            stamped = msgspec.structs.replace(event, id=event_id, source=self.source, time=now)
+            outcome = await store_batch(self.log, [Write(event=stamped, expected=expected)])
             if isinstance(outcome, Stored):
                 stored += 1
-                self.copilot.apply(msgspec.structs.replace(sealed, sequence=outcome.first))
+                self.copilot.apply(msgspec.structs.replace(stamped, sequence=outcome.first))
             else:
                 logger.warning("%s was not stored: %s", event.subject, outcome.reason)
         return stored

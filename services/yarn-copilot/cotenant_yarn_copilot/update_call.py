@@ -1,7 +1,7 @@
 """The order of calls that gives a node its total.
 
 In: whether there is a node and a client, and how each call ended. Out: the next call, and at the end whether it
-failed. Source: Koordinator YARN operator: a failed update looks for the active ResourceManager anew, and the whole is
+failed. Source: Koordinator YARN operator: a failed update looks for the active ResourceManager again, and the whole is
 tried again later.
 
 A generator, so that the order stands in one place and the caller does the I/O: it yields a step, is sent whether that

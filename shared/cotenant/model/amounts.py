@@ -35,7 +35,7 @@ def format_amounts(amounts: Amounts) -> str:
 
 @lru_cache(maxsize=4096)
 def _formatted(amounts: tuple[tuple[str, int], ...]) -> str:
-    """Pods that wait for a quota are told the same figures again and again."""
+    """Pods that wait for a quota report the same figures again and again."""
     pairs = sorted(f"{resource}:{format_amount(resource, amount)}" for resource, amount in amounts)
     return ",".join(pairs) or "<empty>"
 

@@ -2,7 +2,7 @@
 
 In: a function of one frozen struct. Out: the same function, with its last results remembered. Frozen structs that hold lists or
 maps have no hash; those that are shared (`api.objects.pod.decode_spec`) need none. A struct is held as long as its result
-is, so its identity stays its own. Bound: REMEMBERED results, or as many as are named, then it begins anew. A result is shared
+is, so its identity stays its own. Bound: REMEMBERED results, or as many as are named, then it starts empty. A result is shared
 and not to be changed.
 """
 

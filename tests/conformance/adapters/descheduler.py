@@ -33,10 +33,9 @@ from cotenant_descheduler_arbiter.low_node_load.sorting import (
     sort_pods_by_excess,
 )
 from cotenant_descheduler_arbiter.low_node_load.thresholds import band_amounts, fill_band
-from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, Verdict, decide, run_round
+from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, decide, run_round
 from cotenant_descheduler_arbiter.migration.budgets import (
     Budgets,
-    counting,
     expected_replicas,
     globally,
     per_namespace,
@@ -44,6 +43,7 @@ from cotenant_descheduler_arbiter.migration.budgets import (
     per_workload,
 )
 from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.job_index import JobIndex
 from cotenant_descheduler_arbiter.migration.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
 from cotenant_descheduler_arbiter.migration.jobs import kept_for
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
@@ -353,7 +353,7 @@ def arbitrator_decision(given: dict, *, name: str) -> object:
         None if given["nonRetryablePass"] else "forbidden",
         None if given["retryablePass"] else "exhausted",
     )
-    return {"failed": verdict is Verdict.FAILED, "passed": verdict is Verdict.PASSED}
+    return {"failed": verdict is ArbitrationResult.FAILED, "passed": verdict is ArbitrationResult.PASSED}
 
 
 def arbitrator_round(given: dict, *, name: str) -> object:
@@ -369,7 +369,7 @@ def arbitrator_round(given: dict, *, name: str) -> object:
     )
     verdicts = {decision.job: decision.verdict for decision in decisions}
     return {
-        **{str(verdict): [each for each in given["jobs"] if verdicts[each] is verdict] for verdict in Verdict},
+        **{str(verdict): [each for each in given["jobs"] if verdicts[each] is verdict] for verdict in ArbitrationResult},
         "failedReason": REASON_FORBIDDEN,
     }
 
@@ -412,7 +412,7 @@ def arbitrator_filter(given: dict, *, name: str) -> object:
     )
     pod = _pod(given["pod"])
     pods = _pods([*given["pods"], *(given.get("workloadPods") or ()), given["pod"]])
-    jobs = counting([_job(document) for document in given["jobs"]], pod, arbitrating=True)
+    jobs = JobIndex([_job(document) for document in given["jobs"]], pods.get, arbitrating=True).everywhere(pod)
     match given["filter"]:
         case "expectedReplicas":
             reason = expected_replicas(pod, given["expectedReplicas"], budgets)

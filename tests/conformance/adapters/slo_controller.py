@@ -129,7 +129,7 @@ def _node_strategy(config: Json, node: Node) -> tuple[ColocationStrategy, bool]:
     loaded = colocation.of_document(_without_nulls(config), defaults={})
     metadata = node.metadata
     strategy, _ = colocation.on_node(colocation.select(loaded, metadata.labels), metadata.labels, metadata.annotations)
-    return strategy, colocation.is_enabled(loaded.cluster, strategy)
+    return strategy, colocation.is_enabled(loaded.cluster.get("enable") is True, strategy)
 
 
 # -- writing what the vectors expect -------------------------------------------------------------------------------

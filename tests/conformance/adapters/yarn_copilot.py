@@ -26,7 +26,7 @@ from cotenant_batch_resource_calculator.formulas.placing import offer
 from cotenant_yarn_copilot.batch_source import batch_of_node
 from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource, of_yarn, to_yarn
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER, NodeIdError, PodLabels, YarnNodeId, choose_nm_pod, yarn_node_of
-from cotenant_yarn_copilot.reconcile import KubernetesNode, Verdict, outcome_of, plan_node, used_of
+from cotenant_yarn_copilot.reconcile import KubernetesNode, PlanKind, outcome_of, plan_node, used_of
 from cotenant_yarn_copilot.update_call import Step, update_steps
 
 Json = dict[str, Any]
@@ -131,7 +131,7 @@ def yarn_node_resource(given: Json, *, name: str) -> object:
         "error": outcome.failed,
         "thirdParty": dict(entry.resources or {}) if entry is not None else None,
     }
-    if plan.verdict is Verdict.GIVE and plan.node_id is not None:
+    if plan.kind is PlanKind.GIVE and plan.node_id is not None:
         result["sent"] = {
             "host": plan.node_id.host,
             "port": plan.node_id.port,

@@ -11,7 +11,8 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.usage import HostApplicationUsage, PodUsage, Series, UsageSample
 from cotenant.log.contract import USAGE
 from cotenant.model.subjects import metrics_subject, node_subject, usage_subject
-from cotenant_metrics_ingest.core import MetricsConfig, MetricsIngestCore
+from cotenant_metrics_ingest.config import MetricsConfig
+from cotenant_metrics_ingest.core import MetricsIngestCore
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

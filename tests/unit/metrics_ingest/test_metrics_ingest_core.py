@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cotenant.events.metrics import Usage
-from cotenant_metrics_ingest.core import MetricsConfig
+from cotenant_metrics_ingest.config import MetricsConfig
 from tests.unit.metrics_ingest.builders_metrics_ingest import START, MetricsLog, host, pod
 
 FAST = MetricsConfig(report_interval_seconds=2, aggregate_duration_seconds=10, durations_seconds=(10, 20, 60))

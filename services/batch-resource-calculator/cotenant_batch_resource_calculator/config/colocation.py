@@ -1,4 +1,4 @@
-"""`colocation-config`: how much of a node may be lent, decided for the cluster, for groups of nodes, and on the node
+"""`colocation-config`: how much of a node is overcommitted, decided for the cluster, for groups of nodes, and on the node
 itself.
 
 In: the section's text, a node's labels and annotations. Out: the node's ColocationStrategy. Source: Koordinator
@@ -226,6 +226,6 @@ def ratio_percent(text: str | None) -> int | None:
     return int(ratio * 100) if 0 <= ratio <= _MAX_RATIO else None
 
 
-def is_enabled(cluster: JsonObject, strategy: ColocationStrategy) -> bool:
-    """Tell whether the node lends anything: the cluster's switch and the node's must both be on."""
-    return cluster.get("enable") is True and strategy.enable is True
+def is_enabled(cluster_enable: bool, strategy: ColocationStrategy) -> bool:
+    """Tell whether the node offers batch resources: the cluster's switch and the node's must both be on."""
+    return cluster_enable and strategy.enable is True

@@ -2,7 +2,7 @@
 
 In: the `data` of the ConfigMap (None: there is none). Out: a Configuration whose rejected sections are None, with the
 reason. What stands in for a rejected section is not kept here: each node keeps what its own last event says, so that a
-service that starts anew on a rejected ConfigMap ends in the same state as one that saw the good version before.
+service that starts again on a rejected ConfigMap ends in the same state as one that saw the good version before.
 """
 
 from __future__ import annotations

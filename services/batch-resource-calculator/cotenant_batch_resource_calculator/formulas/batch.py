@@ -1,4 +1,4 @@
-"""Batch resources of a node: what its high-priority (HP) pods do not use may be lent to batch pods.
+"""Batch resources of a node: what its high-priority (HP) pods do not use is reclaimable for batch pods.
 
 In: capacity, reserves, system usage, one line per pod and per metric, the strategy. Out: the batch amounts and every
 term of the formula. Source: Koordinator batch resource plugin, the rule of its newest release.
@@ -133,7 +133,7 @@ def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> H
 
 
 def host_application_usage(applications: Sequence[MeasuredUsage]) -> Amounts:
-    """Return the usage of applications outside pods that is not lent capacity (one that names no tier counts)."""
+    """Return the usage of applications outside pods that does not run on reclaimed capacity (one that names no tier counts)."""
     used = ZERO
     for application in applications:
         if not is_lent(application.priority):
@@ -141,7 +141,7 @@ def host_application_usage(applications: Sequence[MeasuredUsage]) -> Amounts:
     return used
 
 
-def lend(
+def reclaimable(
     capacity: Amounts,
     margin: Amounts,
     system_used: Amounts,
@@ -175,7 +175,7 @@ def calculate_batch(
     system_used = system_usage + hosts
     margin = margin_of(capacity, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)
     need = sum_need(pods, metrics)
-    batch = lend(capacity, margin, system_used, node_reserved, need, strategy)
+    batch = reclaimable(capacity, margin, system_used, node_reserved, need, strategy)
     if strategy.cpu_threshold_percent is not None:
         batch = Amounts(min(batch.cpu, share(capacity, strategy.cpu_threshold_percent).cpu), batch.memory)
     if strategy.memory_threshold_percent is not None:

@@ -5,7 +5,7 @@ time. Out: an Evaluation, the figures with every term. Source: Koordinator node
 resource controller:
 
     colocation switched off                          -> withdrawn
-    no metric, or a metric older than degrade time   -> withdrawn (the node's need is unknown, so nothing may be lent)
+    no metric, or a metric older than degrade time   -> withdrawn (the node's need is unknown, so nothing is reclaimable)
     else batch and mid by their formulas
 
 Missing parts of a metric move a term by rule: a pod without a figure counts its request; a node without a total has no
@@ -106,7 +106,7 @@ def reserve_of(node: NodeFigures) -> Amounts:
 
 
 def withdrawal(update_time: datetime | None, strategy: ColocationStrategy, now: datetime) -> tuple[str, str]:
-    """Return why nothing may be lent now, as code and in words; both empty where the metric can be acted on."""
+    """Return why nothing is reclaimable now, as code and in words; both empty where the metric can be acted on."""
     minutes = degrade_minutes(strategy)
     if update_time is None:
         return NO_METRIC, "the node has no metric yet: batch and mid resources are withdrawn until it reports"

@@ -24,7 +24,7 @@ from cotenant_batch_resource_calculator.formulas.batch import (
     MeasuredUsage,
     PodNeed,
     is_lent,
-    lend,
+    reclaimable,
 )
 
 
@@ -80,7 +80,7 @@ def calculate_zones(
     zone_system = split(to_zone_level(system_used), count)
     zone_reserved = split(to_zone_level(node_reserved), count)
     return [
-        lend(
+        reclaimable(
             to_zone_level(capacity),
             to_zone_level(margin_of(capacity, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)),
             zone_system,

@@ -8,9 +8,9 @@ one that no clock reaches is NEVER.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+from cotenant.model.times import NEVER
 
 
 def differs(old: int | None, new: int | None, threshold: float) -> bool:

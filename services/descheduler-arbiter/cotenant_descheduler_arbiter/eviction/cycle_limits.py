@@ -36,9 +36,9 @@ class CycleCounts:
     def refusal(self, node: str, namespace: str) -> str | None:
         """Return why one more eviction is refused, or None."""
         limits = self.limits
-        if node and _full(self.per_node.get(node, 0), limits.max_no_of_pods_to_evict_per_node):
+        if node and self.node_full(node):
             return f"node {node} has reached its {limits.max_no_of_pods_to_evict_per_node} evictions of this cycle"
-        if _full(self.per_namespace.get(namespace, 0), limits.max_no_of_pods_to_evict_per_namespace):
+        if self.namespace_full(namespace):
             return (
                 f"namespace {namespace} has reached its {limits.max_no_of_pods_to_evict_per_namespace} evictions "
                 "of this cycle"

@@ -55,7 +55,7 @@ class Move(msgspec.Struct, frozen=True):
     target_high: dict[str, int]
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StayingPod(msgspec.Struct, frozen=True):
     """A pod of a hot node that stays."""
 
     facts: PodFacts
@@ -93,7 +93,7 @@ class Balance:
         self.prod_usage = {name: dict(load.prod_usage) for name, load in loads.items()}
         self.placed: dict[str, tuple[dict[str, int], int]] = {}
         self.moves: list[Move] = []
-        self.kept: list[Kept] = []
+        self.kept: list[StayingPod] = []
 
     def run(self, hot: Sequence[str], prod_hot: Sequence[str]) -> None:
         """Do both passes over the hot nodes, hottest first; fills `moves` and `kept`."""
@@ -178,7 +178,7 @@ class Balance:
         percent = self.prod_band.high if prod else self.band.high
         high = self._high(source, prod=prod)
         target_before = dict(self._usage(target, prod=prod))
-        self._book(pod, source, target, taken, prod=prod)
+        self._account_move(pod, source, target, taken, prod=prod)
         for name in available:
             available[name] -= taken.get(name, 0)
         self.moves.append(
@@ -198,7 +198,7 @@ class Balance:
             )
         )
 
-    def _book(self, pod: MeasuredPod, source: str, target: str, taken: Mapping[str, int], *, prod: bool) -> None:
+    def _account_move(self, pod: MeasuredPod, source: str, target: str, taken: Mapping[str, int], *, prod: bool) -> None:
         self.usage[source] = _minus(self.usage[source], taken)
         self.usage[target] = _plus(self.usage[target], taken)
         if prod:
@@ -243,7 +243,7 @@ class Balance:
         return None
 
     def _keep(self, facts: PodFacts, source: str, reason: str) -> None:
-        self.kept.append(Kept(facts=facts, source=source, reason=reason))
+        self.kept.append(StayingPod(facts=facts, source=source, reason=reason))
 
 
 def _plus(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 In: the state, the policy, the time. Out: a NodeLoadJudged per hot (or formerly hot) node, each followed by the
 Migration jobs created for it. Cycles are the slots of `interval` since 1970; a node is judged once per slot, which its
-last judgement's time tells.
+time of the last judgement shows it.
 
 Usage is corrected by what is under way: pods with a job that is not over, or was over less than a report interval
 before the node's metric, no longer count on their source, and count on the target that the job was decided with.
@@ -24,7 +24,7 @@ from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, Policy
 from cotenant_descheduler_arbiter.config.selection import selects
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, workload_key
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
-from cotenant_descheduler_arbiter.low_node_load.balance import Kept, Move
+from cotenant_descheduler_arbiter.low_node_load.balance import Move, StayingPod
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
 from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, LowNodeLoad, run_cycle, streaks_of
 from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode
@@ -186,7 +186,7 @@ class Balancing:
                     yield self._job(name, move)
 
     def _judged(
-        self, judgement: Judgement, names: tuple[str, ...], moves: list[Move], kept: list[Kept], dry_run: bool
+        self, judgement: Judgement, names: tuple[str, ...], moves: list[Move], kept: list[StayingPod], dry_run: bool
     ) -> NodeLoadJudged:
         streaks = judgement.streaks
         message = ""

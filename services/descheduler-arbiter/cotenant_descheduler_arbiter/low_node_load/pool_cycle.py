@@ -24,7 +24,7 @@ import msgspec
 
 from cotenant.events.migrations import AnomalyStreak, DetectorState, NodeLoadJudged
 from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition, mark, reset
-from cotenant_descheduler_arbiter.low_node_load.balance import Balance, Kept, Move, WhyNot
+from cotenant_descheduler_arbiter.low_node_load.balance import Balance, Move, StayingPod, WhyNot
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass, NodeLoad, classify, is_over
 from cotenant_descheduler_arbiter.low_node_load.pools import JudgedPool, MeasuredNode, Pool, filter_nodes, judge
 from cotenant_descheduler_arbiter.low_node_load.sorting import sort_nodes
@@ -80,7 +80,7 @@ class CycleResult(msgspec.Struct):
 
     judgements: list[Judgement] = []
     moves: list[Move] = []
-    kept: list[Kept] = []
+    kept: list[StayingPod] = []
     classes: dict[str, dict[str, LoadClass]] = {}
     """Per pool: node to class."""
 
@@ -156,7 +156,7 @@ def _run_pool(
 
 
 def _told(pool: Pool, load_class: LoadClass) -> LoadClass:
-    """Return the class as users are told it: without prod thresholds, every node is low for prod."""
+    """Return the class as it is published: without prod thresholds, every node is low for prod."""
     if pool.prod_low_thresholds or pool.prod_high_thresholds:
         return load_class
     return {LoadClass.BOTH_LOW: LoadClass.LOW, LoadClass.PROD_LOW: LoadClass.NORMAL}.get(load_class, load_class)
@@ -223,7 +223,7 @@ def _marked(
     return Streaks(node=node, prod=prod, abnormal_at=now if source else before.abnormal_at)
 
 
-def calm_is_news(args: LowNodeLoad, known: Streaks, now: datetime) -> bool:
+def normal_is_news(args: LowNodeLoad, known: Streaks, now: datetime) -> bool:
     """Tell whether it would change a node's streaks to be found not hot."""
     return any(_marked(args, pool, known, LoadClass.NORMAL, now) != known for pool in args.pools)
 

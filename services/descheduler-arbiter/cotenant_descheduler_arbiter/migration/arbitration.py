@@ -19,7 +19,7 @@ from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
 REASON_FORBIDDEN = "ForbiddenMigratePod"
 
 
-class Verdict(StrEnum):
+class ArbitrationResult(StrEnum):
     """What becomes of a waiting job."""
 
     PASSED = "passed"
@@ -31,19 +31,19 @@ class Decision(msgspec.Struct, frozen=True):
     """A verdict and why; the reason is empty where the job passed."""
 
     job: str
-    verdict: Verdict
+    verdict: ArbitrationResult
     reason: str = ""
 
 
-def decide(pod_exists: bool, forbidden: str | None, exhausted: str | None) -> tuple[Verdict, str]:
+def decide(pod_exists: bool, forbidden: str | None, exhausted: str | None) -> tuple[ArbitrationResult, str]:
     """Return the verdict from the two filters' reasons (None: the filter lets the pod through)."""
     if not pod_exists:
-        return Verdict.PASSED, ""
+        return ArbitrationResult.PASSED, ""
     if forbidden is not None:
-        return Verdict.FAILED, forbidden
+        return ArbitrationResult.FAILED, forbidden
     if exhausted is not None:
-        return Verdict.WAITING, exhausted
-    return Verdict.PASSED, ""
+        return ArbitrationResult.WAITING, exhausted
+    return ArbitrationResult.PASSED, ""
 
 
 def run_round(
@@ -53,14 +53,14 @@ def run_round(
     why_exhausted: Callable[[JobFacts], str | None],
     let_through: Callable[[JobFacts], None],
 ) -> list[Decision]:
-    """Return a decision a job. `let_through` is told of each job that passes, before the next one is asked."""
+    """Return a decision a job. `let_through` is called with each job that passes, before the next one is asked."""
     decisions: list[Decision] = []
     for job in waiting:
         exists = pod_exists(job)
         forbidden = why_forbidden(job) if exists else None
         exhausted = why_exhausted(job) if exists and forbidden is None else None
         verdict, reason = decide(exists, forbidden, exhausted)
-        if verdict is Verdict.PASSED:
+        if verdict is ArbitrationResult.PASSED:
             let_through(job)
         decisions.append(Decision(job.name, verdict, reason))
     return decisions

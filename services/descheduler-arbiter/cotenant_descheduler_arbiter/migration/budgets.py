@@ -11,15 +11,15 @@ asked.
                   those together with the workload's unavailable pods >= max unavailable(replicas)
     expected replicas: rejected when replicas is 1, or equal to either maximum: one more would be all of them
 
-A workload's replicas are the pods that have the same controller and have not ended; a controller's own wish is not
-known here.
+A workload's replicas are the pods that have the same controller and have not ended; the replicas that a controller asks for are
+not known here.
 
 Source: koord-descheduler arbitrator filters, migration controller arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -38,11 +38,6 @@ class Budgets(msgspec.Struct, frozen=True):
     max_unavailable_per_workload: IntOrPercent | None = None
     skip_check_expected_replicas: bool = False
     skip_gates: frozenset[str] = frozenset()
-
-
-def counting(jobs: Iterable[JobFacts], pod: PodFacts, *, arbitrating: bool) -> list[JobFacts]:
-    """Return the jobs that take from the budgets which `pod` asks."""
-    return [job for job in jobs if job.counts(arbitrating=arbitrating) and not (job.uid and job.uid == pod.uid)]
 
 
 def expected_replicas(pod: PodFacts, replicas: int, budgets: Budgets) -> str | None:

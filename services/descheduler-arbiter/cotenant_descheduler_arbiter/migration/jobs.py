@@ -1,12 +1,11 @@
-"""Migration jobs: created from users' objects, arbitrated, run through their phases, and put away.
+"""Migration jobs: created from users' objects, arbitrated, run through their phases, and removed.
 
-In: the state, the policy, the time. Out: Migration events, one per job at most, and the eviction requests that are
-outstanding.
+In: the state, the policy, the time. Out: Migration events, one per job at most.
 
 A user's job is accepted under the name of its object. Waiting jobs go through one arbitration round per decision; a
 reason to wait is stored again when it changed and the last one is 30 s old. Running jobs take one step. Evictions are
 ordered under a token bucket over all jobs, and a workload's under its object limiter unless the job's own evict annotation
-exempts it. A job is put away (tombstone)
+exempts it. A job is removed (tombstone)
 when it is over and its ttl + 5 min (30 min without a ttl) and what the back-off and the limiters need of it have
 passed; a user's job when its object is gone.
 
@@ -20,22 +19,22 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.api.objects.policies import PodMigrationJob
-from cotenant.engine.core import Request
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest, Migration
+from cotenant.events.migrations import Migration
 from cotenant.model.subjects import migration_subject
-from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
+from cotenant.model.times import NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, next_in_row, pause, remembered_until, workload_key
 from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICT, forced
 from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR, tokens_left
-from cotenant_descheduler_arbiter.low_node_load.sorting import creation_seconds, sort_pods
-from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, Verdict, run_round
+from cotenant_descheduler_arbiter.low_node_load.sorting import sort_pods
+from cotenant_descheduler_arbiter.migration.acceptance import job_of_object
+from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, run_round
+from cotenant_descheduler_arbiter.migration.evictions import answer_to
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, job_facts
 from cotenant_descheduler_arbiter.migration.job_order import arbitration_order
 from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
-from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, Answer, JobView, fail, reconcile, timed_out
+from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, JobView, fail, reconcile, timed_out
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known, end
@@ -44,13 +43,7 @@ WAITING = "WaitingForArbitration"
 REPEAT_REASON = timedelta(seconds=30)
 KEPT_AFTER_TTL = timedelta(minutes=5)
 KEPT_WITHOUT_TTL = timedelta(minutes=30)
-LONGEST_TTL = timedelta(days=3650)
-USER = "User"
-NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ANNOTATION_REASON = "koordinator.sh/evict-reason"
-ANNOTATION_TRIGGER = "koordinator.sh/evict-trigger"
-_MODES = ("EvictDirectly", "ReservationFirst")
 
 
 class JobDecisions:
@@ -69,7 +62,7 @@ class JobDecisions:
         self.filters = filters
         self.now = now
         self.decided = decided
-        """Subjects of jobs that this decision says something of already."""
+        """Subjects of jobs that this decision has an event for already."""
         self._moves: dict[str, Migration] | None = None
 
     def decide(self) -> Iterator[Event]:
@@ -91,7 +84,7 @@ class JobDecisions:
             if job.finished or (_waits(job) and not timed_out(job, self.now) and not self._blocked(job)):
                 continue
             yield from self._step(known, job, ordered)
-        yield from self._put_away()
+        yield from self._remove_old()
 
     # -- users' jobs ---------------------------------------------------------------------------------------------
 
@@ -100,37 +93,8 @@ class JobDecisions:
             present = self.fold.jobs.get(name)
             uid = known.value.metadata.uid
             if present is None or present.value.object_uid != uid:
-                job = self._from_object(name, known.value)
+                job = job_of_object(name, known.value, self.filters, self.policy, self.now)
                 yield Event(subject=migration_subject(name), data=job, causes=(known.ref,))
-
-    def _from_object(self, name: str, wish: PodMigrationJob) -> Migration:
-        ref, annotations = wish.spec.pod_ref, wish.metadata.annotations
-        pod = self.filters.pod(f"{ref.namespace}/{ref.name}")
-        created = creation_seconds(wish.metadata.creation_timestamp)
-        job = Migration(
-            job=name,
-            namespace=ref.namespace,
-            pod=ref.name,
-            uid=ref.uid or (pod.uid if pod is not None else ""),
-            node=pod.node if pod is not None else "",
-            workload=pod.workload if pod is not None else "",
-            object_uid=wish.metadata.uid,
-            mode=wish.spec.mode or self.policy.default_mode,
-            paused=wish.spec.paused,
-            trigger=annotations.get(ANNOTATION_TRIGGER, USER),
-            evict_reason=annotations.get(ANNOTATION_REASON, ""),
-            created_at=datetime.fromtimestamp(created, self.now.tzinfo) if created else self.now,
-            updated_at=self.now,
-        )
-        if job.mode not in _MODES:
-            return fail(job, "InvalidMode", f"spec.mode {job.mode!r} is none of {', '.join(_MODES)}", self.now)
-        try:
-            ttl = parse_duration(wish.spec.ttl) if wish.spec.ttl else self.policy.default_ttl
-        except DurationError as error:
-            return fail(job, "InvalidTTL", f"spec.ttl: {error}", self.now)
-        if ttl < timedelta(0):
-            return fail(job, "InvalidTTL", f"spec.ttl: {wish.spec.ttl} is below 0", self.now)
-        return msgspec.structs.replace(job, ttl_seconds=int(min(ttl, LONGEST_TTL).total_seconds()))
 
     def _current(self, job: Migration) -> Migration:
         """Return the job with what its object may change."""
@@ -173,9 +137,9 @@ class JobDecisions:
         for decision in decisions:
             known = by_name[decision.job]
             job = self._current(known.value)
-            if decision.verdict is Verdict.PASSED:
+            if decision.verdict is ArbitrationResult.PASSED:
                 changed = msgspec.structs.replace(job, passed_arbitration=True, reason="", message="")
-            elif decision.verdict is Verdict.FAILED:
+            elif decision.verdict is ArbitrationResult.FAILED:
                 changed = fail(job, REASON_FORBIDDEN, decision.reason, self.now)
             else:
                 recent = job.updated_at is not None and self.now - job.updated_at < REPEAT_REASON
@@ -238,16 +202,16 @@ class JobDecisions:
             causes=(known.ref, *causes),
         )
 
-    # -- putting away --------------------------------------------------------------------------------------------
+    # -- removing --------------------------------------------------------------------------------------------
 
-    def _put_away(self) -> Iterator[Event]:
+    def _remove_old(self) -> Iterator[Event]:
         for name, known in sorted(self.fold.jobs.items()):
             kept_until = self._kept_until(known.value)
             if kept_until is not None and kept_until <= self.now:
                 yield end(migration_subject(name), known)
 
     def _kept_until(self, job: Migration) -> datetime | None:
-        """Return when the job is put away; None while it is not over, or a user's object stands for it."""
+        """Return when the job is removed; None while it is not over, or a user's object stands for it."""
         if job.object_uid:
             if not self._orphaned(job):
                 return None
@@ -264,7 +228,7 @@ class JobDecisions:
         until = remembered_until(job, self.policy.back_off_base, self.policy.back_off_maximum)
         return max(times if until is None else (*times, until))
 
-    def at_rest_until(self) -> datetime:
+    def idle_until(self) -> datetime:
         """Return until when nothing follows for the jobs if nothing follows now, nothing is folded of a job and no pod is
         nominated: `now` where a job is not over, as its pod, the budgets and the limiters then matter."""
         if any(not known.value.finished for known in self.fold.jobs.values()):
@@ -278,46 +242,5 @@ def _waits(job: Migration) -> bool:
 
 
 def kept_for(ttl_seconds: int) -> timedelta:
-    """Return how old a job must be to be put away."""
+    """Return how old a job must be to be removed."""
     return timedelta(seconds=ttl_seconds) + KEPT_AFTER_TTL if ttl_seconds else KEPT_WITHOUT_TTL
-
-
-def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:
-    """Return the gateway's answer: to this job, or to whoever had the pod evicted."""
-    known = fold.outcomes.get(f"{job.namespace}/{job.pod}")
-    if known is None or known.value.uid != job.uid or not (known.value.allowed or known.value.job == job.job):
-        return None
-    return Answer(known.ref, known.value.allowed, known.value.message or known.value.reason)
-
-
-def outstanding_evictions(fold: ClusterFold, policy: Policy, now: datetime) -> list[Request]:
-    """Return the evictions that are ordered and not answered, by job name."""
-    requests: list[Request] = []
-    if policy.dry_run:
-        return requests
-    for name in sorted(name for name, known in fold.jobs.items() if known.value.phase == "Running"):
-        job = fold.jobs[name].value
-        if not job.evict_ordered or job.evicted_at is not None or job.paused:
-            continue
-        if job.retry_at is not None and now < job.retry_at:
-            continue
-        answer = answer_to(fold, job)
-        if answer is not None and answer.ref != job.answer:
-            continue
-        body = EvictionRequest(
-            namespace=job.namespace,
-            name=job.pod,
-            uid=job.uid,
-            job=job.job,
-            trigger=job.trigger,
-            reason=job.evict_reason or job.trigger,
-            ignore_budgets=job.ignore_budgets,
-        )
-        requests.append(
-            Request(
-                key=f"evict/{job.namespace}/{job.pod}/{job.uid}/{job.attempts}",
-                subject=EVICT_ENDPOINT,
-                body=msgspec.json.encode(body),
-            )
-        )
-    return requests

@@ -30,7 +30,7 @@ from cotenant.model.names import CPU, MEMORY
 from cotenant.model.subjects import tokens
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.known import Known, keep
-from cotenant_descheduler_arbiter.state.pod_cache import PodBook
+from cotenant_descheduler_arbiter.state.pod_cache import PodCache
 
 FILTERS = (
     "objects.core.nodes.>",
@@ -88,7 +88,7 @@ class ClusterFold:
         """`namespace/name` of waiting pods that others shall leave a node for."""
         self.priority_classes: dict[str, int] = {}
         self._refused: dict[str, str] = {}
-        self.pods = PodBook(self._refused)
+        self.pods = PodCache(self._refused)
         self._facts: dict[str, PodFacts | None] = {}
         self._usage: dict[str, dict[str, int]] = {}
         self.version = 0

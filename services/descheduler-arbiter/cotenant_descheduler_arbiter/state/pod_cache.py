@@ -1,4 +1,4 @@
-"""Pods' objects: whose replica each is, and the rest when somebody asks. In a calm cluster nobody does.
+"""Pods' objects: whose replica each is, and everything else on demand. In an idle cluster nothing asks for it.
 
 In: pod events. Out: a pod with what is computed from its object once, and the pods of a workload. An object that cannot be
 read counts as absent, and is named in `refused`. Bound: one event or one read pod per live object.
@@ -37,7 +37,7 @@ class _Owners(View, frozen=True, kw_only=True):
 _OWNERS = msgspec.json.Decoder(_Owners)
 
 
-class PodBook:
+class PodCache:
     """Mutable; a fold over the last object of each pod, by `namespace/name`."""
 
     def __init__(self, refused: dict[str, str]) -> None:

@@ -84,7 +84,7 @@ class AssignedPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeEstimate(msgspec.Struct):
-    """Sums over the pods assigned to a node, with the names of the pods in each sum."""
+    """Sums over the pods assigned to a node, with the names of the pods that add more than zero to each."""
 
     prod_usage: list[int]
     node_delta: list[int]
@@ -206,11 +206,15 @@ def estimate_node(
             or (pod.deadline_us is not None and pod.deadline_us > known_us)
         )
         if due:
-            node_delta.append(estimate if reported is None else _beyond(estimate, used))
-            node_delta_pods.append(key)
+            beyond = estimate if reported is None else _beyond(estimate, used)
+            if beyond != nothing:
+                node_delta.append(beyond)
+                node_delta_pods.append(key)
         if pod.prod and (due or not active):
-            prod_delta.append(_beyond(estimate, used) if active else estimate)
-            prod_delta_pods.append(key)
+            beyond = _beyond(estimate, used) if active else estimate
+            if beyond != nothing:
+                prod_delta.append(beyond)
+                prod_delta_pods.append(key)
     return NodeEstimate(
         _total(prod_usage, size),
         _total(node_delta, size),

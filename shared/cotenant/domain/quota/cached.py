@@ -15,8 +15,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class Kept(Generic[*Ts, T]):
-    """See the module. A result of None is not kept."""
+class Cached(Generic[*Ts, T]):
+    """See the module. A result of None is not cached."""
 
     __slots__ = ("_arguments", "_compute", "_result")
 

@@ -19,7 +19,7 @@ from functools import partial
 
 import msgspec
 
-from cotenant.domain.quota.cached import Kept
+from cotenant.domain.quota.cached import Cached
 from cotenant.domain.quota.names import ROOT
 from cotenant.model.amounts import Amounts, add_to, larger, limited, masked, total
 
@@ -71,7 +71,7 @@ class TreeSums:
         for quota in sorted(quotas, key=lambda quota: quota.name):
             children.setdefault(quota.parent, []).append(quota)
         self._upwards = [
-            (node.name, [child.name for child in children.get(node.name, ())], Kept(partial(_sums_of, node, guarantee_usage)))
+            (node.name, [child.name for child in children.get(node.name, ())], Cached(partial(_sums_of, node, guarantee_usage)))
             for node in (*_bottom_up(children), QuotaNode(name=ROOT))
         ]
 

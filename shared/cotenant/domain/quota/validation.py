@@ -2,7 +2,7 @@
 
 In: the quota as it would be stored, and all quotas stored (an older version of itself among them makes it an update).
 Out: every rule that it breaks, as field errors in the order of the rules; none means it is accepted. The texts are
-those of Koordinator's quota webhook; unlike there, all violations of the quota's own fields are told at once. The
+those of Koordinator's quota webhook; unlike there, all violations of the quota's own fields are reported at once. The
 checks of the tree follow only when the quota's own fields are right, and the tree's rules stop at the first group that
 fails, as later ones build on earlier ones.
 

@@ -1,0 +1,66 @@
+"""Checks of single fields of the configuration: the error names the field and what is expected."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant_descheduler_arbiter.config.configuration import (
+    NamespaceRule,
+)
+from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
+from cotenant_descheduler_arbiter.config.selection import SelectorError, check_selector
+from cotenant_descheduler_arbiter.migration.max_unavailable import IntOrPercent, scaled
+
+
+class PolicyError(ValueError):
+    """The configuration cannot be used; the text says which field and what is expected."""
+
+
+def duration(field: str, text: str) -> timedelta:
+    """Return the duration of a Go text. Raises PolicyError."""
+    try:
+        return parse_duration(text)
+    except DurationError as error:
+        raise PolicyError(f"{field}: {error}") from error
+
+
+def check(holds: bool, field: str, message: str) -> None:
+    """Raise PolicyError for the field unless the rule holds."""
+    if not holds:
+        raise PolicyError(f"{field}: {message}")
+
+
+def namespace_rule(field: str, rule: NamespaceRule | None) -> NamespaceRule:
+    """Return the rule, an empty one where none is given. Raises PolicyError."""
+    rule = rule or NamespaceRule()
+    check(not (rule.include and rule.exclude), field, "give include or exclude, not both")
+    return rule
+
+
+def checked_selector(field: str, selector: LabelSelector | None) -> LabelSelector | None:
+    """Return the selector. Raises PolicyError where it cannot be evaluated."""
+    if selector is not None:
+        try:
+            check_selector(selector)
+        except SelectorError as error:
+            raise PolicyError(f"{field}: {error}") from error
+    return selector
+
+
+def check_scaled(field: str, value: IntOrPercent) -> None:
+    """Raise PolicyError unless the value is a count or a percentage."""
+    try:
+        scaled(value, 100)
+    except ValueError as error:
+        raise PolicyError(f"{field}: {error}") from error
+
+
+def evictions_per_second(value: str | int | float) -> float:
+    """Return the rate. Raises PolicyError unless it is a number above 0."""
+    try:
+        qps = float(value)
+    except ValueError as error:
+        raise PolicyError(f"MigrationController.evictQPS: {value!r} is not a number") from error
+    check(qps > 0, "MigrationController.evictQPS", f"{value} is not above 0")
+    return qps

@@ -1,0 +1,164 @@
+"""From the configuration document to the policy: defaults filled in, everything checked once at the start.
+
+In: the document. Out: a Policy, or a PolicyError that names the field. Checked here: expiration > 0; evictQPS and evictBurst
+> 0; include xor exclude; one profile; known plugins.
+
+Source: koord-descheduler defaults, conversion and validation of v1alpha2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TypeVar
+
+import msgspec
+
+from cotenant_descheduler_arbiter.config.checks import (
+    PolicyError,
+    check,
+    check_scaled,
+    checked_selector,
+    duration,
+    evictions_per_second,
+    namespace_rule,
+)
+from cotenant_descheduler_arbiter.config.configuration import (
+    Args,
+    DeschedulerConfiguration,
+    LowNodeLoadArgs,
+    MigrationControllerArgs,
+    ObjectLimiter,
+    Profile,
+)
+from cotenant_descheduler_arbiter.config.load_pools import low_node_load
+from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, MIGRATION_CONTROLLER, MODES, Policy, RateLimit
+from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleLimits
+from cotenant_descheduler_arbiter.eviction.evictable import EvictableRules
+from cotenant_descheduler_arbiter.migration.budgets import Budgets
+
+_EXAMPLE = LowNodeLoadArgs(
+    low_thresholds={"cpu": 45.0, "memory": 55.0}, high_thresholds={"cpu": 75.0, "memory": 80.0}
+)
+_LIMITER_KINDS = ("workload", "namespace")
+A = TypeVar("A", bound=Args)
+
+
+def _args(profile: Profile, name: str, cls: type[A]) -> A | None:
+    given = [config for config in profile.plugin_config if config.name == name]
+    check(len(given) <= 1, f"pluginConfig[{name}]", "is given more than once")
+    if not given:
+        return None
+    try:
+        return msgspec.json.decode(given[0].args, type=cls)
+    except msgspec.DecodeError as error:
+        raise PolicyError(f"pluginConfig[{name}].args: {error}") from error
+
+
+def _balances(profile: Profile) -> bool:
+    for point, known in (
+        ("deschedule", frozenset[str]()),
+        ("balance", frozenset({LOW_NODE_LOAD})),
+        ("evict", frozenset({MIGRATION_CONTROLLER})),
+        ("filter", frozenset({MIGRATION_CONTROLLER})),
+    ):
+        for plugin in getattr(profile.plugins, point).enabled:
+            check(
+                plugin.name in known,
+                f"plugins.{point}.enabled",
+                f"{plugin.name} is no plugin of this extension point; known: {', '.join(sorted(known)) or 'none'}",
+            )
+    return bool(profile.plugins.balance.enabled)
+
+
+def _limiters(given: Mapping[str, ObjectLimiter] | None) -> dict[str, RateLimit]:
+    if given is None:
+        given = {"workload": ObjectLimiter(duration="5m")}
+    limiters = {}
+    for kind, limiter in sorted(given.items()):
+        field = f"MigrationController.objectLimiters[{kind}]"
+        check(kind in _LIMITER_KINDS, field, f"is none of {', '.join(_LIMITER_KINDS)}")
+        if limiter.max_migrating is not None:
+            check_scaled(f"{field}.maxMigrating", limiter.max_migrating)
+        limiters[kind] = RateLimit(duration(f"{field}.duration", limiter.duration), limiter.max_migrating, limiter.burst)
+    return limiters
+
+
+def resolve(document: DeschedulerConfiguration) -> Policy:
+    """Return the policy. Raises PolicyError."""
+    check(len(document.profiles) <= 1, "profiles", "one profile can be run")
+    interval = duration("deschedulingInterval", document.descheduling_interval)
+    check(interval > timedelta(0), "deschedulingInterval", "must be above 0")
+    profile = document.profiles[0] if document.profiles else Profile()
+    balances = _balances(profile) if document.profiles else True
+    load = _args(profile, LOW_NODE_LOAD, LowNodeLoadArgs) or (LowNodeLoadArgs() if document.profiles else _EXAMPLE)
+    jobs = _args(profile, MIGRATION_CONTROLLER, MigrationControllerArgs) or MigrationControllerArgs()
+    gates = frozenset(jobs.skip_eviction_gates)
+    threshold = jobs.priority_threshold
+    expiration = load.node_metric_expiration_seconds
+    check(expiration > 0, "LowNodeLoad.nodeMetricExpirationSeconds", f"{expiration} is not above 0")
+    check(jobs.evict_burst > 0, "MigrationController.evictBurst", f"{jobs.evict_burst} is not above 0")
+    check(
+        jobs.default_job_mode in MODES, "MigrationController.defaultJobMode", f"is none of {', '.join(MODES)}"
+    )
+    check(
+        jobs.eviction_policy == "Eviction",
+        "MigrationController.evictionPolicy",
+        f"{jobs.eviction_policy!r} is not supported; Eviction is",
+    )
+    for name, value in (
+        ("maxMigratingPerWorkload", jobs.max_migrating_per_workload),
+        ("maxUnavailablePerWorkload", jobs.max_unavailable_per_workload),
+    ):
+        if value is not None:
+            check_scaled(f"MigrationController.{name}", value)
+    ttl = duration("MigrationController.defaultJobTTL", jobs.default_job_ttl)
+    check(ttl >= timedelta(0), "MigrationController.defaultJobTTL", "is below 0")
+    for index, each in enumerate(load.pod_selectors):
+        checked_selector(f"LowNodeLoad.podSelectors[{index}].selector", each.selector)
+    selector = profile.node_selector if profile.node_selector is not None else document.node_selector
+    return Policy(
+        interval=interval,
+        dry_run=document.dry_run or jobs.dry_run,
+        node_selector=checked_selector("nodeSelector", selector),
+        cycle_limits=CycleLimits(
+            document.max_no_of_pods_to_evict_per_node,
+            document.max_no_of_pods_to_evict_per_namespace,
+            document.max_no_of_pods_to_evict_total,
+        ),
+        low_node_load=low_node_load(load, interval) if balances and not load.paused else None,
+        metric_expiration=timedelta(seconds=expiration),
+        balance_namespaces=namespace_rule("LowNodeLoad.evictableNamespaces", load.evictable_namespaces),
+        balance_selectors=tuple(each.selector for each in load.pod_selectors if each.selector is not None),
+        balance_dry_run=load.dry_run,
+        evictable=EvictableRules(
+            evict_failed_bare_pods=jobs.evict_failed_bare_pods,
+            evict_all_bare_pods=jobs.evict_all_bare_pods,
+            evict_local_storage_pods=jobs.evict_local_storage_pods,
+            evict_system_critical_pods=jobs.evict_system_critical_pods,
+            ignore_pvc_pods=jobs.ignore_pvc_pods,
+            priority_threshold=threshold.value if threshold is not None else None,
+            label_selector=checked_selector("MigrationController.labelSelector", jobs.label_selector),
+            skip_gates=gates,
+        ),
+        priority_threshold_class=threshold.name if threshold is not None and threshold.value is None else "",
+        namespaces=namespace_rule("MigrationController.namespaces", jobs.namespaces),
+        budgets=Budgets(
+            max_migrating_globally=jobs.max_migrating_globally,
+            max_migrating_per_node=jobs.max_migrating_per_node,
+            max_migrating_per_namespace=jobs.max_migrating_per_namespace,
+            max_migrating_per_workload=jobs.max_migrating_per_workload,
+            max_unavailable_per_workload=jobs.max_unavailable_per_workload,
+            skip_check_expected_replicas=bool(jobs.skip_check_expected_replicas),
+            skip_gates=gates,
+        ),
+        limiters=_limiters(jobs.object_limiters),
+        default_mode=jobs.default_job_mode,
+        default_ttl=ttl,
+        evict_qps=evictions_per_second(jobs.evict_qps),
+        evict_burst=jobs.evict_burst,
+        back_off_base=duration("workloadBackOff.base", document.workload_back_off.base),
+        back_off_maximum=duration("workloadBackOff.maximum", document.workload_back_off.maximum),
+        lifecycle=document.node_lifecycle.enabled,
+        default_toleration=timedelta(seconds=document.node_lifecycle.default_toleration_seconds),
+    )

@@ -1,0 +1,55 @@
+"""Users' jobs: from a PodMigrationJob object to the job that is run under its name.
+
+In: the object, the pod that it names, the policy. Out: a pending Migration, or a failed one whose reason names the field.
+Source: koord-descheduler migration controller (defaults of mode and ttl).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from cotenant.api.objects.policies import PodMigrationJob
+from cotenant.events.migrations import Migration
+from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
+from cotenant_descheduler_arbiter.config.policy import MODES, Policy
+from cotenant_descheduler_arbiter.low_node_load.sorting import creation_seconds
+from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
+from cotenant_descheduler_arbiter.migration.reconcile import fail
+
+LONGEST_TTL = timedelta(days=3650)
+USER = "User"
+ANNOTATION_REASON = "koordinator.sh/evict-reason"
+ANNOTATION_TRIGGER = "koordinator.sh/evict-trigger"
+
+
+def job_of_object(name: str, declared: PodMigrationJob, filters: JobFilters, policy: Policy, now: datetime) -> Migration:
+    """Return the job of a user's object, failed where the object cannot be run."""
+    ref, annotations = declared.spec.pod_ref, declared.metadata.annotations
+    pod = filters.pod(f"{ref.namespace}/{ref.name}")
+    created = creation_seconds(declared.metadata.creation_timestamp)
+    job = Migration(
+        job=name,
+        namespace=ref.namespace,
+        pod=ref.name,
+        uid=ref.uid or (pod.uid if pod is not None else ""),
+        node=pod.node if pod is not None else "",
+        workload=pod.workload if pod is not None else "",
+        object_uid=declared.metadata.uid,
+        mode=declared.spec.mode or policy.default_mode,
+        paused=declared.spec.paused,
+        trigger=annotations.get(ANNOTATION_TRIGGER, USER),
+        evict_reason=annotations.get(ANNOTATION_REASON, ""),
+        created_at=datetime.fromtimestamp(created, now.tzinfo) if created else now,
+        updated_at=now,
+    )
+    if job.mode not in MODES:
+        return fail(job, "InvalidMode", f"spec.mode {job.mode!r} is none of {', '.join(MODES)}", now)
+    try:
+        ttl = parse_duration(declared.spec.ttl) if declared.spec.ttl else policy.default_ttl
+    except DurationError as error:
+        return fail(job, "InvalidTTL", f"spec.ttl: {error}", now)
+    if ttl < timedelta(0):
+        return fail(job, "InvalidTTL", f"spec.ttl: {declared.spec.ttl} is below 0", now)
+    return msgspec.structs.replace(job, ttl_seconds=int(min(ttl, LONGEST_TTL).total_seconds()))

@@ -1,0 +1,57 @@
+"""Evictions that are ordered: the requests to the gateway that are outstanding, and its answers.
+
+In: the state, the policy, the time. Out: one request a running job whose eviction is ordered and not answered.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from cotenant.engine.core import Request
+from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest, Migration
+from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.migration.reconcile import Answer
+from cotenant_descheduler_arbiter.state.fold import ClusterFold
+
+
+def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:
+    """Return the gateway's answer: to this job, or to whoever had the pod evicted."""
+    known = fold.outcomes.get(f"{job.namespace}/{job.pod}")
+    if known is None or known.value.uid != job.uid or not (known.value.allowed or known.value.job == job.job):
+        return None
+    return Answer(known.ref, known.value.allowed, known.value.message or known.value.reason)
+
+
+def outstanding_evictions(fold: ClusterFold, policy: Policy, now: datetime) -> list[Request]:
+    """Return the evictions that are ordered and not answered, by job name."""
+    requests: list[Request] = []
+    if policy.dry_run:
+        return requests
+    for name in sorted(name for name, known in fold.jobs.items() if known.value.phase == "Running"):
+        job = fold.jobs[name].value
+        if not job.evict_ordered or job.evicted_at is not None or job.paused:
+            continue
+        if job.retry_at is not None and now < job.retry_at:
+            continue
+        answer = answer_to(fold, job)
+        if answer is not None and answer.ref != job.answer:
+            continue
+        body = EvictionRequest(
+            namespace=job.namespace,
+            name=job.pod,
+            uid=job.uid,
+            job=job.job,
+            trigger=job.trigger,
+            reason=job.evict_reason or job.trigger,
+            ignore_budgets=job.ignore_budgets,
+        )
+        requests.append(
+            Request(
+                key=f"evict/{job.namespace}/{job.pod}/{job.uid}/{job.attempts}",
+                subject=EVICT_ENDPOINT,
+                body=msgspec.json.encode(body),
+            )
+        )
+    return requests

@@ -1,0 +1,18 @@
+"""The service's configuration: report interval, windows, and when a node counts as silent."""
+
+import msgspec
+
+
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds. `silent_after_seconds` 0: three report intervals or three message spans, whichever is longer."""
+
+    report_interval_seconds: float = 60
+    aggregate_duration_seconds: int = 300
+    durations_seconds: tuple[int, ...] = (300, 600, 1800)
+    silent_after_seconds: float = 0
+
+    def __post_init__(self) -> None:
+        if self.report_interval_seconds <= 0 or self.aggregate_duration_seconds < 1:
+            raise ValueError("report_interval_seconds and aggregate_duration_seconds must be positive")
+        if not self.durations_seconds or min(self.durations_seconds) < 1 or max(self.durations_seconds) > 7 * 86400:
+            raise ValueError("durations_seconds must name one or more windows of 1 s to 7 days")

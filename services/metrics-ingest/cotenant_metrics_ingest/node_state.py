@@ -1,0 +1,35 @@
+"""What is known of one node: its object, its windows, what was published of it last, and when it is looked at again.
+
+Bound: one NodeWindows a declared node (see `slots` and `means`: about 100 KiB with 30 pods), MAX_CAUSES references.
+"""
+
+from collections import deque
+from datetime import datetime
+
+import msgspec
+
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant_metrics_ingest.node_windows import NodeWindows
+
+MAX_CAUSES = 4
+
+
+class NodeState(msgspec.Struct):
+    """What is known of one node; `heard` is log time."""
+
+    declared_at: datetime | None = None
+    declared: int = 0
+    windows: NodeWindows | None = None
+    heard: datetime | None = None
+    news: bool = False
+    refused: int = 0
+    refused_reason: str = ""
+    causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
+    published: NodeMetricComputed | None = None
+    published_at: datetime | None = None
+    look_at: datetime | None = None
+    """When something may follow by the passing of time alone."""
+
+    def last_sign(self) -> datetime | None:
+        """Return when the node was heard of last: a sample, its last metric, or its object."""
+        return self.heard or (self.published.update_time if self.published is not None else None) or self.declared_at

@@ -1,0 +1,90 @@
+"""What is folded of one node: its object, the resources that it offers, the pods placed on it, and what was published of it.
+
+In: node objects, NodeResources, placements, the service's own YarnNode events. Out: the host name and NodeManager id that the
+node declares, and the batch resources that YARN may have there:
+
+    for YARN = origin batch of the node - batch requests of the pods placed on it        (not below 0)
+
+The origin is what the node offers before YARN's own share is taken off; a node whose batch resources are withdrawn offers 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from cotenant.api.objects.metadata import AnyObject
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement
+from cotenant.events.resources import NodeResources
+from cotenant.events.yarn import YarnNode
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
+from cotenant_yarn_copilot.capacity import BatchAmounts
+from cotenant_yarn_copilot.node_id import ANNOTATION_NODE_ID, LABEL_COMPONENT, NODE_MANAGER, PodLabels
+
+_HEAD = msgspec.json.Decoder(AnyObject)
+
+
+class PlacedPod(msgspec.Struct, frozen=True):
+    """A pod on the node: what it asked of batch, and its labels where it is a NodeManager."""
+
+    batch: BatchAmounts
+    node_manager: PodLabels | None = None
+
+
+class KnownNode(msgspec.Struct):
+    """What is folded of one node."""
+
+    exists: bool = False
+    hostname: str = ""
+    declared_id: str = ""
+    ref: str = ""
+    resources: NodeResources | None = None
+    resources_ref: str = ""
+    pods: dict[str, PlacedPod] = msgspec.field(default_factory=dict)
+
+    def take_object(self, event: Event, stored: ObjectStored | None) -> None:
+        """Take over the node's object; None when it is gone."""
+        self.exists = stored is not None
+        self.ref = event.ref if stored is not None else ""
+        self.hostname = self.declared_id = ""
+        if stored is None:
+            return
+        try:
+            metadata = _HEAD.decode(stored.object).metadata
+        except msgspec.DecodeError:
+            return  # an object without readable metadata declares nothing; its name is in the subject
+        self.hostname = metadata.labels.get(LABEL_HOSTNAME, "")
+        self.declared_id = metadata.annotations.get(ANNOTATION_NODE_ID, "")
+
+    def available(self) -> BatchAmounts:
+        """Return the batch resources that YARN may have on the node: milli-CPUs and bytes."""
+        if self.resources is None or self.resources.withdrawn:
+            return BatchAmounts()
+        origin = BatchAmounts(self.resources.origin.cpu_milli, self.resources.origin.memory_bytes)
+        for _, pod in sorted(self.pods.items()):
+            origin = origin.without(pod.batch)
+        return origin
+
+
+def placed_pod(placement: Placement) -> PlacedPod:
+    """Return what is read of a placement."""
+    batch = BatchAmounts(placement.requests.get(BATCH_CPU, 0), placement.requests.get(BATCH_MEMORY, 0))
+    raw = bytes(placement.pod)
+    if NODE_MANAGER.encode() not in raw:
+        return PlacedPod(batch)
+    try:
+        metadata = _HEAD.decode(raw).metadata
+    except msgspec.DecodeError:
+        return PlacedPod(batch)
+    if metadata.labels.get(LABEL_COMPONENT) != NODE_MANAGER:
+        return PlacedPod(batch)
+    return PlacedPod(batch, PodLabels(placement.name, placement.node, metadata.labels, metadata.annotations))
+
+
+def last_published(published: Mapping[str, Event], entity: str) -> YarnNode | None:
+    """Return the last event of a node or an unmatched NodeManager; None where there is none."""
+    event = published.get(entity)
+    return event.data if event is not None and isinstance(event.data, YarnNode) else None

@@ -1,0 +1,6 @@
+"""Times that stand for something else than a moment."""
+
+from datetime import UTC, datetime
+
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+"""Later than any time that a decision waits for."""
