@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.targets.accessors import Accessor, ResctrlAccessor, SysctlAccessor, ThreadAccessor
 from cotenant_node_executor.targets.address import (
     ResctrlAttribute,
     ResctrlGroup,
@@ -19,7 +18,8 @@ from cotenant_node_executor.targets.address import (
     ThreadAttribute,
 )
 from cotenant_node_executor.targets.interface import InvalidValueError
-from cotenant_node_executor.targets.other_writer import OtherWriter
+from cotenant_node_executor.targets.other.accessors import Accessor, ResctrlAccessor, SysctlAccessor, ThreadAccessor
+from cotenant_node_executor.targets.other.writer import OtherWriter
 
 SYSCTL = Sysctl("kernel/numa_balancing")
 GROUP = ResctrlGroup("batch")

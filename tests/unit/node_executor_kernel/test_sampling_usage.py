@@ -12,7 +12,7 @@ from cotenant_node_executor.sampling import proc, usage
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.usage import Counter, Point
 from cotenant_node_executor.targets.interface import CgroupVersion, Stat
-from cotenant_node_executor.targets.sandbox import SandboxDriver
+from cotenant_node_executor.targets.sandbox.driver import SandboxDriver
 
 SECOND = 1_000_000_000
 MEMINFO = "MemTotal: 1000 kB\nMemFree: 200 kB\nMemAvailable: 600 kB\n"
