@@ -12,7 +12,7 @@ from cotenant.api.objects.pod import Pod
 from cotenant.events.placements import PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.model.subjects import executor_subject, run_subject
-from cotenant_node_executor.core.core import Plan
+from cotenant_node_executor.core.plan import Plan
 from cotenant_node_executor.runtime.interface import Collect, Forget, Start, Stop
 from tests.unit.node_executor.builders_node_executor import NODE, START, Bench, batch, pod
 

@@ -21,17 +21,17 @@ from cotenant.events.resources import NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
 from cotenant.model.subjects import run_subject
-from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import Key, Placed, read_placement, refused_report
 from cotenant_node_executor.core.placed_pods import PlacedPods
+from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, lives, pod_step
-from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Stop
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
-from cotenant_node_executor.strategies.strategy import Evict, Strategy
+from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.interface import Capabilities
 
 MAX_PODS = 110
@@ -45,21 +45,8 @@ class _Report(Struct, frozen=True, gc=False):
     sequence: int
 
 
-class Plan(Struct, frozen=True, gc=False):
-    """What one cycle asks of the machine."""
-
-    orders: tuple[Order, ...]
-    groups: tuple[str, ...]
-    """Groups that must be made, parents first, before values are written and processes started."""
-    targets: Composed
-    evictions: tuple[tuple[Key, str, Evict], ...] = ()
-    """Evictions that begin in this cycle: pod, strategy, order. They are carried out from the next cycle on."""
-
-
 _GONE = PlacementPhase.GONE
-_NO_GROUPS: frozenset[str] = frozenset()
 _NO_STATES: States = {}
-_NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))
 
 
 class ExecutorCore:
@@ -221,12 +208,12 @@ class ExecutorCore:
         """Orders and file values of this cycle; empty before the load is complete or anything was observed."""
         seen = self._seen
         if seen is None or not self.loaded:
-            return _NOTHING
+            return NOTHING
         orders: list[Order] = []
-        missing: Set[str] = _NO_GROUPS
+        missing: Set[str] = NO_GROUPS
         if self._open or self._orphans != ():
             orders = self._orders(seen, now)
-            missing = _missing_groups(orders, seen.groups) if orders else _NO_GROUPS
+            missing = missing_groups(orders, seen.groups) if orders else NO_GROUPS
         targets, ordered = self._targets.of_cycle(seen, self.pods.views, self.pods.changed(), missing, self._slo)
         evictions = self._evictions.begin(ordered, self.pods, self.runs()) if ordered else ()
         for key, _, _ in evictions:
@@ -316,12 +303,3 @@ class ExecutorCore:
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:
     """The pods of which two observations show something else."""
     return {uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)}
-
-
-def _missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:
-    """Those of the pods' groups and their containers' that a start needs and that are not there."""
-    groups: set[str] = set()
-    for order in orders:
-        if isinstance(order, Start):
-            groups.update((order.pod.group, order.pod.container_group(order.container)))
-    return groups - there

@@ -22,8 +22,9 @@ from cotenant.events.envelope import Event
 from cotenant.events.execution import Change, Execution
 from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
-from cotenant_node_executor.core.core import ExecutorCore, Plan
+from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.placed import Key
+from cotenant_node_executor.core.plan import Plan
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Evict
 from cotenant_node_executor.targets.address import Place, place_text
