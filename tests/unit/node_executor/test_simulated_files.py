@@ -79,7 +79,7 @@ def test_a_refused_write_is_tried_again_in_the_next_cycle() -> None:
     assert machine.write(Composed({}, wider, ())).refused == ()
 
 
-def test_a_group_gets_its_values_when_it_comes_and_anew_when_it_comes_again() -> None:
+def test_a_group_gets_its_values_when_it_comes_and_again_when_it_comes_back() -> None:
     machine = SimulatedMachine(simulated_facts("n", NodeSize(4_000)), 1)
     values = {POD: {Knob.CPU_SHARES: "512"}}
     assert machine.write(Composed({}, values, (POD,))).written == ()

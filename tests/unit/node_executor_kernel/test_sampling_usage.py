@@ -89,7 +89,7 @@ def test_a_counter_that_goes_backwards_is_a_first_observation(driver: StillDrive
     assert sampler.snapshot(3 * SECOND).pods["a"].usage.cpu_milli == 1000
 
 
-def test_a_group_that_comes_back_starts_anew(driver: StillDriver, sampler: Sampler) -> None:
+def test_a_group_that_comes_back_starts_from_zero(driver: StillDriver, sampler: Sampler) -> None:
     driver.use("besteffort/poda", SECOND, 0)
     sampler.snapshot(SECOND)
     driver.remove("besteffort/poda")
