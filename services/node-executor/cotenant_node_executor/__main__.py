@@ -172,7 +172,7 @@ def main() -> None:
         "--cgroup-base", default=None, metavar="GROUP", help="group below the cgroup mount to hold the executor's subtree"
     )
     made.add_argument("--sample-period", type=seconds, default=1.0, metavar="SECONDS", help="how often to sample the node")
-    made.add_argument("--report-period", type=seconds, default=15.0, metavar="SECONDS", help="how often usage is said")
+    made.add_argument("--report-period", type=seconds, default=15.0, metavar="SECONDS", help="how often usage is published")
     made.add_argument(
         "--remove-on-exit",
         action="store_true",

@@ -19,7 +19,6 @@ from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
-from cotenant_node_executor.targets.accessors import host_accessors
 from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
@@ -29,7 +28,8 @@ from cotenant_node_executor.targets.interface import (
     Knob,
     WriteReport,
 )
-from cotenant_node_executor.targets.other_writer import OtherWriter
+from cotenant_node_executor.targets.other.accessors import host_accessors
+from cotenant_node_executor.targets.other.writer import OtherWriter
 from cotenant_node_executor.targets.writer import Writer
 
 logger = logging.getLogger(__name__)

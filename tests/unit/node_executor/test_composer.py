@@ -174,7 +174,7 @@ def test_a_pods_values_go_with_its_group_and_change_with_the_policy() -> None:
     ) -> dict[tuple[str, str], str]:
         looked = Observation(snapshot=None, states={}, groups=groups, current={})
         files, _ = values.of_cycle(looked, both.pods, changed, set(), node_slo)
-        return {(group, knob.value): text for group, said in files.texts.items() for knob, text in said.items()}
+        return {(group, knob.value): text for group, own in files.texts.items() for knob, text in own.items()}
 
     assert texts(both.groups, both.slo, both.pods.keys()) == composed(both)
     assert texts(both.groups, slo(**IDENTITY)) == composed(msgspec.structs.replace(both, slo=slo(**IDENTITY)))

@@ -13,7 +13,7 @@ from cotenant.events.placements import PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 from cotenant.model.subjects import executor_subject, run_subject
-from cotenant_node_executor.core.core import Plan
+from cotenant_node_executor.core.plan import Plan
 from cotenant_node_executor.runtime.interface import Collect, Forget, Start, Stop
 from tests.unit.node_executor.builders_node_executor import NODE, START, Bench, batch, pod
 

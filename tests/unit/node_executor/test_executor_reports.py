@@ -40,24 +40,24 @@ def test_a_message_holds_the_samples_of_its_period_oldest_first() -> None:
         assert not made.due(START + second(number) - second(0.6))
         made.add(snapshot(1000 + number, {"uid-web": 100 + number}), START + second(number))
     assert made.due(START + second(2))
-    said = made.message({"uid-web": to_run(service("web"))}, START + second(2))
-    assert said.offsets_ms == (-2000, -1000, 0)
-    assert said.node_usage.cpu_milli == (1000, 1001, 1002)
-    assert said.pods[0].series.cpu_milli == (100, 101, 102)
-    assert (said.pods[0].qos, said.pods[0].priority) == ("LS", "koord-prod")
+    published = made.message({"uid-web": to_run(service("web"))}, START + second(2))
+    assert published.offsets_ms == (-2000, -1000, 0)
+    assert published.node_usage.cpu_milli == (1000, 1001, 1002)
+    assert published.pods[0].series.cpu_milli == (100, 101, 102)
+    assert (published.pods[0].qos, published.pods[0].priority) == ("LS", "koord-prod")
     assert not made.due(START + second(10))
 
 
 def test_samples_that_come_a_little_early_or_late_do_not_stretch_the_period() -> None:
     made = UsageWindow("node-1", "boot", sample_seconds=5.0, report_seconds=15.0)
-    said: list[float] = []
+    published: list[float] = []
     for number in range(60):
         at = 5 * number + (0.03, -0.04, 0.01)[number % 3]
         made.add(snapshot(1000), START + second(at))
         if made.due(START + second(at)):
             made.message({}, START + second(at))
-            said.append(at)
-    assert [round(later - earlier) for earlier, later in itertools.pairwise(said)] == [15] * 19
+            published.append(at)
+    assert [round(later - earlier) for earlier, later in itertools.pairwise(published)] == [15] * 19
 
 
 def test_a_pod_that_came_later_has_a_shorter_series_and_one_that_went_has_none() -> None:
@@ -65,8 +65,8 @@ def test_a_pod_that_came_later_has_a_shorter_series_and_one_that_went_has_none()
     made.add(snapshot(1000, {"uid-old": 5}), START)
     made.add(snapshot(1000, {"uid-new": None}), START + second(1))
     made.add(snapshot(1000, {"uid-new": 7}), START + second(2))
-    said = made.message({"uid-old": to_run(batch("old")), "uid-new": to_run(batch("new"))}, START + second(2))
-    assert [(entry.name, entry.series.cpu_milli) for entry in said.pods] == [("new", (7,))]
+    published = made.message({"uid-old": to_run(batch("old")), "uid-new": to_run(batch("new"))}, START + second(2))
+    assert [(entry.name, entry.series.cpu_milli) for entry in published.pods] == [("new", (7,))]
 
 
 def test_the_first_reading_of_a_life_is_no_sample_and_forgotten_periods_are_bounded() -> None:
@@ -75,12 +75,12 @@ def test_the_first_reading_of_a_life_is_no_sample_and_forgotten_periods_are_boun
     assert not made.filled
     for number in range(MAX_SAMPLES + 50):
         made.add(snapshot(number), START + second(number))
-    said = made.message({}, START + second(MAX_SAMPLES + 50))
-    assert len(said.offsets_ms) == MAX_SAMPLES
-    assert said.node_usage.cpu_milli[-1] == MAX_SAMPLES + 49
+    published = made.message({}, START + second(MAX_SAMPLES + 50))
+    assert len(published.offsets_ms) == MAX_SAMPLES
+    assert published.node_usage.cpu_milli[-1] == MAX_SAMPLES + 49
 
 
-def test_a_changed_quota_is_told_with_figures_and_the_newest_usage_as_its_cause() -> None:
+def test_a_changed_quota_is_published_with_figures_and_the_newest_usage_as_its_cause() -> None:
     bench = Bench().load()
     node_slo = bench.slo()
     bench.reading = snapshot(3000, {"uid-web": 2000})
@@ -90,12 +90,12 @@ def test_a_changed_quota_is_told_with_figures_and_the_newest_usage_as_its_cause(
     report = WriteReport(written=(Written("besteffort", Knob.CPU_QUOTA, "cpu.max", "-1", "220000"),))
     events = Executions("node-1").of_cycle(bench.core, plan, report, (), bench.now)
     assert [event.subject for event in events] == ["execution.node-1.suppress"]
-    said = events[0]
-    assert isinstance(said.data, Execution)
-    assert said.causes == (NEWEST_USAGE, node_slo.ref)
-    assert said.data.changes[0].old == "-1"
-    assert said.data.figures["best-effort.cpu-milli"] == 8000 * 65 // 100 - 2000 - 1000
-    assert "besteffort cpu.max: -1 -> 220000" in said.data.summary
+    published = events[0]
+    assert isinstance(published.data, Execution)
+    assert published.causes == (NEWEST_USAGE, node_slo.ref)
+    assert published.data.changes[0].old == "-1"
+    assert published.data.figures["best-effort.cpu-milli"] == 8000 * 65 // 100 - 2000 - 1000
+    assert "besteffort cpu.max: -1 -> 220000" in published.data.summary
 
 
 def test_refusals_of_the_kernel_name_file_value_and_message() -> None:
@@ -111,7 +111,7 @@ def test_refusals_of_the_kernel_name_file_value_and_message() -> None:
     assert "batch-cpu requests" in event.data.summary
 
 
-def test_a_pod_that_cannot_run_here_and_a_stop_are_told_once() -> None:
+def test_a_pod_that_cannot_run_here_and_a_stop_are_published_once() -> None:
     bench = Bench().load()
     bench.place(pod("odd", "BE", volumes=[{"name": "v"}]))
     plan = bench.look().core.plan(bench.now)
@@ -146,18 +146,19 @@ def test_usage_goes_before_what_names_it_as_its_cause() -> None:
     streams = [event.stream for number in range(8) for event in node.step(START + second(number))]
     assert USAGE in streams
     assert LOG not in streams
-    said = Event(subject="execution.sim.suppress", data=Execution(node="sim", topic="suppress", summary=""), stream=EXECUTION)
-    named = Event(subject=said.subject, data=said.data, stream=EXECUTION, causes=(NEWEST_USAGE, "LOG:5"))
-    assert node.refer(said) is said
+    execution = Execution(node="sim", topic="suppress", summary="")
+    published = Event(subject="execution.sim.suppress", data=execution, stream=EXECUTION)
+    named = Event(subject=published.subject, data=published.data, stream=EXECUTION, causes=(NEWEST_USAGE, "LOG:5"))
+    assert node.refer(published) is published
     assert node.refer(named).causes == ("LOG:5",)
     node.usage_stored("USAGE:9")
     assert node.refer(named).causes == ("USAGE:9", "LOG:5")
 
 
 def test_samples_of_a_simulated_node_are_numbered_within_its_life() -> None:
-    node = simulated_node("sim", NodeSize(), boot="life", periods=Periods(report_seconds=2))
+    node = simulated_node("sim", NodeSize(), boot="incarnation", periods=Periods(report_seconds=2))
     marker = node.start_marker(START)
     node.apply(Event(subject=marker.subject, data=marker.data, sequence=1))
-    said = [event.data for number in range(9) for event in node.step(START + second(number)) if event.stream == USAGE]
-    assert [sample.counter for sample in said if isinstance(sample, UsageSample)] == list(range(1, len(said) + 1))
-    assert {sample.boot for sample in said if isinstance(sample, UsageSample)} == {"life"}
+    published = [event.data for number in range(9) for event in node.step(START + second(number)) if event.stream == USAGE]
+    assert [sample.counter for sample in published if isinstance(sample, UsageSample)] == list(range(1, len(published) + 1))
+    assert {sample.boot for sample in published if isinstance(sample, UsageSample)} == {"incarnation"}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.targets.accessors import Accessor, ResctrlAccessor, SysctlAccessor, ThreadAccessor
 from cotenant_node_executor.targets.address import (
+    Attribute,
+    NonCgroup,
     ResctrlAttribute,
     ResctrlGroup,
     Sysctl,
@@ -19,7 +20,10 @@ from cotenant_node_executor.targets.address import (
     ThreadAttribute,
 )
 from cotenant_node_executor.targets.interface import InvalidValueError
-from cotenant_node_executor.targets.other_writer import OtherWriter
+from cotenant_node_executor.targets.other.accessors import Accessor, ResctrlAccessor, SysctlAccessor, ThreadAccessor
+from cotenant_node_executor.targets.other.writer import OtherWriter
+
+Values = dict[NonCgroup, Mapping[Attribute, str]]
 
 SYSCTL = Sysctl("kernel/numa_balancing")
 GROUP = ResctrlGroup("batch")
@@ -55,7 +59,7 @@ def sleeper() -> Iterator[Thread]:
 
 def test_a_sysctl_is_written_once_and_repaired(sysctls: Path) -> None:
     writer = OtherWriter({Sysctl: SysctlAccessor(sysctls)})
-    wanted = {SYSCTL: {SysctlAttribute.VALUE: "0"}}
+    wanted: Values = {SYSCTL: {SysctlAttribute.VALUE: "0"}}
     (written,) = writer.apply(wanted).written
     assert (written.place, written.old, written.new) == (SYSCTL, "1", "0")
     assert writer.apply(wanted).unchanged == 1
@@ -71,7 +75,7 @@ def test_a_sysctl_that_this_kernel_lacks_is_skipped(sysctls: Path) -> None:
 
 def test_a_path_out_of_the_tree_is_refused_and_reported_once(sysctls: Path) -> None:
     writer = OtherWriter({Sysctl: SysctlAccessor(sysctls)})
-    wanted = {Sysctl("../outside"): {SysctlAttribute.VALUE: "0"}}
+    wanted: Values = {Sysctl("../outside"): {SysctlAttribute.VALUE: "0"}}
     (refused,) = writer.apply(wanted).refused
     assert (refused.errno, "not a path below" in refused.message) == (0, True)
     again = writer.apply(wanted)
@@ -88,7 +92,7 @@ class Refusing(SysctlAccessor):
 def test_a_refusal_of_the_kernel_is_reported_with_its_errno_and_taken_back_when_it_goes(sysctls: Path) -> None:
     accessors: dict[type, Accessor] = {Sysctl: Refusing(sysctls)}
     writer = OtherWriter(accessors)
-    wanted = {SYSCTL: {SysctlAttribute.VALUE: "0"}}
+    wanted: Values = {SYSCTL: {SysctlAttribute.VALUE: "0"}}
     (refused,) = writer.apply(wanted).refused
     assert (refused.value, refused.errno, refused.message) == ("0", 1, os.strerror(1))
     accessors[Sysctl] = SysctlAccessor(sysctls)
@@ -137,7 +141,7 @@ def test_without_a_resctrl_mount_nothing_is_made(tmp_path: Path) -> None:
 
 def test_the_policy_and_affinity_of_a_real_thread_are_set(sleeper: Thread) -> None:
     cpu = min(os.sched_getaffinity(0))
-    wanted = {sleeper: {ThreadAttribute.POLICY: "batch", ThreadAttribute.AFFINITY: str(cpu)}}
+    wanted: Values = {sleeper: {ThreadAttribute.POLICY: "batch", ThreadAttribute.AFFINITY: str(cpu)}}
     writer = OtherWriter({Thread: ThreadAccessor()})
     assert writer.apply(wanted).refused == ()
     assert os.sched_getscheduler(sleeper.tid) == os.SCHED_BATCH

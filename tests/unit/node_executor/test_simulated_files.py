@@ -15,6 +15,7 @@ from cotenant_node_executor.runtime.interface import Collect, PodToRun, Start
 from cotenant_node_executor.sampling.snapshot import GroupUsage
 from cotenant_node_executor.simulated.files import SimulatedFiles
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_facts
+from cotenant_node_executor.targets.address import place_text
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,7 +34,7 @@ def files(version: CgroupVersion, values: Mapping[str, Mapping[Knob, str]]) -> S
 
 def write(made: SimulatedFiles, values: Mapping[str, Mapping[Knob, str]]) -> list[tuple[str, int]]:
     report = made.write(values, GROUPS)
-    return [(refused.place, refused.errno) for refused in report.refused]
+    return [(place_text(refused.place), refused.errno) for refused in report.refused]
 
 
 def sets(cpus: str, groups: Sequence[str] = GROUPS) -> dict[str, dict[Knob, str]]:
@@ -79,7 +80,7 @@ def test_a_refused_write_is_tried_again_in_the_next_cycle() -> None:
     assert machine.write(Composed({}, wider, ())).refused == ()
 
 
-def test_a_group_gets_its_values_when_it_comes_and_anew_when_it_comes_again() -> None:
+def test_a_group_gets_its_values_when_it_comes_and_again_when_it_comes_back() -> None:
     machine = SimulatedMachine(simulated_facts("n", NodeSize(4_000)), 1)
     values = {POD: {Knob.CPU_SHARES: "512"}}
     assert machine.write(Composed({}, values, (POD,))).written == ()

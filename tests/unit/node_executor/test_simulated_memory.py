@@ -45,7 +45,7 @@ def holding(
 
 
 def reports(world: World, name: str) -> list[RunStatus]:
-    """All that was said of a pod, in order."""
+    """All reports of a pod, in order."""
     assert world.history is not None
     return [event.data for event in world.history if isinstance(event.data, RunStatus) and event.data.name == name]
 
@@ -54,13 +54,13 @@ def test_a_leak_ends_at_its_limit_and_starts_over_after_growing_waits() -> None:
     world = small_node()
     place(world, holding("leak", "64Mi..1024Mi,period=40s,from=start", request="128Mi", limit="256Mi"))
     world.run_until(START + timedelta(seconds=70))
-    said = [entry.containers[0] for entry in reports(world, "leak")]
-    killed = {entry.restarts: entry for entry in said if entry.exit_code is not None}
+    reported = [entry.containers[0] for entry in reports(world, "leak")]
+    killed = {entry.restarts: entry for entry in reported if entry.exit_code is not None}
     assert {(entry.exit_code, entry.state) for entry in killed.values()} == {(137, "waiting")}
     assert (killed[0].reason, killed[0].backoff_seconds, killed[1].reason, killed[1].backoff_seconds) == (
         "OOMKilled", 0, "CrashLoopBackOff", 10,
     )
-    # From 64 to 256 MiB the leak takes 4 s, each time anew.
+    # From 64 to 256 MiB the leak takes 4 s, each time again.
     lasted = [entry.finished_at - entry.started_at for entry in killed.values() if entry.finished_at and entry.started_at]
     assert all(timedelta(seconds=4) <= each <= timedelta(seconds=6) for each in lasted)
     assert len(lasted) >= 3

@@ -111,7 +111,7 @@ def test_without_periodic_samples_a_job_of_months_ends_on_time() -> None:
 
 
 @pytest.mark.parametrize("answers_lost", [0, 1])
-def test_a_node_is_woken_by_the_echo_of_a_report_only_where_no_answer_told_it_that_it_is_stored(answers_lost: int) -> None:
+def test_a_node_is_woken_by_the_echo_of_a_report_only_where_no_answer_confirmed_that_it_is_stored(answers_lost: int) -> None:
     world, participant = world_with_node(periodic=False)
     world.run_until(world.now + timedelta(seconds=2))
     link, before = world.trouble(participant.name), world.steps
@@ -204,10 +204,10 @@ def test_batch_gives_way_when_a_service_wants_more_and_constant_load_settles() -
     assert len(executions(world, "suppress")) == quiet
     place(world, document("busy", "LS", "cpu", "4", usage="cpu=3"))
     world.run_until(world.now + timedelta(seconds=4))
-    said = executions(world, "suppress")[quiet:]
-    assert said
-    assert int(said[-1].changes[0].new) == 8000 * 65 - 100 * (500 + 3000 + 240)
-    assert said[-1].figures["services.cpu-milli"] == 3500
+    published = executions(world, "suppress")[quiet:]
+    assert published
+    assert int(published[-1].changes[0].new) == 8000 * 65 - 100 * (500 + 3000 + 240)
+    assert published[-1].figures["services.cpu-milli"] == 3500
 
 
 def test_usage_is_said_in_messages_of_the_report_period_without_gaps() -> None:
@@ -265,7 +265,7 @@ def test_a_curve_stays_between_its_values_and_repeats(low: int, span: int, perio
     capacity=st.integers(0, 100_000),
     pods=st.dictionaries(st.text("abc", min_size=1, max_size=4), st.tuples(st.integers(0, 50_000), st.integers(2, 262_144))),
 )
-def test_shares_never_exceed_wishes_or_capacity_and_serve_all_where_there_is_enough(
+def test_shares_never_exceed_demand_or_capacity_and_serve_all_where_there_is_enough(
     capacity: int, pods: dict[str, tuple[int, int]]
 ) -> None:
     wanted = {name: wants for name, (wants, _) in pods.items()}

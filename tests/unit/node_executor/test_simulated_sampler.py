@@ -63,7 +63,7 @@ def test_after_any_changes_a_sample_is_that_of_a_sampler_without_a_past(
         held = sample.pods
 
 
-def test_whoever_asks_who_turned_is_told_what_differs_from_the_last_answer() -> None:
+def test_transitions_are_the_differences_since_the_last_call() -> None:
     runtime = SimulatedRuntime(SimulatedGroups(()))
     uid, pod = next(iter(PODS.items()))
     runtime.carry_out(Start(pod, "main", 0), START)
@@ -82,7 +82,7 @@ def test_whoever_asks_who_turned_is_told_what_differs_from_the_last_answer() -> 
     assert runtime.transitions() == {uid: None}
 
 
-def test_whoever_asks_which_pods_changed_is_told_those_whose_states_differ_from_the_last_answer() -> None:
+def test_changed_pods_are_those_whose_states_differ_since_the_last_call() -> None:
     runtime = SimulatedRuntime(SimulatedGroups(()))
     (first, pod), (second, other) = list(PODS.items())[:2]
     runtime.carry_out(Start(pod, "main", 0), START)

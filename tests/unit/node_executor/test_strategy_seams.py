@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from cotenant.events.execution import Execution
 from cotenant.events.placements import PlacementPhase
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.model.subjects import run_subject
 from cotenant_node_executor.core.composer import CompositionError
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.executions import Executions
@@ -124,7 +125,7 @@ def test_a_reset_gives_the_initial_value_back() -> None:
 def test_an_evicted_pod_is_stopped_with_its_grace_period_and_reported_as_failed() -> None:
     bench = running_bench()
     (begun,) = bench.core.plan(bench.now).evictions
-    assert begun == (NAME, Evict("uid-job", "waited too long", 7))
+    assert begun == (("default", "job"), NAME, Evict("uid-job", "waited too long", 7))
     plan = bench.core.plan(bench.now)
     assert plan.evictions == ()
     assert plan.orders == (Stop("uid-job", 7),)
@@ -143,7 +144,19 @@ def test_an_eviction_is_forgotten_with_the_placement() -> None:
     assert bench.core.plan(bench.now).orders == (Stop("uid-job", 7),)
     bench.place(batch("job"), PlacementPhase.GONE)
     bench.place(batch("job"))
-    assert [name for name, _ in bench.core.plan(bench.now).evictions] == [NAME]
+    assert [name for _, name, _ in bench.core.plan(bench.now).evictions] == [NAME]
+
+
+@pytest.mark.parametrize("phase", [PlacementPhase.BOUND, PlacementPhase.TERMINATING])
+def test_a_pod_that_has_ended_or_is_ending_is_not_evicted(phase: PlacementPhase) -> None:
+    bench = running_bench()
+    bench.place(batch("job"), phase)
+    if phase is PlacementPhase.BOUND:
+        ended = RunStatus(
+            node=NODE, namespace="default", name="job", uid="uid-job", phase=RunPhase.FAILED, reason="Evicted"
+        )
+        bench.store(run_subject(NODE, "default", "job"), ended)
+    assert bench.core.plan(bench.now).evictions == ()
 
 
 def test_an_eviction_is_published_once_with_the_figures_of_its_decision() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cotenant_node_executor.targets.knobs import probe
-from cotenant_node_executor.targets.sandbox import SandboxDriver
+from cotenant_node_executor.targets.sandbox.driver import SandboxDriver
 
 PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 

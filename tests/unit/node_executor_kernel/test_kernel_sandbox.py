@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from cotenant_node_executor.targets.knobs import probe
-from cotenant_node_executor.targets.sandbox import SandboxDriver
-from cotenant_node_executor.targets.sandbox_usage import members, parse_process, read_processes
+from cotenant_node_executor.targets.sandbox.driver import SandboxDriver
+from cotenant_node_executor.targets.sandbox.usage import members, parse_process, read_processes
 from cotenant_node_executor.targets.writer import Writer
 
 V1, V2 = CgroupVersion.V1, CgroupVersion.V2

@@ -12,7 +12,7 @@ from cotenant_node_executor.sampling import proc, usage
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.usage import Counter, Point
 from cotenant_node_executor.targets.interface import CgroupVersion, Stat
-from cotenant_node_executor.targets.sandbox import SandboxDriver
+from cotenant_node_executor.targets.sandbox.driver import SandboxDriver
 
 SECOND = 1_000_000_000
 MEMINFO = "MemTotal: 1000 kB\nMemFree: 200 kB\nMemAvailable: 600 kB\n"
@@ -89,7 +89,7 @@ def test_a_counter_that_goes_backwards_is_a_first_observation(driver: StillDrive
     assert sampler.snapshot(3 * SECOND).pods["a"].usage.cpu_milli == 1000
 
 
-def test_a_group_that_comes_back_starts_anew(driver: StillDriver, sampler: Sampler) -> None:
+def test_a_group_that_comes_back_starts_from_zero(driver: StillDriver, sampler: Sampler) -> None:
     driver.use("besteffort/poda", SECOND, 0)
     sampler.snapshot(SECOND)
     driver.remove("besteffort/poda")

@@ -21,16 +21,17 @@ from cotenant.events.resources import NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
 from cotenant.model.subjects import run_subject
-from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.desired_values import DesiredTargets
+from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import Key, Placed, read_placement, refused_report
 from cotenant_node_executor.core.placed_pods import PlacedPods
+from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, lives, pod_step
-from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Stop
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
-from cotenant_node_executor.strategies.strategy import Evict, Strategy
+from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.interface import Capabilities
 
 MAX_PODS = 110
@@ -44,21 +45,8 @@ class _Report(Struct, frozen=True, gc=False):
     sequence: int
 
 
-class Plan(Struct, frozen=True, gc=False):
-    """What one cycle asks of the machine."""
-
-    orders: tuple[Order, ...]
-    groups: tuple[str, ...]
-    """Groups that must be made, parents first, before values are written and processes started."""
-    targets: Composed
-    evictions: tuple[tuple[str, Evict], ...] = ()
-    """Pods that strategies have begun to evict in this cycle, each with the strategy."""
-
-
 _GONE = PlacementPhase.GONE
-_NO_GROUPS: frozenset[str] = frozenset()
 _NO_STATES: States = {}
-_NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))
 
 
 class ExecutorCore:
@@ -74,8 +62,7 @@ class ExecutorCore:
         self._plain_processes = plain_processes
         self.strategies = {strategy.name: strategy for strategy in strategies}
         """By name, in order of precedence."""
-        self._evicted: dict[str, Evict] = {}
-        """By uid: placed pods that a strategy ends. Bound: the placed pods."""
+        self._evictions = Evictions()
         self.pods = PlacedPods()
         """The pods that are placed here."""
         self._runs: dict[Key, _Report] = {}
@@ -136,10 +123,9 @@ class ExecutorCore:
         self._touch(key)
         if self._orphans or key in self.pods.by_name:
             self._orphans = None
-        if self._evicted:
-            before = self.pods.by_name.get(key)
-            if before is not None and (event.tombstone or data.phase is _GONE or data.uid != before.placement.uid):
-                self._evicted.pop(before.placement.uid, None)
+        before = self.pods.by_name.get(key)
+        if before is not None and (event.tombstone or data.phase is _GONE or data.uid != before.placement.uid):
+            self._evictions.forget(before.placement.uid)
         if event.tombstone or data.phase is _GONE:
             self.pods.drop(key)
         else:
@@ -222,26 +208,17 @@ class ExecutorCore:
         """Orders and file values of this cycle; empty before the load is complete or anything was observed."""
         seen = self._seen
         if seen is None or not self.loaded:
-            return _NOTHING
+            return NOTHING
         orders: list[Order] = []
-        missing: Set[str] = _NO_GROUPS
+        missing: Set[str] = NO_GROUPS
         if self._open or self._orphans != ():
             orders = self._orders(seen, now)
-            missing = _missing_groups(orders, seen.groups) if orders else _NO_GROUPS
+            missing = missing_groups(orders, seen.groups) if orders else NO_GROUPS
         targets, ordered = self._targets.of_cycle(seen, self.pods.views, self.pods.changed(), missing, self._slo)
-        evictions = self._evict(ordered) if ordered else ()
+        evictions = self._evictions.begin(ordered, self.pods, self.runs()) if ordered else ()
+        for key, _, _ in evictions:
+            self._touch(key)
         return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
-
-    def _evict(self, ordered: Sequence[tuple[str, Evict]]) -> tuple[tuple[str, Evict], ...]:
-        """Take the evictions of placed pods that have not begun; they are carried out from the next cycle on."""
-        begun: list[tuple[str, Evict]] = []
-        for strategy, order in ordered:
-            key = self.pods.name_of(order.uid)
-            if key is not None and order.uid not in self._evicted and not self.pods.by_name[key].refusal:
-                self._evicted[order.uid] = order
-                self._touch(key)
-                begun.append((strategy, order))
-        return tuple(begun)
 
     def _orders(self, seen: Observation, now: datetime) -> list[Order]:
         """Orders of the open pods; then the end of orphaned ones."""
@@ -279,7 +256,7 @@ class ExecutorCore:
         uid = placement.uid
         last = report.status if report is not None and report.status.uid == uid else None
         step = self._steps[key] = pod_step(
-            placed.to_run, placement, last, seen.states.get(uid, _NO_STATES), now, self._evicted.get(uid)
+            placed.to_run, placement, last, seen.states.get(uid, _NO_STATES), now, self._evictions.of(uid)
         )
         return step
 
@@ -326,12 +303,3 @@ class ExecutorCore:
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:
     """The pods of which two observations show something else."""
     return {uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)}
-
-
-def _missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:
-    """Those of the pods' groups and their containers' that a start needs and that are not there."""
-    groups: set[str] = set()
-    for order in orders:
-        if isinstance(order, Start):
-            groups.update((order.pod.group, order.pod.container_group(order.container)))
-    return groups - there

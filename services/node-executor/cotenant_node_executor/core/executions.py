@@ -22,7 +22,9 @@ from cotenant.events.envelope import Event
 from cotenant.events.execution import Change, Execution
 from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
-from cotenant_node_executor.core.core import ExecutorCore, Plan
+from cotenant_node_executor.core.core import ExecutorCore
+from cotenant_node_executor.core.placed import Key
+from cotenant_node_executor.core.plan import Plan
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Evict
 from cotenant_node_executor.targets.address import Place, place_text
@@ -54,7 +56,7 @@ class Executions:
         if carried_out:
             events += self._orders(core, carried_out, now)
         if plan.evictions:
-            events += [self._eviction(core, strategy, order, now) for strategy, order in plan.evictions]
+            events += [self._eviction(core, key, strategy, order, now) for key, strategy, order in plan.evictions]
         if report.refused:
             events += self._refused_by_kernel(core, plan, report, now)
         if core.pods.refused or self._refused_pods:
@@ -111,11 +113,9 @@ class Executions:
                     self._stopping.discard(order.uid)
         return events
 
-    def _eviction(self, core: ExecutorCore, strategy: str, order: Evict, now: datetime) -> Event:
+    def _eviction(self, core: ExecutorCore, key: Key, strategy: str, order: Evict, now: datetime) -> Event:
         topic = core.strategies[strategy].topic
-        placed = core.pods.of_uid(order.uid)
-        assert placed is not None, "the core evicts placed pods only"
-        namespace, name = placed.placement.namespace, placed.placement.name
+        namespace, name = key
         execution = Execution(
             node=self._node,
             topic=topic,
@@ -124,7 +124,7 @@ class Executions:
             namespace=namespace,
             pod=name,
         )
-        return self._event(topic, execution, (placed.ref, *((core.slo_ref,) if core.slo_ref else ())), now)
+        return self._event(topic, execution, (core.placed[key].ref, *((core.slo_ref,) if core.slo_ref else ())), now)
 
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)

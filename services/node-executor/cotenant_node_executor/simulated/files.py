@@ -3,7 +3,7 @@
 In: the desired values. Out: what was written, and what was refused and why. On cgroup v1 the kernel refuses a
 child that is wider than its parent, and a parent that is narrower than a child, in quota and CPU set; so the order of writes
 matters, and it is the one of a real machine (`targets.levels`). On v2 a child may have more than its parent. The rules
-are those of the sandbox (`targets.sandbox_rules`).
+are those of the sandbox (`targets.sandbox.rules`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cotenant_node_executor.targets.interface import (
     Written,
 )
 from cotenant_node_executor.targets.levels import FileChange, plan
-from cotenant_node_executor.targets.sandbox_rules import V1_DEFAULTS, Refusal, check_write
+from cotenant_node_executor.targets.sandbox.rules import V1_DEFAULTS, Refusal, check_write
 
 Key = tuple[str, Knob]
 

@@ -7,7 +7,7 @@
 | `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list |
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids with commas |
 
-Pure: reading and writing is done by `cgroup` drivers and by `accessors`.
+Pure: reading and writing is done by the cgroup drivers and by `other.accessors`.
 """
 
 from __future__ import annotations

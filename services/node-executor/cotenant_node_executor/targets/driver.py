@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cotenant_node_executor.targets.hierarchy import delegated_group, is_namespace_root, read_hierarchies
 from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion
-from cotenant_node_executor.targets.sandbox import SandboxDriver
+from cotenant_node_executor.targets.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.tree import check_group
 from cotenant_node_executor.targets.v1 import V1Driver
 from cotenant_node_executor.targets.v2 import V2Driver, move_aside

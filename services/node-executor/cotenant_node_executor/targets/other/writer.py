@@ -11,9 +11,9 @@ import errno
 import os
 from collections.abc import Mapping
 
-from cotenant_node_executor.targets.accessors import Accessor
 from cotenant_node_executor.targets.address import Attribute, NonCgroup
 from cotenant_node_executor.targets.interface import InvalidValueError, Refused, WriteReport, Written
+from cotenant_node_executor.targets.other.accessors import Accessor
 
 _GONE = (errno.ENOENT, errno.ESRCH)
 

@@ -15,8 +15,8 @@ from cotenant_node_executor.targets.cpulist import format_cpu_list
 from cotenant_node_executor.targets.files import KNOB_FILES, PRESSURE_STATS, STAT_FILES
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob, Stat
 from cotenant_node_executor.targets.parse import parse_pids
-from cotenant_node_executor.targets.sandbox_rules import Refusal, check_write, defaults, effective_cpus, merge_text
-from cotenant_node_executor.targets.sandbox_usage import ProcessRow, members, memory_of, read_processes
+from cotenant_node_executor.targets.sandbox.rules import Refusal, check_write, defaults, effective_cpus, merge_text
+from cotenant_node_executor.targets.sandbox.usage import ProcessRow, members, memory_of, read_processes
 from cotenant_node_executor.targets.tree import GroupTree, directories_below, parents, read_file
 
 V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids")

@@ -1,0 +1,1 @@
+"""Targets outside of control groups: sysctls, threads, resctrl groups."""
