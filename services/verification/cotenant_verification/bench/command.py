@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from cotenant_console.up.nats_server import NatsServerMissingError
-from cotenant_verification.bench.figures import Figures, lines
+from cotenant_verification.bench.figures import BenchResult, lines
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
 
@@ -89,8 +89,8 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
     _show(_carry_out(run(synthetic(nodes, pods, 1))), output)
 
 
-def _carry_out(running: Coroutine[None, None, Figures]) -> Figures:
-    async def until_told() -> Figures:
+def _carry_out(running: Coroutine[None, None, BenchResult]) -> BenchResult:
+    async def until_told() -> BenchResult:
         task = asyncio.ensure_future(running)
         # Ctrl-C and SIGTERM alike: processes are ended and the folder is removed before this one ends.
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -105,7 +105,7 @@ def _carry_out(running: Coroutine[None, None, Figures]) -> Figures:
         raise click.ClickException(str(error)) from error
 
 
-def _show(figures: Figures, output: str | None) -> None:
+def _show(figures: BenchResult, output: str | None) -> None:
     click.echo(msgspec.json.encode(figures).decode() if output == "json" else "\n".join(lines(figures)))
     if not figures.verified:
         raise click.exceptions.Exit(1)
