@@ -1,4 +1,4 @@
-"""A participant's way to the log, and what is wrong with it.
+"""A participant's link to the log, and its faults.
 
 In: what is delivered to a participant, and what it wants to store. Out: when it sees it, and what answer it gets. A link in
 order delays nothing and loses nothing; faults are fields that are set from a schedule and end by themselves.
@@ -52,7 +52,7 @@ class Link:
         """Whether any fault was ever set: an untroubled link costs nothing."""
 
     def severed(self, now: datetime) -> bool:
-        """Tell whether the participant is cut off."""
+        """Whether the participant is cut off."""
         return now < self.severed_until
 
     def lateness(self, event: Event, now: datetime) -> timedelta:
@@ -63,7 +63,7 @@ class Link:
         return late
 
     def loses(self, now: datetime) -> bool:
-        """Tell whether a message on USAGE or EXECUTION is lost now."""
+        """Whether a message on USAGE or EXECUTION is lost now."""
         return now < self.severed_until or (now < self.lossy_until and self.random.randrange(1000) < self.loss_permille)
 
     def sent_again(self, event: Event, now: datetime) -> list[Event]:

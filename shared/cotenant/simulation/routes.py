@@ -4,7 +4,7 @@ In: filters with their readers, subjects. Out: the readers that a filter selects
 the history does not depend on filters. A place of the automaton is what tokens read so far can still become; it is made when
 a subject first leads there, and all tokens that no filter names there lead to the same one. Most subjects differ in their last
 token from others: where the tokens before it lead is remembered. Bound: the places that filters tell apart, whatever the
-subjects, and REMEMBERED beginnings of subjects, then these begin anew.
+subjects, and REMEMBERED prefixes of subjects, after which the cache is cleared.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A deciding service in the simulation: the same Cycle and the same `store_batch` that its process runs, and its lives.
+"""A deciding service in the simulation: the same Cycle and the same `store_batch` that its process runs, with its restarts.
 
-A life is a fresh core, a new consumer and a start marker whose delivery ends the load. A life ends as a process' does: it
+An incarnation is a fresh core, a new consumer and a start marker whose delivery ends the load. It ends as a process does: it
 is killed (before or after a batch is stored, or between two), it lost track of what it stored (no answer after all tries),
-its consumer was reset, or it is too far behind. A paused process goes on where it stopped, with the batch that it held.
+its consumer was reset, or it is too far behind. A paused process resumes where it stopped, with the batch that it held.
 
-What became of a batch is heard a turn after it was stored: of every second one behind the deliveries of that turn. Meanwhile
-the next one is decided, however small the first was.
+The outcome of a batch is known one step after it was stored; for every second batch, after the deliveries of that step.
+Meanwhile the next one is decided (pipelined), however small the first was.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BETWEEN, _BEFORE, _AFTER = Death
 
 
 class ServiceParticipant:
-    """A deciding service; `lives` counts its loads. `listeners` hear of each turn's end while the core may decide."""
+    """A deciding service; `incarnations` counts its loads. `listeners` are called after a step that decided nothing."""
 
     def __init__(self, definition: Definition, config: msgspec.Struct, identity: Identity, *, tick: timedelta = TICK) -> None:
         self.name = f"{identity.service}/{identity.replica}"
@@ -49,7 +49,7 @@ class ServiceParticipant:
         self.identity = identity
         self.filters = (*definition.filters, identity.commit_subject, identity.marker_subject)
         self.usage_filters = definition.usage_filters
-        self.lives = 0
+        self.incarnations = 0
         self.listeners: list[Callable[[ServiceParticipant, World], None]] = []
         self.before_deciding: list[Callable[[ServiceParticipant, World], None]] = []
         """Called before each proposal, while the core holds what it will decide on."""
@@ -74,11 +74,11 @@ class ServiceParticipant:
     # -- faults ----------------------------------------------------------------------------------------------------
 
     def kill(self, death: Death, down: timedelta) -> None:
-        """End this life at the stated place of the next cycle; the next begins `down` later."""
+        """Kill the process at the stated place of its next cycle; it restarts `down` later."""
         self._death, self._down = death, down
 
     def pause(self, span: timedelta) -> None:
-        """Stop the process at its next decision, before the batch is sent; it goes on with that batch after the span."""
+        """Stop the process at its next decision, before the batch is sent; it resumes with that batch after the span."""
         self._pause = span
 
     @property
@@ -99,16 +99,16 @@ class ServiceParticipant:
     # -- the cycle -------------------------------------------------------------------------------------------------
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
-        """One turn of the shell's cycle: fold, propose, store, apply."""
+        """One step of the shell's cycle: fold, propose, store, apply."""
         if self._down_until != EPOCH:
             if now < self._down_until:
                 return self._down_until
-            return self._live_again(now, world)
+            return self._restart(now, world)
         if self._paused_until != EPOCH:
             self._unread.extend(inbox)
             if now < self._paused_until:
                 return self._paused_until
-            return self._go_on(now, world)
+            return self._resume(now, world)
         if self._death is _BETWEEN:
             return self._die(now, world)
         if not self._started:
@@ -123,7 +123,7 @@ class ServiceParticipant:
             check(self, world)
         batch = self.cycle.propose(now)
         if batch is None:
-            self._tell(world)
+            self._notify(world)
             due, tick = self.cycle.due(now), now + self._tick
             return tick if due is None else min(tick, due)
         if self._death is _BEFORE:
@@ -134,10 +134,10 @@ class ServiceParticipant:
         return self._store(batch, now, world)
 
     def _start(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime:
-        self.lives += 1
-        outcome = world.store([Write(event=self.cycle.start_marker(now, self.filters, self.lives))])
+        self.incarnations += 1
+        outcome = world.store([Write(event=self.cycle.start_marker(now, self.filters, self.incarnations))])
         if not isinstance(outcome, Stored):
-            # As the shell: without its start marker a life ends, and the next one begins a second later.
+            # As the shell: without its start marker the process ends, and restarts a second later.
             world.leave()
             self._down_until = now + TICK
             return self._down_until
@@ -156,7 +156,7 @@ class ServiceParticipant:
     def _hear(
         self, batch: Batch, outcome: Stored | Refused | NoAnswer, inbox: Sequence[Event], now: datetime, world: World
     ) -> datetime | None:
-        """Learn what became of a batch; None: go on in this turn."""
+        """Take the outcome of a batch; None: continue in this step."""
         self._storing = None
         if batch.prior % 2:
             self.cycle.fold(inbox, now)
@@ -170,10 +170,10 @@ class ServiceParticipant:
             self.cycle.refused(now)
             self.cycle.fold(inbox, now)
             return now + self._tick
-        # As the shell: nobody knows what became of the batch, so the state is read from the log again.
-        return self._begin_anew(now, world)
+        # As the shell: the outcome of the batch is unknown, so the state is loaded from the log again.
+        return self._reload(now, world)
 
-    def _begin_anew(self, now: datetime, world: World) -> datetime:
+    def _reload(self, now: datetime, world: World) -> datetime:
         self.cycle = self._fresh()
         self._started = False
         world.load()
@@ -185,17 +185,17 @@ class ServiceParticipant:
         self._down_until = now + self._down
         return self._down_until
 
-    def _live_again(self, now: datetime, world: World) -> datetime:
+    def _restart(self, now: datetime, world: World) -> datetime:
         self._down_until = EPOCH
         self._pause, self._held, self._storing, self._unread = None, None, None, []
-        return self._begin_anew(now, world)
+        return self._reload(now, world)
 
-    def _go_on(self, now: datetime, world: World) -> datetime:
+    def _resume(self, now: datetime, world: World) -> datetime:
         self._paused_until = EPOCH
         batch, self._held = self._held, None
         unread, self._unread = self._unread, []
         if len(unread) > MAX_BEHIND:
-            return self._begin_anew(now, world)
+            return self._reload(now, world)
         if batch is not None:
             again = self._store(batch, now, world)
             if not self.alive:
@@ -203,6 +203,6 @@ class ServiceParticipant:
         self.cycle.fold(unread, now)
         return now + HOP
 
-    def _tell(self, world: World) -> None:
+    def _notify(self, world: World) -> None:
         for listen in self.listeners:
             listen(self, world)

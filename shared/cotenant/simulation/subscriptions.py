@@ -1,9 +1,9 @@
-"""What is on its way to one participant: its inbox, what comes late, what its consumer missed.
+"""One participant's subscription: its inbox, delayed messages, the gap of its consumer.
 
-In: events that are stored, the state of its link, the streams to load from. Out: what it sees when it is woken, and when
-something more will be there. LOG comes in order whatever the delay; USAGE may overtake itself where the link says so.
+In: events that are stored, the state of its link, the streams to load from. Out: what it receives when it is woken, and when
+more will be due. LOG comes in order whatever the delay; USAGE may overtake itself where the link says so.
 
-Bound: MAX_INBOX messages under way when the participant is woken, or late, else SimulationError.
+Bound: MAX_INBOX messages in flight when the participant is woken, or late, else SimulationError.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Subscription(Generic[SubscriberT]):
         self._gap_after = 0
 
     def __len__(self) -> int:
-        """How many messages are under way."""
+        """How many messages are in flight."""
         return len(self.inbox) + len(self._late)
 
     @property
@@ -79,7 +79,7 @@ class Subscription(Generic[SubscriberT]):
         return self.link
 
     def leave(self) -> None:
-        """The consumer is gone, and all that was under way with it."""
+        """The consumer is gone, with everything in flight to it."""
         self._away = True
         self._forget()
 
@@ -99,7 +99,7 @@ class Subscription(Generic[SubscriberT]):
         self._look()
 
     def _look(self) -> None:
-        """See whether anything disturbs it."""
+        """Recompute `undisturbed`."""
         self.undisturbed = not self.link.troubled and not self._away and self._gap_until is None
 
     def redeliver(self, log: MemoryStream, count: int) -> bool:

@@ -1,4 +1,4 @@
-"""The clock, the streams, and everybody who lives in the simulation.
+"""The clock, the streams and the participants of the simulation.
 
 Time moves from one planned step to the next. A message that is stored is delivered to every participant whose filters
 select it, and wakes it `hop` later, unless it wrote the message and needs no wake for it; beside that a participant is woken
@@ -95,7 +95,7 @@ class World:
         self._wake(subscription, self.now)
 
     def remove(self, participant: Participant) -> None:
-        """Take a participant away: it is not woken any more and gets nothing."""
+        """Remove a participant: it is not woken any more and receives nothing."""
         for subscription in [subscription for subscription in self._subscriptions if subscription.participant is participant]:
             self._subscriptions.remove(subscription)
             del self._by_name[participant.name]
@@ -104,23 +104,23 @@ class World:
             self._usage_routes.remove(subscription.number)
 
     def wake(self, participant: Participant, when: datetime) -> None:
-        """Wake a participant at the latest at a moment: it was told something outside the log."""
+        """Wake a participant no later than `when`, for something that did not come over the log."""
         subscription = self._by_name.get(participant.name)
         if subscription is not None and subscription.participant is participant:
             self._wake(subscription, max(when, self.now))
 
     def link(self, name: str) -> Link | None:
-        """A participant's way to the log, None where nobody has that name."""
+        """A participant's link to the log, None where nobody has that name."""
         subscription = self._by_name.get(name)
         return subscription.link if subscription is not None else None
 
     def trouble(self, name: str) -> Link | None:
-        """A participant's way to the log, to be given faults; None where nobody has that name."""
+        """A participant's link to the log, for faults; None where nobody has that name."""
         subscription = self._by_name.get(name)
         return subscription.trouble() if subscription is not None else None
 
     def waiting_for(self, name: str) -> int:
-        """How many messages are on their way to a participant."""
+        """How many messages are in flight to a participant."""
         return len(self._by_name[name])
 
     def interrupted(self, name: str) -> bool:
@@ -182,8 +182,8 @@ class World:
     # -- storing ---------------------------------------------------------------------------------------------------
 
     def append(self, writes: Sequence[Write], *, wakes_writer: bool = True) -> Stored | Refused | NoAnswer:
-        """Store a batch on LOG and deliver it: one try over the link of whoever acts. A writer that folds what it is told to be
-        stored need not be woken by it: it is given that with its next step."""
+        """Store a batch on LOG and deliver it: one try over the acting participant's link. A writer that folds stored events
+        from the acknowledgement need not be woken by them: it receives them with its next step."""
         subscription = self._acting
         instead: Refused | NoAnswer | None = None
         if subscription is not None and (subscription.link.troubled or self.now < self.stalled_until):
@@ -205,7 +205,7 @@ class World:
         return outcome if instead is None else instead
 
     def store(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
-        """Store a batch as the shell's `store_batch` does: a write that nobody answered is found out about."""
+        """Store a batch as the shell's `store_batch` does: the outcome of an unanswered write is looked up."""
         answer = self.append(writes)
         if not isinstance(answer, NoAnswer):
             return answer
@@ -244,7 +244,7 @@ class World:
     # -- delivering ------------------------------------------------------------------------------------------------
 
     def _deliver(self, event: Event, routes: Routes[_Subscription] | None, told: _Subscription | None = None) -> None:
-        """Take down a stored event, give it to its readers, and wake them but for one that was told of it already."""
+        """Record a stored event, deliver it to its readers, and wake them except the one that was notified already."""
         self.events += 1
         if self.history is not None and event.stream == LOG:
             self.history.append(event)
@@ -285,7 +285,7 @@ class World:
             self._soon, self._due_soon = when + self._hop, []
 
     def _step(self, subscription: _Subscription) -> None:
-        """Give a participant what there is for it, and let it act."""
+        """Deliver what is due to a participant and run its step."""
         subscription.planned = None
         self.steps += 1
         inbox, more = subscription.take(self.now, self.streams.log)

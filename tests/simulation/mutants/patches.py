@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cotenant_verification.workload.schedule import Entry
 
-Change = tuple[object, str, Callable[..., object]]
+Replacement = tuple[object, str, Callable[..., object]]
 """Owner, attribute, and a function that is given the present one and returns the defect."""
 
 
@@ -21,7 +21,7 @@ class Mutant:
     """A defect. `caught_by`: numbers of promises; `seeds`: at least one of them must show it."""
 
     name: str
-    changes: tuple[Change, ...]
+    changes: tuple[Replacement, ...]
     caught_by: tuple[int, ...]
     seeds: tuple[int, ...] = (1, 2, 3)
     minutes: int = 4

@@ -18,15 +18,15 @@ from cotenant_console.durations import parse_duration
 @click.option("-f", "--filename", metavar="FILE", help="The cluster to simulate.")
 @click.option("--openb", metavar="DIR", help="The folder with the openb trace.")
 @click.option("--for", "span", default="10m", show_default=True, metavar="TIME", help="Virtual time, such as 10m or 6h.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="What chance is drawn from.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--chaos", is_flag=True, help="A workload and faults from the seed; every promise is checked.")
-@click.option("--seeds", default="", metavar="1..200", help="With --chaos: many seeds, one line each.")
+@click.option("--chaos", is_flag=True, help="Generate a workload and faults from the seed, and check every invariant.")
+@click.option("--seeds", default="", metavar="1..200", help="With --chaos: a range of seeds, one line each.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="With --seeds: processes.")
-@click.option("--nodes", type=click.IntRange(0, 1000), default=0, help="With --chaos: how many; 0: the seed says it.")
+@click.option("--nodes", type=click.IntRange(0, 1000), default=0, help="With --chaos: number of nodes; 0: the seed chooses.")
 @click.option("--schedule", default="", metavar="FILE", help="With --chaos: replay a schedule.")
-@click.option("--shrink", is_flag=True, help="With --chaos: leave out of a failing run what it does not need.")
-@click.option("--write", default="", metavar="FILE", help="With --chaos: where to write the schedule.")
+@click.option("--shrink", is_flag=True, help="With --chaos: minimise the schedule of a failing run.")
+@click.option("--write", default="", metavar="FILE", help="With --chaos: write the schedule to this file.")
 def command(
     filename: str | None,
     openb: str | None,

@@ -16,7 +16,7 @@ import msgspec
 from cotenant_console.durations import parse_duration
 from cotenant_console.up.nats_server import NatsServerMissingError
 from cotenant_verification.bench.churn import Minute
-from cotenant_verification.bench.figures import Figures, lines
+from cotenant_verification.bench.figures import BenchResult, lines
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
 
@@ -124,8 +124,8 @@ def _line(minute: Minute) -> str:
     )
 
 
-def _carry_out(running: Coroutine[None, None, Figures]) -> Figures:
-    async def until_told() -> Figures:
+def _carry_out(running: Coroutine[None, None, BenchResult]) -> BenchResult:
+    async def until_told() -> BenchResult:
         task = asyncio.ensure_future(running)
         # Ctrl-C and SIGTERM alike: processes are ended and the folder is removed before this one ends.
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -140,7 +140,7 @@ def _carry_out(running: Coroutine[None, None, Figures]) -> Figures:
         raise click.ClickException(str(error)) from error
 
 
-def _show(figures: Figures, output: str | None) -> None:
+def _show(figures: BenchResult, output: str | None) -> None:
     click.echo(msgspec.json.encode(figures).decode() if output == "json" else "\n".join(lines(figures)))
     if not figures.verified:
         raise click.exceptions.Exit(1)

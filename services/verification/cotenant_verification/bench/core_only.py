@@ -17,7 +17,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement
 from cotenant.runtime.process import GC_THRESHOLDS
 from cotenant_scheduler.core import SchedulerCore
-from cotenant_verification.bench.figures import Figures
+from cotenant_verification.bench.figures import BenchResult
 from cotenant_verification.bench.verification import verify
 from cotenant_verification.bench.workload import Workload, node_events, pod_event, quota_events
 
@@ -41,14 +41,14 @@ class _Times(msgspec.Struct):
     batches: list[int] = []
 
 
-def run(workload: Workload) -> Figures:
+def run(workload: Workload) -> BenchResult:
     """Schedule the workload and check the result."""
     gc.set_threshold(*GC_THRESHOLDS)
     log: list[Event] = []
     times = _carry_out(workload, log)
     placed = times.placed
     verdict = verify(log)
-    return Figures(
+    return BenchResult(
         pods_per_second=round(placed / times.deciding) if times.deciding else 0,
         placed=placed,
         waiting=verdict.waiting,

@@ -13,8 +13,8 @@ class Latency(msgspec.Struct, frozen=True):
     max: float
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Figures; those that a run does not have are left out. Times in seconds unless the name says otherwise."""
+class BenchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """BenchResult; those that a run does not have are left out. Times in seconds unless the name says otherwise."""
 
     pods_per_second: int | None = None
     placed: int
@@ -58,7 +58,7 @@ def latency(milliseconds: list[float]) -> Latency | None:
     return Latency(p50=at(0.5), p99=at(0.99), max=round(ordered[-1], 2))
 
 
-def lines(figures: Figures) -> list[str]:
+def lines(figures: BenchResult) -> list[str]:
     """One line a figure."""
     found = []
     for name, value in msgspec.to_builtins(figures).items():

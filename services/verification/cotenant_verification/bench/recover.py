@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime
 
 from cotenant.log.contract import LOG
-from cotenant_verification.bench.figures import Figures
+from cotenant_verification.bench.figures import BenchResult
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import SERVER, BenchError, Testbed
 from cotenant_verification.bench.verification import verify
@@ -21,7 +21,7 @@ SETTLE_SECONDS = 5.0
 RECOVER_LIMIT_SECONDS = 240.0
 
 
-async def run(workload: Workload) -> Figures:
+async def run(workload: Workload) -> BenchResult:
     """Carry out one run."""
     async with Testbed() as testbed:
         now = datetime.now(UTC)
@@ -60,7 +60,7 @@ async def run(workload: Workload) -> Figures:
             events = await reader.pull(1000, 1.0)
         memory = testbed.peak_memory_mib()
         verdict = verify(await testbed.events())
-        return Figures(
+        return BenchResult(
             placed=verdict.placed,
             waiting=verdict.waiting,
             verified=not verdict.wrong,

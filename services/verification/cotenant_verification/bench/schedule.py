@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from cotenant_verification.bench.figures import Figures, latency
+from cotenant_verification.bench.figures import BenchResult, latency
 from cotenant_verification.bench.stack import fleets, start_stack
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import Testbed
@@ -30,7 +30,7 @@ async def _exists(path: Path) -> bool:
     return await asyncio.to_thread(path.exists)
 
 
-async def run(workload: Workload, rate: float, *, stack: bool = False) -> Figures:
+async def run(workload: Workload, rate: float, *, stack: bool = False) -> BenchResult:
     """Carry out one run."""
     async with Testbed() as testbed:
         now = datetime.now(UTC)
@@ -71,7 +71,7 @@ async def run(workload: Workload, rate: float, *, stack: bool = False) -> Figure
         running = _clocks(testbed.folder / "placed.running")
         ran = _waits(submitted, running)
         batches = msgspec.json.decode((testbed.folder / "placed.batches").read_bytes(), type=list[int])
-        return Figures(
+        return BenchResult(
             pods_per_second=_rate(submitted, placed),
             placed=verdict.placed,
             waiting=verdict.waiting,

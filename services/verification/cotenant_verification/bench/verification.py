@@ -1,6 +1,6 @@
 """An independent, slow check of what a scheduler decided: plain dictionaries, one placement at a time.
 
-In: what LOG holds of nodes, quotas, pods and placements, in its order. Out: `Verdict`. Each placement is held against all
+In: what LOG holds of nodes, quotas, pods and placements, in its order. Out: `AuditResult`. Each placement is held against all
 that it was decided on: the facts of its node and quota that its causes name (none older than what an earlier decision had of
 the same), and the placements before it: all resources and the number of pods, cordon, node selector and affinity, taints,
 host ports, load thresholds of the default policy (`rooms`); affinity, anti-affinity and spread (`neighbours`); the quota's
@@ -47,7 +47,7 @@ READ = (
 """What `verify` needs of LOG."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AuditResult(msgspec.Struct, frozen=True):
     """`wrong` is empty if all is as it must be; at most SHOWN findings."""
 
     placed: int
@@ -199,10 +199,10 @@ class _Check:
                     break
 
 
-def verify(events: Iterable[Event]) -> Verdict:
+def verify(events: Iterable[Event]) -> AuditResult:
     """Check everything; `events` are all that LOG holds of READ, in its order."""
     check = _Check()
     for event in events:
         check.read(event)
     check.unplaced()
-    return Verdict(len(check.placed), len(check.needs) - len(check.placed), tuple(check.wrong))
+    return AuditResult(len(check.placed), len(check.needs) - len(check.placed), tuple(check.wrong))

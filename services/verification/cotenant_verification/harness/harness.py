@@ -1,7 +1,7 @@
 """The harness: gateways, replicas and nodes in one world, and the director who carries out a schedule.
 
-In: a schedule. Out: a world in which its entries happen at their moments (`acts`). At `span_ms` everything that is still
-broken is mended, and what follows is quiet.
+In: a schedule. Out: a world in which its entries take effect when they are due (`actions`). At `span_ms` every fault
+that is still in force is lifted; no new workload follows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Action = Callable[["Harness", Entry, datetime], bool]
 
 
 class Harness:
-    """Everybody, and what happens to them. It is itself a participant: the director."""
+    """All participants of a run, and the faults and requests that reach them. It is itself a participant: the director."""
 
     name = "director"
     filters: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Harness:
         self.services: dict[str, ChaosService] = {}
         self.nodes: dict[str, ChaosNode] = {}
         self.node_listeners: list[Callable[[ChaosNode, datetime], None]] = []
-        """Hear of every turn of every node."""
+        """Called after every step of every node."""
         self.copilot: Copilot | None = None
         """There from the first NodeManager on."""
         self.revisions = 0
@@ -70,7 +70,7 @@ class Harness:
         self._boots: Counter[str] = Counter()
         self._plan: list[tuple[datetime, int, Callable[[datetime], object]]] = []
         self._order = 0
-        self._turn = Random(header.seed)
+        self._choice = Random(header.seed)
         self.world.watchers.append(self.controllers.see)
         for entry in schedule.entries:
             if entry.kind not in actions:
@@ -79,7 +79,7 @@ class Harness:
         self.at(self.ends, self._mend)
 
     def open(self) -> None:
-        """Seat everybody. Services start in an order that the seed decides."""
+        """Add all participants. Services start in an order that the seed decides."""
         header = self.schedule.header
         self.world.add(self)
         for gateway in self.gateways:
@@ -104,7 +104,7 @@ class Harness:
         return self._plan[0][0] if self._plan else None
 
     def at(self, when: datetime, act: Callable[[datetime], object]) -> None:
-        """Have something done at a moment; for those who act in the director's turn."""
+        """Schedule a call at a moment; for callers inside the director's step."""
         self._order += 1
         heapq.heappush(self._plan, (when, self._order, act))
 
@@ -130,7 +130,7 @@ class Harness:
 
     def gateway(self) -> ChaosGateway:
         """Users reach any gateway."""
-        gateway = self.gateways[self._turn.randrange(len(self.gateways))]
+        gateway = self.gateways[self._choice.randrange(len(self.gateways))]
         self.world.wake(gateway, self.world.now)
         return gateway
 
@@ -138,7 +138,7 @@ class Harness:
         return self.gateways[0].holds(PODS, *located(name))
 
     def add_node(self, name: str, machine: Machine) -> bool:
-        """Seat a machine, unless there is one of that name."""
+        """Add a machine, unless there is one of that name."""
         if name in self.nodes:
             return False
         self._boots[name] += 1
@@ -149,14 +149,14 @@ class Harness:
         return True
 
     def yarn(self) -> ResourceManager:
-        """The YARN cluster; the first who asks for it has its copilot seated."""
+        """The YARN cluster; the first call adds its copilot."""
         if self.copilot is None:
             self.copilot = Copilot(ResourceManager())
             self.world.add(self.copilot)
         return self.copilot.cluster
 
     def _mend(self, now: datetime) -> None:
-        """The quiet begins: links and clocks are in order."""
+        """Lift every fault: links and clocks are in order."""
         self.world.stalled_until = EPOCH
         names = [*self.services, *(gateway.name for gateway in self.gateways), "yarn-copilot/a"]
         for name in [*names, *(node.name for node in self.nodes.values())]:
