@@ -17,7 +17,7 @@ import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluatio
 import cotenant_console.simulate.api as simulated_api
 import cotenant_descheduler_arbiter.eviction.cycle_limits as cycle_limits
 import cotenant_descheduler_arbiter.migration.budgets as budgets
-import cotenant_gateway.admission.profiles as profiles
+import cotenant_gateway.admission.profiles.applying as profiles
 import cotenant_node_executor.core.pod_lifecycle as pod_life
 import cotenant_node_executor.simulated.sampler as sampler
 import cotenant_node_executor.strategies.batch_pods as batch_pods
@@ -707,9 +707,7 @@ MUTANTS = (
         ),
     ),
     Mutant("a_placement_stored_again_is_charged_again", ((PodBook, "_account", charged_again),), (10, 15)),
-    Mutant(
-        "the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)
-    ),
+    Mutant("the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "_reason_to_end", never_ends),), (2, 12)),
     Mutant("shares_are_rounded_up", ((quota_runtime, "share", rounded_up),), (3,)),
     Mutant("weights_are_ignored", ((quota_runtime, "share", weights_ignored),), (3,), faults=HUNGRY),

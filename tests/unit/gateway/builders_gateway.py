@@ -7,23 +7,25 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.api.kinds import BY_RESOURCE, Kind
+from cotenant.api.kinds import Kind
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from cotenant.kinds.pods import PODS
+from cotenant.kinds.registry import REGISTRY
+from cotenant.log.plans import Plan
 from cotenant.model.subjects import object_subject, placement_subject, run_subject
-from cotenant_gateway.read_model.core import PODS, GatewayCore
-from cotenant_gateway.shell.built_in import BUILT_IN
-from cotenant_gateway.shell.plans import Plan
-from cotenant_gateway.shell.requests import Planned, plan_creation
+from cotenant_gateway.planning.built_in import BUILT_IN
+from cotenant_gateway.planning.requests import Planned, plan_creation
+from cotenant_gateway.read_model.core import GatewayCore
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def kind(plural: str) -> Kind:
     """The kind with this plural."""
-    return next(found for found in BY_RESOURCE.values() if found.plural == plural)
+    return next(found.kind for found in REGISTRY if found.kind.plural == plural)
 
 
 def pod_document(name: str = "web", **spec: object) -> dict[str, object]:

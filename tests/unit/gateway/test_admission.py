@@ -11,7 +11,7 @@ import pytest
 from cotenant.api.objects.pod import decode_pod
 from cotenant.domain.colocation import colocation_errors
 from cotenant_gateway.admission.pods import REMEMBERED_LABELS
-from cotenant_gateway.shell.requests import (
+from cotenant_gateway.planning.requests import (
     MAX_OBJECT_BYTES,
     DeletionWish,
     TooNew,
@@ -20,7 +20,7 @@ from cotenant_gateway.shell.requests import (
     plan_patch,
     plan_replacement,
 )
-from cotenant_gateway.shell.statuses import ApiError
+from cotenant_gateway.planning.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
 
 

@@ -13,31 +13,40 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cotenant.api.kinds import BY_RESOURCE, Kind
+from cotenant.api.edits import with_metadata
+from cotenant.api.kinds import Kind
+from cotenant.api.times import rfc3339
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
 from cotenant.events.objects import ObjectStored
+from cotenant.kinds.pod_disruption_budgets import BUDGETS
+from cotenant.kinds.registry import REGISTRY
 from cotenant.log.contract import Stored, Write
+from cotenant.log.plans import Plan, PlannedWrite
 from cotenant.simulation import HOP, START, World
 from cotenant_console.api.client import Document, Json, text_at
-from cotenant_gateway.kinds.times import rfc3339
-from cotenant_gateway.read_model.core import BUDGETS, GatewayCore
-from cotenant_gateway.shell.budgets import budget_updates
-from cotenant_gateway.shell.built_in import missing_built_ins
-from cotenant_gateway.shell.endings import endings, registrations
-from cotenant_gateway.shell.evictions import plan_eviction
-from cotenant_gateway.shell.metadata import with_metadata
-from cotenant_gateway.shell.plans import Plan, PlannedWrite
-from cotenant_gateway.shell.requests import DeletionWish, plan_creation, plan_deletion
-from cotenant_gateway.shell.statuses import ApiError
+from cotenant_gateway.planning.budgets import budget_updates
+from cotenant_gateway.planning.built_in import missing_built_ins
+from cotenant_gateway.planning.endings import endings, registrations
+from cotenant_gateway.planning.evictions import plan_eviction
+from cotenant_gateway.planning.requests import DeletionWish, plan_creation, plan_deletion
+from cotenant_gateway.planning.statuses import ApiError
+from cotenant_gateway.read_model.core import GatewayCore
 
 SOURCE = "/cell/gateway/0"
 FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrations.>", "evictions.>")
 MAX_REFUSALS_KEPT = 1000
 BUDGETS_EVERY = timedelta(seconds=10)
-KINDS: dict[tuple[str, str], Kind] = {(kind.api_version, kind.kind): kind for kind in BY_RESOURCE.values()}
 
 Planner = Callable[[datetime], "Plan | None"]
+
+
+def kind_of(document: Document) -> Kind:
+    """Return the kind that a manifest names. Raises KeyError."""
+    kind = REGISTRY.type(text_at(document, "apiVersion"), text_at(document, "kind"))
+    if kind is None:
+        raise KeyError(text_at(document, "kind"))
+    return kind
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class SimulatedGateway:
 
     def create(self, when: datetime, document: Document) -> None:
         """Create an object at a moment."""
-        kind = KINDS[text_at(document, "apiVersion"), text_at(document, "kind")]
+        kind = kind_of(document)
         namespace = text_at(document, "metadata", "namespace") if kind.namespaced else ""
         body = json.dumps(document).encode()
 
@@ -86,7 +95,7 @@ class SimulatedGateway:
 
     def delete(self, when: datetime, plural: str, namespace: str, name: str) -> None:
         """Delete an object at a moment."""
-        kind = BY_RESOURCE["", plural]
+        kind = REGISTRY["", plural].kind
 
         def plan(now: datetime) -> Plan | None:
             return plan_deletion(self.core, kind, namespace, name, DeletionWish(), now).plan
@@ -100,7 +109,7 @@ class SimulatedGateway:
 
     def documents(self, plural: str) -> list[Json]:
         """The objects of a core kind as the API would show them, sorted by namespace and name."""
-        return [json.loads(found.document) for found in self.core.objects(BY_RESOURCE["", plural])]
+        return [json.loads(found.document) for found in self.core.objects(REGISTRY["", plural].kind)]
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, carry out due wishes, let end what can end."""

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 from aiohttp import web
 
+from cotenant.api.snapshots import Snapshot
 from cotenant.events.requests import MAX_LOG_ANSWER_BYTES, LogsRequest, logs_subject
-from cotenant_gateway.read_model.core import PODS
-from cotenant_gateway.read_model.snapshots import Snapshot
-from cotenant_gateway.shell.statuses import ApiError, bad_request, not_found, unavailable
+from cotenant.kinds.pods import PODS
+from cotenant_gateway.planning.statuses import ApiError, bad_request, not_found, unavailable
 
 FOLLOW_SECONDS = 0.5
 ANSWER_SECONDS = 5.0

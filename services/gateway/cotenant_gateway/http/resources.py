@@ -10,8 +10,11 @@ import asyncio
 import msgspec
 from aiohttp import web
 
+from cotenant.api.definitions import Definition, Registry
 from cotenant.api.kinds import Kind
+from cotenant.api.snapshots import Snapshot
 from cotenant.events.migrations import EvictionRequest
+from cotenant.kinds.pods import PODS
 from cotenant_gateway.http.logs import LogReader
 from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF
 from cotenant_gateway.http.protobuf import ProtobufError, as_json
@@ -19,10 +22,8 @@ from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
 from cotenant_gateway.http.watching import MAX_WATCHES, watch
-from cotenant_gateway.read_model.snapshots import Snapshot
-from cotenant_gateway.shell.gateway import Gateway
-from cotenant_gateway.shell.requests import PATCH_TYPES, DeletionWish, existing
-from cotenant_gateway.shell.statuses import (
+from cotenant_gateway.planning.requests import PATCH_TYPES, DeletionWish, existing
+from cotenant_gateway.planning.statuses import (
     ApiError,
     StatusDetails,
     bad_request,
@@ -37,11 +38,11 @@ from cotenant_gateway.shell.statuses import (
     unavailable,
     unsupported_media,
 )
+from cotenant_gateway.shell.gateway import Gateway
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_ACTOR = 64
 _JSON = "application/json"
-_READ_ONLY = frozenset({"nodemetrics", "nodeslos"})
 
 
 class _Preconditions(msgspec.Struct, rename="camel"):
@@ -131,11 +132,11 @@ class ResourceHandlers:
         method = request.method
         if target.subresource:
             return await self._subresource(request, target)
-        if target.kind.plural in _READ_ONLY and method not in ("GET", "HEAD"):
+        if self._definition(target).read_only and method not in ("GET", "HEAD"):
             raise method_not_allowed(f"{target.kind.resource} are made of other services' facts: they can be read only")
         if not target.name:
             if method in ("GET", "HEAD"):
-                return await self._list_or_watch(request, target, read_query(target, request.query))
+                return await self._list_or_watch(request, target, read_query(self._definition(target), request.query))
             if method == "POST":
                 return await self._create(request, target)
             if method == "DELETE":
@@ -150,23 +151,31 @@ class ResourceHandlers:
             return await self._delete(request, target)
         raise method_not_allowed(f"the server does not allow {method} on {target.kind.resource}")
 
+    @property
+    def kinds(self) -> Registry:
+        """The kinds that are served."""
+        return self._gateway.core.kinds
+
+    def _definition(self, target: Target) -> Definition:
+        return self.kinds.of(target.kind)
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _table_format(self, request: web.BaseRequest, include: str) -> TableFormat | None:
         return TableFormat(include) if wants_table(request.headers.get("Accept", "")) else None
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query = read_query(target, request.query) if request.query_string else Query()
+        query = read_query(self._definition(target), request.query) if request.query_string else Query()
         if query.watch:
             by_name = f"metadata.name={target.name}"
-            narrowed = read_query(target, {**request.query, "fieldSelector": by_name})
+            narrowed = read_query(self._definition(target), {**request.query, "fieldSelector": by_name})
             return await self._watch(request, target, narrowed)
         snapshot = existing(self._gateway.core, target.kind, target.namespace, target.name)
         form = self._table_format(request, query.include_object)
         if form is None:
             return json_response(snapshot.document)
         metadata = {"resourceVersion": str(snapshot.version)}
-        return json_response(table(target.kind, [snapshot], metadata, self._gateway.clock(), form))
+        return json_response(table(self._definition(target).layout, [snapshot], metadata, self._gateway.clock(), form))
 
     async def _list_or_watch(self, request: web.BaseRequest, target: Target, query: Query) -> web.StreamResponse:
         if query.version > self._gateway.core.folded:
@@ -186,7 +195,7 @@ class ResourceHandlers:
             metadata["continue"] = continue_token(version, found[-1])
         form = self._table_format(request, query.include_object)
         if form is not None:
-            return json_response(table(target.kind, found, metadata, self._gateway.clock(), form))
+            return json_response(table(self._definition(target).layout, found, metadata, self._gateway.clock(), form))
         return json_response(list_document(target.kind, found, metadata))
 
     async def _wait_for(self, version: int) -> None:
@@ -279,7 +288,7 @@ class ResourceHandlers:
         return wish, _dry_run(request) or "All" in (options.dry_run or [])
 
     async def _delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query = read_query(target, request.query)
+        query = read_query(self._definition(target), request.query)
         wish, dry_run = await self._deletion_wish(request)
         if target.kind.namespaced and not target.namespace:
             raise method_not_allowed("a collection is deleted in one namespace at a time")
@@ -311,12 +320,12 @@ class ResourceHandlers:
                 return await self._replace(request, target, status_only=True)
             if method == "PATCH":
                 return await self._patch(request, target, status_only=True)
-        elif kind.plural == "pods" and target.subresource == "eviction" and method == "POST":
+        elif kind is PODS and target.subresource == "eviction" and method == "POST":
             return await self._evict(request, target)
-        elif kind.plural == "pods" and target.subresource == "log" and method == "GET":
+        elif kind is PODS and target.subresource == "log" and method == "GET":
             pod = existing(self._gateway.core, kind, target.namespace, target.name)
             return await self._logs.answer(request, pod)
-        elif kind.plural == "pods" and target.subresource == "binding":
+        elif kind is PODS and target.subresource == "binding":
             raise method_not_allowed("pods are placed by the scheduler, as an event; they cannot be bound through the API")
         else:
             raise no_such_path()

@@ -14,23 +14,22 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api.kinds import BY_RESOURCE
 from cotenant.api.overlay import Overlay, head_of
+from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import raw
+from cotenant.api.times import derived_uid, rfc3339
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant_gateway.kinds.times import derived_uid, rfc3339
+from cotenant.kinds.events import DEFINITION, EVENTS
 from cotenant_gateway.read_model.slots import Collection
-from cotenant_gateway.read_model.snapshots import Address, Snapshot
 
 MAX_EVENTS = 2000
 MAX_HEARD = 1000
 _TOLD_ONCE = ("Scheduled", "Started", "Killing")
 """Reasons whose facts are stored again without anything having happened."""
-_KIND = BY_RESOURCE["", "events"]
 
 
 class Told(msgspec.Struct, frozen=True, gc=False):
@@ -116,7 +115,7 @@ class Narrator(Collection):
     """The Event objects: those that are told, oldest first, and those that somebody stored."""
 
     def __init__(self) -> None:
-        super().__init__(_KIND)
+        super().__init__(DEFINITION)
         self._told: OrderedDict[tuple[str, str], Narrated] = OrderedDict()
         self._heard: list[Event] = []
         """Facts that are not told yet."""
@@ -163,7 +162,7 @@ class Narrator(Collection):
         key = (told.namespace or "default", f"{told.name}.{told.uid or told.kind.lower()}.{told.reason.lower()}")
         before = self._told.get(key)
         if before is None:
-            address, count, first = Address(_KIND, *key), 1, event.time
+            address, count, first = Address(EVENTS, *key), 1, event.time
         elif before.version >= event.sequence or (before.told == told and told.reason in _TOLD_ONCE):
             return ()
         else:

@@ -11,7 +11,7 @@ from collections import deque
 import msgspec
 
 from cotenant.api.kinds import Kind
-from cotenant_gateway.read_model.snapshots import Snapshot
+from cotenant.api.snapshots import Snapshot
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

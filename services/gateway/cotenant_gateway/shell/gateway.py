@@ -12,22 +12,21 @@ import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
+from cotenant.api.edits import with_metadata
 from cotenant.api.kinds import Kind
 from cotenant.api.overlay import NOTHING, composed_document
+from cotenant.api.times import rfc3339
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.log.contract import Log, NoAnswer, Refused
-from cotenant_gateway.kinds.times import rfc3339
-from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_gateway.shell.budgets import budget_updates
-from cotenant_gateway.shell.built_in import missing_built_ins
-from cotenant_gateway.shell.endings import endings, registrations
-from cotenant_gateway.shell.evictions import EvictionPlanned, plan_eviction
-from cotenant_gateway.shell.following import Follower
-from cotenant_gateway.shell.metadata import with_metadata
-from cotenant_gateway.shell.plans import Plan, PlannedWrite
-from cotenant_gateway.shell.requests import (
+from cotenant.log.plan_writer import Outcome, Overloaded, PlanWriter, Written
+from cotenant.log.plans import Plan, PlannedWrite
+from cotenant_gateway.planning.budgets import budget_updates
+from cotenant_gateway.planning.built_in import missing_built_ins
+from cotenant_gateway.planning.endings import endings, registrations
+from cotenant_gateway.planning.evictions import EvictionPlanned, plan_eviction
+from cotenant_gateway.planning.requests import (
     DeletionWish,
     Planned,
     TooNew,
@@ -36,8 +35,9 @@ from cotenant_gateway.shell.requests import (
     plan_patch,
     plan_replacement,
 )
-from cotenant_gateway.shell.statuses import MODIFIED, ApiError, conflict, unavailable
-from cotenant_gateway.shell.writer import Outcome, Overloaded, PlanWriter, Written
+from cotenant_gateway.planning.statuses import MODIFIED, ApiError, conflict, unavailable
+from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.shell.following import Follower
 
 logger = logging.getLogger(__name__)
 

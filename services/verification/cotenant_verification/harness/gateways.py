@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from cotenant.api.kinds import BY_RESOURCE
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
+from cotenant.kinds.pods import PODS
+from cotenant.kinds.registry import REGISTRY
 from cotenant.log.contract import Stored
+from cotenant.log.plans import Plan
 from cotenant.simulation import HOP, NEVER, World
 from cotenant_console.api.client import Document, text_at
-from cotenant_console.simulate.api import KINDS, SimulatedGateway
-from cotenant_gateway.read_model.core import PODS
-from cotenant_gateway.shell.evictions import plan_eviction
-from cotenant_gateway.shell.plans import Plan
-from cotenant_gateway.shell.requests import DeletionWish, plan_creation, plan_deletion, plan_patch
+from cotenant_console.simulate.api import SimulatedGateway, kind_of
+from cotenant_gateway.planning.evictions import plan_eviction
+from cotenant_gateway.planning.requests import DeletionWish, plan_creation, plan_deletion, plan_patch
 from cotenant_verification.workload.schedule import located
 
 REVISION = "chaos.cotenant.io/revision-of-"
@@ -84,7 +84,7 @@ class ChaosGateway(SimulatedGateway):
 
     def holds(self, plural: tuple[str, str], namespace: str, name: str) -> bool:
         """Whether it knows an object."""
-        return self.core.get(BY_RESOURCE[plural], namespace, name) is not None
+        return self.core.get(REGISTRY[plural].kind, namespace, name) is not None
 
     def _drop_wishes(self, now: datetime) -> None:
         """Whoever asked while it was down got no answer."""
@@ -94,7 +94,7 @@ class ChaosGateway(SimulatedGateway):
 
     def wish_creation(self, when: datetime, document: Document) -> None:
         """Create an object."""
-        kind = KINDS[text_at(document, "apiVersion"), text_at(document, "kind")]
+        kind = kind_of(document)
         namespace = text_at(document, "metadata", "namespace") if kind.namespaced else ""
         body = json.dumps(document).encode()
         self._wish(
@@ -105,7 +105,7 @@ class ChaosGateway(SimulatedGateway):
 
     def wish_patch(self, when: datetime, plural: tuple[str, str], namespace: str, name: str, patch: Document) -> None:
         """Patch an object, whatever its version."""
-        kind = BY_RESOURCE[plural]
+        kind = REGISTRY[plural].kind
         body = json.dumps(patch).encode()
         self._wish(when, f"patch {name}", lambda _: plan_patch(self.core, kind, namespace, name, MERGE, body).plan)
 
@@ -125,7 +125,7 @@ class ChaosGateway(SimulatedGateway):
 
     def wish_deletion(self, when: datetime, plural: tuple[str, str], namespace: str, name: str, grace: int | None) -> None:
         """Delete an object."""
-        kind = BY_RESOURCE[plural]
+        kind = REGISTRY[plural].kind
         wish = DeletionWish(grace_period_seconds=grace)
         self._wish(when, f"delete {name}", lambda now: plan_deletion(self.core, kind, namespace, name, wish, now).plan)
 
