@@ -16,11 +16,9 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
-import msgspec
-
 from cotenant.events.envelope import Event
-from cotenant.log.contract import Log, NoAnswer, Refused, Stored, Write, store_batch
-from cotenant.log.plans import Plan
+from cotenant.log.contract import Log, Refused, Stored, Write, store_batch
+from cotenant.log.plans import Outcome, Plan, Written
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +31,6 @@ FOLD_SECONDS = 2.0
 
 class Overloaded(Exception):  # noqa: N818 - answered with 503, not a fault
     """More plans wait than the bound allows."""
-
-
-class Written(msgspec.Struct, frozen=True):
-    """The plan is stored: the sequence of each of its writes."""
-
-    sequences: tuple[int, ...]
-
-
-Outcome = Written | Refused | NoAnswer
 
 
 class _Pending:
@@ -58,12 +47,12 @@ class PlanWriter:
     """One task that stores what was submitted."""
 
     def __init__(
-        self, log: Log, source: str, life: str, clock: Callable[[], datetime], folded: Callable[[int], Awaitable[bool]]
+        self, log: Log, source: str, incarnation: str, clock: Callable[[], datetime], folded: Callable[[int], Awaitable[bool]]
     ) -> None:
-        """`life` makes event ids unique over restarts; `folded(sequence)` waits until the read model has it."""
+        """`incarnation` makes event ids unique over restarts; `folded(sequence)` waits until the read model has it."""
         self._log = log
         self._source = source
-        self._life = life
+        self._incarnation = incarnation
         self._clock = clock
         self._folded = folded
         self._pending: deque[_Pending] = deque()
@@ -89,7 +78,7 @@ class PlanWriter:
             if not self._pending:
                 self._wake.clear()
                 await self._wake.wait()
-                # Let the requests that arrived in the same turn of the loop join the batch.
+                # Let the requests that arrived in the same iteration of the event loop join the batch.
                 await asyncio.sleep(0)
             batch = self._take()
             if batch:
@@ -136,7 +125,7 @@ class PlanWriter:
             events = []
             for write in pending.plan.writes:
                 self._count += 1
-                event_id = f"{self._source}/{self._life}/{self._count}"
+                event_id = f"{self._source}/{self._incarnation}/{self._count}"
                 events.append(write.event(now, event_id, self._source, pending.actor))
             pending.events = tuple(events)
         return pending.events

@@ -9,7 +9,7 @@ import msgspec
 from cotenant.api.snapshots import Address
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.migrations import EvictionOutcome
-from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
+from cotenant.log.contract import TOMBSTONE_TTL_SECONDS, NoAnswer, Refused
 from cotenant.model.subjects import eviction_subject, object_subject
 
 
@@ -41,6 +41,15 @@ class Plan(msgspec.Struct, frozen=True):
     """Writes stored all or none. The first one is what the plan is about."""
 
     writes: tuple[PlannedWrite, ...]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The plan is stored: the sequence of each of its writes."""
+
+    sequences: tuple[int, ...]
+
+
+Outcome = Written | Refused | NoAnswer
 
 
 def object_write(

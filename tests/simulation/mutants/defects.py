@@ -14,10 +14,11 @@ import numpy as np
 import cotenant.domain.quota.admission as quota_admission
 import cotenant_batch_resource_calculator.deciding as batch_deciding
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
-import cotenant_console.simulate.api as simulated_api
 import cotenant_descheduler_arbiter.eviction.cycle_limits as cycle_limits
 import cotenant_descheduler_arbiter.migration.budgets as budgets
 import cotenant_gateway.admission.profiles.applying as profiles
+import cotenant_gateway.loop.duties as gateway_duties
+import cotenant_gateway.loop.requests as gateway_requests
 import cotenant_node_executor.core.pod_lifecycle as pod_life
 import cotenant_node_executor.simulated.sampler as sampler
 import cotenant_node_executor.strategies.batch_pods as batch_pods
@@ -486,7 +487,7 @@ def not_looked_for(right: Function) -> Function:
 
     def wrong(self: GatewayCore, slot: Any) -> None:
         right(self, slot)
-        self.forsaken.clear()
+        self.orphaned.clear()
 
     return wrong
 
@@ -732,7 +733,7 @@ MUTANTS = (
     ),
     Mutant("a_core_keeps_every_event", ((ClusterFold, "apply", everything_kept),), (13,)),
     Mutant("the_gateway_writes_unconditionally", ((chaos_gateways.ChaosGateway, "_store", unconditional),), (14, 2, 12)),
-    Mutant("a_pod_is_evicted_again", ((chaos_gateways, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
+    Mutant("a_pod_is_evicted_again", ((gateway_requests, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
     Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
     Mutant("the_executor_widens_the_child_before_the_parent", ((write_levels, "_position", children_first),), (8,), (1,)),
     Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_admission, "_ancestor_refusal", leaf_only),), (3,), faults=IN_TURN),
@@ -772,7 +773,7 @@ MUTANTS = (
     Mutant("profiles_are_not_applied", ((profiles, "changed_by_profiles", no_profiles),), (16,), minutes=1, faults=PROFILED),
     Mutant("profiles_stay_as_first_seen", ((profiles, "ready_profiles", first_version),), (16,), minutes=1, faults=PROFILED),
     Mutant("patient_pods_preempt", ((pod_reader, "NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
-    Mutant("objects_end_late", ((simulated_api, "endings", ended_late),), (12,), faults=DELETED),
+    Mutant("objects_end_late", ((gateway_duties, "endings", ended_late),), (12,), faults=DELETED),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
     Mutant(
         "a_new_life_of_an_executor_has_the_ids_of_the_last",

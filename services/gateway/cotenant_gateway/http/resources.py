@@ -22,7 +22,7 @@ from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
 from cotenant_gateway.http.watching import MAX_WATCHES, watch
-from cotenant_gateway.planning.requests import PATCH_TYPES, DeletionWish, existing
+from cotenant_gateway.planning.requests import PATCH_TYPES, DeletionRequest, existing
 from cotenant_gateway.planning.statuses import (
     ApiError,
     StatusDetails,
@@ -267,7 +267,7 @@ class ResourceHandlers:
         details = StatusDetails(name=target.name, group=target.kind.group, kind=target.kind.plural, uid=snapshot.uid)
         return json_response(msgspec.json.encode(status_object(200, "", "", details, status="Success")))
 
-    async def _deletion_wish(self, request: web.BaseRequest) -> tuple[DeletionWish, bool]:
+    async def _deletion_wish(self, request: web.BaseRequest) -> tuple[DeletionRequest, bool]:
         body = await read_body(request)
         options = _DeleteOptions()
         if body.strip():
@@ -284,7 +284,7 @@ class ResourceHandlers:
         if grace is not None and grace < 0:
             raise bad_request("gracePeriodSeconds must not be negative")
         conditions = options.preconditions or _Preconditions()
-        wish = DeletionWish(grace, conditions.uid or "", conditions.resource_version or "")
+        wish = DeletionRequest(grace, conditions.uid or "", conditions.resource_version or "")
         return wish, _dry_run(request) or "All" in (options.dry_run or [])
 
     async def _delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

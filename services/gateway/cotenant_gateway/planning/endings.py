@@ -80,7 +80,7 @@ def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Pl
 
 def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:
     """Yield what can end now, at most MAX_PLANS plans."""
-    late = (plan for namespace in sorted(core.forsaken) for plan in _deletions(list(core.contents(namespace)), now))
+    late = (plan for namespace in sorted(core.orphaned) for plan in _deletions(list(core.contents(namespace)), now))
     due = (plan for key in sorted(core.ending) for plan in _ending(core, core.ending[key].snapshot, now))
     yield from islice(chain(late, due), MAX_PLANS)
 

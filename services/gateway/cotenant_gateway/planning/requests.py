@@ -329,7 +329,7 @@ def _with_generation(document: msgspec.Raw, stored: msgspec.Raw, generation: int
     return raw(top)
 
 
-class DeletionWish(msgspec.Struct, frozen=True):
+class DeletionRequest(msgspec.Struct, frozen=True):
     """What a DELETE asks for: grace period, and preconditions on uid and resourceVersion."""
 
     grace_period_seconds: int | None = None
@@ -337,7 +337,7 @@ class DeletionWish(msgspec.Struct, frozen=True):
     resource_version: str = ""
 
 
-def plan_deletion(core: GatewayCore, kind: Kind, namespace: str, name: str, wish: DeletionWish, now: datetime) -> Planned:
+def plan_deletion(core: GatewayCore, kind: Kind, namespace: str, name: str, wish: DeletionRequest, now: datetime) -> Planned:
     """Return the plan that ends an object, or marks it as ending. Raises ApiError, TooNew."""
     snapshot = existing(core, kind, namespace, name)
     _writable(snapshot)

@@ -61,7 +61,7 @@ class GatewayCore:
         self._namespaces = self.collections[NAMESPACES].slots
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
-        self.forsaken: set[str] = set()
+        self.orphaned: set[str] = set()
         """Namespaces that have ended and got something since, from a gateway that had not heard of it."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
@@ -126,13 +126,13 @@ class GatewayCore:
         kind, namespace = address.kind, address.namespace
         if kind is NAMESPACES:
             if slot.exists:
-                self.forsaken.discard(address.name)
+                self.orphaned.discard(address.name)
             elif any(True for _ in self.contents(address.name)):
-                self.forsaken.add(address.name)
+                self.orphaned.add(address.name)
         elif kind.namespaced and slot.exists:
             home = self._namespaces.get(("", namespace))
             if home is not None and not home.exists:
-                self.forsaken.add(namespace)
+                self.orphaned.add(namespace)
 
     def _apply_part(self, event: Event) -> None:
         of_parts = self._of_parts.get(type(event.data))

@@ -22,16 +22,16 @@ def label_namespace(stage: Stage, entry: Entry, now: datetime) -> bool:
     labels: Document = {TIER: entry.text("tier")}
     gateway = stage.gateway()
     if gateway.holds(NAMESPACES, "", entry.target):
-        gateway.wish_patch(now, NAMESPACES, "", entry.target, {"metadata": {"labels": labels}})
+        gateway.request_patch(now, NAMESPACES, "", entry.target, {"metadata": {"labels": labels}})
     else:
         metadata: Document = {"name": entry.target, "labels": labels}
-        gateway.wish_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        gateway.request_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     return True
 
 
 def end_namespace(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A namespace is deleted, and with it all that is in it."""
-    stage.gateway().wish_deletion(now, NAMESPACES, "", entry.target, None)
+    stage.gateway().request_deletion(now, NAMESPACES, "", entry.target, None)
     return True
 
 
@@ -44,7 +44,7 @@ def declare_priority(stage: Stage, entry: Entry, now: datetime) -> bool:
         "value": entry.number("value"),
         "preemptionPolicy": entry.text("policy"),
     }
-    stage.gateway().wish_creation(now, document)
+    stage.gateway().request_creation(now, document)
     return True
 
 
@@ -52,25 +52,25 @@ def taint(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A node is dedicated to those who tolerate it; an empty value: to nobody any more."""
     value = entry.text("value")
     taints: list[Json] = [{"key": DEDICATED, "value": value, "effect": entry.text("effect")}] if value else []
-    stage.gateway().wish_patch(now, NODES, "", entry.target, {"spec": {"taints": taints}})
+    stage.gateway().request_patch(now, NODES, "", entry.target, {"spec": {"taints": taints}})
     return True
 
 
 def cordon(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A node takes nobody any more, or again."""
-    stage.gateway().wish_patch(now, NODES, "", entry.target, {"spec": {"unschedulable": bool(entry.number("on"))}})
+    stage.gateway().request_patch(now, NODES, "", entry.target, {"spec": {"unschedulable": bool(entry.number("on"))}})
     return True
 
 
 def relabel(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A node is said to stand in another zone; an empty one: in its own again."""
-    stage.gateway().wish_patch(now, NODES, "", entry.target, {"metadata": {"labels": {ZONE: entry.text("zone") or None}}})
+    stage.gateway().request_patch(now, NODES, "", entry.target, {"metadata": {"labels": {ZONE: entry.text("zone") or None}}})
     return True
 
 
 def open_gate(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A pod's scheduling gates are taken away."""
-    stage.gateway().wish_patch(now, PODS, *located(entry.target), {"spec": {"schedulingGates": []}})
+    stage.gateway().request_patch(now, PODS, *located(entry.target), {"spec": {"schedulingGates": []}})
     return True
 
 

@@ -80,7 +80,7 @@ def die(stage: Stage, entry: Entry, now: datetime) -> bool:
 def _remove(stage: Stage, name: str, now: datetime, tries: int) -> None:
     """The administrator removes the machine that is not there any more, and asks again while its object stands: not a gateway
     is asked whether it does, which may be loading just then and show nothing."""
-    stage.gateway().wish_deletion(now, NODES, "", name, None)
+    stage.gateway().request_deletion(now, NODES, "", name, None)
 
     def again(later: datetime) -> None:
         log = stage.world.streams.log

@@ -22,7 +22,7 @@ PROFILES = ("config.koordinator.sh", "clustercolocationprofiles")
 def create_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A user creates a pod."""
     stage.controllers.note(entry)
-    stage.gateway().wish_creation(now, pod(entry.target, entry.args))
+    stage.gateway().request_creation(now, pod(entry.target, entry.args))
     return True
 
 
@@ -30,7 +30,7 @@ def revise_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A user changes a pod; `stale-update` on the condition that nobody changed it before."""
     stage.revisions += 1
     gateway = stage.gateways[entry.number("gateway")]
-    gateway.wish_revision(now, entry.target, stage.revisions, stale=entry.kind == "stale-update")
+    gateway.request_revision(now, entry.target, stage.revisions, stale=entry.kind == "stale-update")
     stage.world.wake(gateway, now)
     return True
 
@@ -38,37 +38,37 @@ def revise_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
 def delete_pod(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A user deletes a pod."""
     grace = entry.number("grace")
-    stage.gateway().wish_deletion(now, PODS, *located(entry.target), None if grace < 0 else grace)
+    stage.gateway().request_deletion(now, PODS, *located(entry.target), None if grace < 0 else grace)
     return True
 
 
 def create_quota(stage: Stage, entry: Entry, now: datetime) -> bool:
     """An administrator declares a quota."""
-    stage.gateway().wish_creation(now, quota(entry.target, entry.args))
+    stage.gateway().request_creation(now, quota(entry.target, entry.args))
     return True
 
 
 def update_quota(stage: Stage, entry: Entry, now: datetime) -> bool:
     """An administrator changes a quota."""
-    stage.gateway().wish_patch(now, QUOTAS, "default", entry.target, quota_patch(entry.args))
+    stage.gateway().request_patch(now, QUOTAS, "default", entry.target, quota_patch(entry.args))
     return True
 
 
 def delete_quota(stage: Stage, entry: Entry, now: datetime) -> bool:
     """An administrator deletes a quota; refused while pods or other quotas are in it."""
-    stage.gateway().wish_deletion(now, QUOTAS, "default", entry.target, None)
+    stage.gateway().request_deletion(now, QUOTAS, "default", entry.target, None)
     return True
 
 
 def create_move(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A user asks for a pod to be moved."""
-    stage.gateway().wish_creation(now, move(entry.target, entry.args))
+    stage.gateway().request_creation(now, move(entry.target, entry.args))
     return True
 
 
 def delete_move(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A user takes that wish back."""
-    stage.gateway().wish_deletion(now, MOVES, "", entry.target, None)
+    stage.gateway().request_deletion(now, MOVES, "", entry.target, None)
     return True
 
 
@@ -77,21 +77,21 @@ def change_profile(stage: Stage, entry: Entry, now: datetime) -> bool:
     document = profile(entry.target, entry.args)
     gateway = stage.gateway()
     if gateway.holds(PROFILES, "", entry.target):
-        gateway.wish_patch(now, PROFILES, "", entry.target, {"spec": document["spec"]})
+        gateway.request_patch(now, PROFILES, "", entry.target, {"spec": document["spec"]})
     else:
-        gateway.wish_creation(now, document)
+        gateway.request_creation(now, document)
     return True
 
 
 def delete_profile(stage: Stage, entry: Entry, now: datetime) -> bool:
     """An administrator takes a profile away."""
-    stage.gateway().wish_deletion(now, PROFILES, "", entry.target, None)
+    stage.gateway().request_deletion(now, PROFILES, "", entry.target, None)
     return True
 
 
 def create_budget(stage: Stage, entry: Entry, now: datetime) -> bool:
     """A user declares a disruption budget."""
-    stage.gateway().wish_creation(now, budget(entry.target, entry.text("app"), entry.number("min_available")))
+    stage.gateway().request_creation(now, budget(entry.target, entry.text("app"), entry.number("min_available")))
     return True
 
 
@@ -100,10 +100,10 @@ def configure(stage: Stage, entry: Entry, now: datetime) -> bool:
     document = node_config(entry.args)
     gateway = stage.gateway()
     if gateway.holds(CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME):
-        gateway.wish_patch(now, CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME, {"data": document["data"]})
+        gateway.request_patch(now, CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME, {"data": document["data"]})
     else:
-        gateway.wish_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SLO_CONFIG_NAMESPACE}})
-        gateway.wish_creation(now + timedelta(milliseconds=50), document)
+        gateway.request_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SLO_CONFIG_NAMESPACE}})
+        gateway.request_creation(now + timedelta(milliseconds=50), document)
     return True
 
 
