@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from cotenant.api.definitions import Registry
 from cotenant.api.kinds import Kind
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectStored
@@ -47,8 +48,8 @@ def as_json(document: object) -> bytes:
 class World:
     """A read model and the log in front of it: what is stored is folded at once."""
 
-    def __init__(self, *, built_in: bool = True) -> None:
-        self.core = GatewayCore()
+    def __init__(self, *, built_in: bool = True, kinds: Registry = REGISTRY) -> None:
+        self.core = GatewayCore(kinds=kinds)
         self.sequence = 0
         self.now = NOW
         self.events: list[Event] = []
@@ -81,9 +82,9 @@ class World:
     def _last(self, subject: str) -> int:
         return next((event.sequence for event in reversed(self.events) if event.subject == subject), 0)
 
-    def create(self, plural: str, document: object, namespace: str = "default", uid: str = "") -> Planned:
+    def create(self, plural: str | Kind, document: object, namespace: str = "default", uid: str = "") -> Planned:
         """Create an object as a client does."""
-        found = kind(plural)
+        found = kind(plural) if isinstance(plural, str) else plural
         planned = plan_creation(
             self.core,
             found,
