@@ -18,7 +18,8 @@ from cotenant.kinds.registry import REGISTRY
 from cotenant.log.plans import Plan
 from cotenant.model.subjects import object_subject, placement_subject, run_subject
 from cotenant_gateway.planning.built_in import BUILT_IN
-from cotenant_gateway.planning.requests import Planned, plan_creation
+from cotenant_gateway.planning.creations import plan_creation
+from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.read_model.core import GatewayCore
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -18,8 +18,10 @@ from cotenant.kinds.pods import PODS
 from cotenant.model.subjects import object_subject
 from cotenant_gateway.admission.profiles.selection import draw
 from cotenant_gateway.admission.tier_resources import translated_spec
-from cotenant_gateway.planning.requests import Planned, plan_creation, plan_patch
+from cotenant_gateway.planning.creations import plan_creation
+from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.statuses import ApiError
+from cotenant_gateway.planning.updates import plan_patch
 from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

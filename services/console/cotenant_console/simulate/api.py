@@ -25,7 +25,7 @@ from cotenant_console.api.client import Document, Json, text_at
 from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.loop.requests import Requests
 from cotenant_gateway.loop.steps import Request, Store
-from cotenant_gateway.planning.requests import DeletionRequest
+from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.statuses import ApiError
 from cotenant_gateway.read_model.core import GatewayCore
 

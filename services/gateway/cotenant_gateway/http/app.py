@@ -20,6 +20,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from cotenant.api.definitions import Registry
 from cotenant.runtime.process import VERSION
+from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,
@@ -30,7 +31,7 @@ from cotenant_gateway.http.discovery import (
     version_document,
 )
 from cotenant_gateway.http.facts import PREFIX, FactHandlers
-from cotenant_gateway.http.resources import MAX_BODY_BYTES, ResourceHandlers, json_response
+from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
 from cotenant_gateway.planning.statuses import ApiError, bad_request, internal, no_such_path, too_large
 

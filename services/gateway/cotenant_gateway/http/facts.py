@@ -26,7 +26,7 @@ from cotenant.kinds.pods import PODS
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, Reader
 from cotenant.log.nats.log import NatsLog
 from cotenant.model.subjects import eviction_subject, pod_subject
-from cotenant_gateway.http.resources import json_response
+from cotenant_gateway.http.bodies import json_response
 from cotenant_gateway.planning.statuses import bad_request, no_such_path, not_found
 from cotenant_gateway.shell.gateway import Gateway
 

@@ -18,17 +18,12 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.log.contract import NoAnswer, Refused
 from cotenant.log.plans import Plan, PlannedWrite, Written
 from cotenant_gateway.loop.steps import MoveOn, Reach, Request, Store
+from cotenant_gateway.planning.creations import plan_creation
+from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
+from cotenant_gateway.planning.documents import Planned, TooNew
 from cotenant_gateway.planning.evictions import plan_eviction
-from cotenant_gateway.planning.requests import (
-    DeletionRequest,
-    Planned,
-    TooNew,
-    plan_creation,
-    plan_deletion,
-    plan_patch,
-    plan_replacement,
-)
 from cotenant_gateway.planning.statuses import MODIFIED, ApiError, conflict, unavailable
+from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.read_model.core import GatewayCore
 
 

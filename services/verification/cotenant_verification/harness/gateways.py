@@ -21,7 +21,7 @@ from cotenant.simulation import HOP, NEVER, World
 from cotenant_console.api.client import Document, text_at
 from cotenant_console.simulate.api import SimulatedGateway, kind_of
 from cotenant_gateway.loop.steps import Request
-from cotenant_gateway.planning.requests import DeletionRequest
+from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_verification.workload.schedule import located
 
 REVISION = "chaos.cotenant.io/revision-of-"

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.api.patches import PatchError, strategic_merge_patch
+from cotenant.api.patching.errors import PatchError
+from cotenant.api.patching.strategic import strategic_merge_patch
 from cotenant.api.splices import DocumentError, Members, member_object, members, raw
 from cotenant.api.validation.fields import FieldError, invalid, not_found
 from cotenant.model.names import LABEL_PRIORITY, LABEL_QOS_CLASS

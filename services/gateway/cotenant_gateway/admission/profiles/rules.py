@@ -11,7 +11,8 @@ import msgspec
 
 from cotenant.api.objects.colocation_profile import ClusterColocationProfile
 from cotenant.api.objects.pod import Pod, decode_pod
-from cotenant.api.patches import PatchError, strategic_merge_patch
+from cotenant.api.patching.errors import PatchError
+from cotenant.api.patching.strategic import strategic_merge_patch
 from cotenant.api.splices import DocumentError, is_null, is_object, member_object, members
 from cotenant.api.validation.fields import FieldError, forbidden, invalid, labels, required
 from cotenant.api.validation.metadata import annotation_errors
