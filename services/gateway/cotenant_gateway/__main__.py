@@ -51,8 +51,8 @@ async def serve(host: Host, _: argparse.Namespace) -> None:
 
     async def evict(body: bytes) -> bytes:
         try:
-            wish = msgspec.json.decode(body, type=EvictionRequest)
-            return msgspec.json.encode(await gateway.evict(wish, wish.job or "descheduler-arbiter"))
+            eviction = msgspec.json.decode(body, type=EvictionRequest)
+            return msgspec.json.encode(await gateway.evict(eviction, eviction.job or "descheduler-arbiter"))
         except msgspec.MsgspecError as error:
             raise RequestError(400, f"an EvictionRequest cannot be read: {error}") from error
         except ApiError as error:

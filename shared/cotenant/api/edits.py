@@ -56,7 +56,7 @@ def marked_for_deletion(document: msgspec.Raw, now: datetime, grace_seconds: int
 
 
 def same_json(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
-    """Tell whether two documents say the same: white space and the spelling of numbers do not count."""
+    """Return whether two documents say the same: white space and the spelling of numbers do not count."""
     first, second = bytes(one), bytes(other)
     return first == second or bool(json.loads(first) == json.loads(second))
 

@@ -33,7 +33,7 @@ from cotenant_gateway.http.watching import seen_change
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.endings import deletion, endings, registrations
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_gateway.read_model.narration import MAX_HEARD
+from cotenant_gateway.read_model.narration import MAX_DEFERRED
 from cotenant_gateway.read_model.ring import ChangeRing, TooOld
 from tests.unit.gateway.builders_gateway import World, kind, pod_document, raw
 
@@ -361,7 +361,7 @@ def test_all_facts_are_counted_however_long_nobody_reads() -> None:
     waiting = Waiting(namespace="default", name="a", uid="uid-a", message="full")
     placed = Placement(node="n1", namespace="default", name="b", uid="uid-b")
     core.apply(Event(subject=placement_subject("n1", "default", "b"), data=placed, sequence=1))
-    times = 2 * MAX_HEARD + 10
+    times = 2 * MAX_DEFERRED + 10
     for sequence in range(2, times + 2):
         core.apply(Event(subject=waiting_subject("default", "a"), data=waiting, sequence=sequence))
     told = [json.loads(snapshot.document) for snapshot in core.objects(EVENTS)]

@@ -41,7 +41,7 @@ SHUTDOWN_SECONDS = 2.0
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Observe = Callable[[str, int, float], None]
-"""Told of every answer: verb, status, seconds."""
+"""Called for every answer: verb, status, seconds."""
 
 
 def refuse_other_addresses(address: str) -> None:

@@ -92,7 +92,7 @@ def check_json(request: web.BaseRequest) -> None:
 
 
 def is_dry_run(request: web.BaseRequest) -> bool:
-    """Tell whether the query asks to store nothing."""
+    """Return whether the query asks to store nothing."""
     return bool(request.query_string) and request.query.get("dryRun") == "All"
 
 

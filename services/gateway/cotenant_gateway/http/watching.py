@@ -24,7 +24,7 @@ from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, with_version
 from cotenant_gateway.planning.statuses import ApiError, expired
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_gateway.read_model.ring import Change, TooOld
+from cotenant_gateway.read_model.ring import ObjectChange, TooOld
 from cotenant_gateway.shell.following import Follower
 
 MAX_WATCHES = 2000
@@ -71,7 +71,7 @@ def error_line(error: ApiError) -> bytes:
     return b'{"type":"ERROR","object":%s}\n' % error.body
 
 
-def seen_change(change: Change, kind: Kind, selected: Callable[[Snapshot], bool]) -> tuple[str, Snapshot] | None:
+def seen_change(change: ObjectChange, kind: Kind, selected: Callable[[Snapshot], bool]) -> tuple[str, Snapshot] | None:
     """Return what a change means for a selection: the event's type and the object, None if nothing."""
     if change.kind is not kind:
         return None

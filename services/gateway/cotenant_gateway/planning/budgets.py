@@ -84,7 +84,7 @@ def _view(budget: Snapshot) -> _Read:
     return read
 
 
-class Figures(msgspec.Struct, frozen=True):
+class BudgetFigures(msgspec.Struct, frozen=True):
     """A budget's figures now."""
 
     expected: int
@@ -109,25 +109,25 @@ def _share(bound: int | str, expected: int) -> int:
 
 
 def selects(budget: Snapshot, pod: Snapshot) -> bool:
-    """Tell whether the budget covers the pod."""
+    """Return whether the budget covers the pod."""
     if budget.address.namespace != pod.address.namespace:
         return False
     return _view(budget).matches(pod.labels)
 
 
 def is_healthy(pod: Snapshot) -> bool:
-    """Tell whether the pod is ready and not on its way out."""
+    """Return whether the pod is ready and not on its way out."""
     if pod.meta.deletion_timestamp is not None:
         return False
     return any(item["type"] == "Ready" and item["status"] == "True" for item in pod.overlay.conditions)
 
 
 def has_finished(pod: Snapshot) -> bool:
-    """Tell whether the pod has run to its end."""
+    """Return whether the pod has run to its end."""
     return pod.fields.get("status.phase") in ("Succeeded", "Failed")
 
 
-def figures(core: GatewayCore, budget: Snapshot, now: datetime) -> Figures:
+def figures(core: GatewayCore, budget: Snapshot, now: datetime) -> BudgetFigures:
     """Return the budget's figures over the pods that it selects."""
     known = core.derived(PODS, _none_yet)
     found = known.get(budget)
@@ -138,7 +138,7 @@ def figures(core: GatewayCore, budget: Snapshot, now: datetime) -> Figures:
     return found
 
 
-def _none_yet(_: GatewayCore) -> dict[Snapshot, Figures]:
+def _none_yet(_: GatewayCore) -> dict[Snapshot, BudgetFigures]:
     """Budgets' figures that hold until a pod changes."""
     return {}
 
@@ -180,9 +180,9 @@ class Coverage:
         return found.pods
 
 
-def _counted(core: GatewayCore, budget: Snapshot, now: datetime) -> Figures:
+def _counted(core: GatewayCore, budget: Snapshot, now: datetime) -> BudgetFigures:
     view = _view(budget).budget
-    pods = core.kept(Coverage).pods(core, budget)
+    pods = core.cached(Coverage).pods(core, budget)
     disrupted = {
         name: time
         for name, time in sorted(view.status.disrupted_pods.items())
@@ -194,23 +194,23 @@ def _counted(core: GatewayCore, budget: Snapshot, now: datetime) -> Figures:
     else:
         desired = _share(view.spec.min_available if view.spec.min_available is not None else 1, expected)
     healthy = sum(1 for name, pod in pods.items() if name not in disrupted and is_healthy(pod))
-    return Figures(expected, desired, healthy, disrupted, len(disrupted) >= MAX_DISRUPTED)
+    return BudgetFigures(expected, desired, healthy, disrupted, len(disrupted) >= MAX_DISRUPTED)
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class EvictionVerdict(msgspec.Struct, frozen=True):
     """May this pod be evicted? `budgets`: those whose status has to be written with it."""
 
     allowed: bool
     message: str = ""
     budget: str = ""
-    budgets: tuple[tuple[Snapshot, Figures], ...] = ()
+    budgets: tuple[tuple[Snapshot, BudgetFigures], ...] = ()
 
 
-def judge(core: GatewayCore, pod: Snapshot, now: datetime) -> Verdict:
+def judge(core: GatewayCore, pod: Snapshot, now: datetime) -> EvictionVerdict:
     """Return whether the budgets that cover the pod allow its eviction; all of them must."""
     if pod.meta.deletion_timestamp is not None or pod.fields.get("status.phase") != "Running":
-        return Verdict(True)
-    charged: list[tuple[Snapshot, Figures]] = []
+        return EvictionVerdict(True)
+    charged: list[tuple[Snapshot, BudgetFigures]] = []
     for budget in core.objects(BUDGETS, pod.address.namespace):
         if budget.stored is None or not selects(budget, pod):
             continue
@@ -225,12 +225,12 @@ def judge(core: GatewayCore, pod: Snapshot, now: datetime) -> Verdict:
             message = (
                 f"The disruption budget {name} needs {now_figures.desired} healthy pods and has {now_figures.healthy} currently"
             )
-            return Verdict(False, message, name)
+            return EvictionVerdict(False, message, name)
         charged.append((budget, now_figures))
-    return Verdict(True, budgets=tuple(charged))
+    return EvictionVerdict(True, budgets=tuple(charged))
 
 
-def charged_status(budget: Snapshot, before: Figures, pod_name: str, now: datetime) -> ObjectStored:
+def charged_status(budget: Snapshot, before: BudgetFigures, pod_name: str, now: datetime) -> ObjectStored:
     """Return the budget with one more disruption in its status."""
     after = msgspec.structs.replace(
         before, healthy=max(before.healthy - 1, 0), disrupted={**before.disrupted, pod_name: rfc3339(now)}
@@ -238,7 +238,7 @@ def charged_status(budget: Snapshot, before: Figures, pod_name: str, now: dateti
     return _with_figures(budget, after)
 
 
-def _with_figures(budget: Snapshot, now_figures: Figures) -> ObjectStored:
+def _with_figures(budget: Snapshot, now_figures: BudgetFigures) -> ObjectStored:
     assert budget.stored is not None
     return ObjectStored(
         object=with_status(
@@ -256,7 +256,7 @@ def _with_figures(budget: Snapshot, now_figures: Figures) -> ObjectStored:
 
 
 def budget_updates(core: GatewayCore, now: datetime) -> Iterator[Plan]:
-    """Yield the statuses that no longer say what is: level-triggered, one plan a budget."""
+    """Yield the statuses that are out of date: level-triggered, one plan a budget."""
     for budget in core.objects(BUDGETS):
         if budget.stored is None or not _view(budget).readable:
             continue

@@ -30,17 +30,17 @@ class DeletionRequest(msgspec.Struct, frozen=True):
     resource_version: str = ""
 
 
-def plan_deletion(core: GatewayCore, kind: Kind, namespace: str, name: str, wish: DeletionRequest, now: datetime) -> Planned:
+def plan_deletion(core: GatewayCore, kind: Kind, namespace: str, name: str, request: DeletionRequest, now: datetime) -> Planned:
     """Return the plan that ends an object, or marks it as ending. Raises ApiError, TooNew."""
     snapshot = existing(core, kind, namespace, name)
     check_writable(snapshot)
     stored = snapshot.stored
     assert stored is not None
-    if wish.uid and wish.uid != stored.meta.uid:
-        why = f"Precondition failed: UID in precondition: {wish.uid}, UID in object meta: {stored.meta.uid}"
+    if request.uid and request.uid != stored.meta.uid:
+        why = f"Precondition failed: UID in precondition: {request.uid}, UID in object meta: {stored.meta.uid}"
         raise conflict(kind, name, why)
-    check_version(core, snapshot, wish.resource_version)
+    check_version(core, snapshot, request.resource_version)
     refusal = namespace_deletion_refusal(snapshot) or quota_deletion_refusal(snapshot, core)
     if refusal is not None:
         raise refusal
-    return Planned(snapshot.address, stored.raw, deletion(snapshot, now, wish.grace_period_seconds), snapshot)
+    return Planned(snapshot.address, stored.raw, deletion(snapshot, now, request.grace_period_seconds), snapshot)

@@ -2,9 +2,9 @@
 
 An object with a deletionTimestamp ends (its tombstone is stored) when no finalizer is left and, for a pod, when no
 placement of it is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first
-deletes what is in it; what a gateway that had not heard of it stores there later is deleted too. With a node ends what its
-executor said of itself at its start: nobody else would end it, and once the node's tombstone has run out it would make a node
-of a machine that is gone. Read-only; every intent is fenced by the object's own sequence, so two gateways do no harm.
+deletes what is in it; what a gateway that had not folded that yet stores there later is deleted too. With a node
+ends what its executor reported at its start: nothing else would end it, and once the node's tombstone has expired it would make
+a node of a machine that is gone. Read-only; every intent is fenced by the object's own sequence, so two gateways do no harm.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def internal(message: str) -> ApiError:
 
 
 def unavailable(message: str, retry_after_seconds: int = 1) -> ApiError:
-    """503: not ready, or the log does not answer; the client may come again."""
+    """503: not ready, or the log does not answer; the client may retry."""
     return ApiError(503, "ServiceUnavailable", message, StatusDetails(retry_after_seconds=retry_after_seconds))
 
 

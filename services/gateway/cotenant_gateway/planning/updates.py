@@ -118,7 +118,7 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
     if status_only:
         document = _with_status_of(stored.raw, written)
     else:
-        document = _kept_metadata(without_overlay(written, stored.raw, snapshot.overlay), stored.raw)
+        document = _with_immutable_metadata(without_overlay(written, stored.raw, snapshot.overlay), stored.raw)
     review = admitted(core, address, document, snapshot)
     document = _with_generation(review.document, stored.raw, stored.meta.generation)
     if same_json(document, stored.raw):
@@ -142,14 +142,14 @@ def _with_status_of(stored: msgspec.Raw, written: msgspec.Raw) -> msgspec.Raw:
     return raw(top)
 
 
-_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace")
+_IMMUTABLE = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace")
 
 
-def _kept_metadata(document: msgspec.Raw, stored: msgspec.Raw) -> msgspec.Raw:
+def _with_immutable_metadata(document: msgspec.Raw, stored: msgspec.Raw) -> msgspec.Raw:
     """Members of metadata that no writer changes."""
     top = members(document)
     metadata, before = member_object(top, "metadata"), member_object(members(stored), "metadata")
-    for name in _KEPT:
+    for name in _IMMUTABLE:
         if name in before:
             metadata[name] = before[name]
         else:

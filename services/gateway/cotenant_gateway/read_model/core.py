@@ -30,7 +30,7 @@ from cotenant.kinds.nodes import NODES
 from cotenant.kinds.registry import REGISTRY
 from cotenant.model.subjects import tokens
 from cotenant_gateway.read_model.narration import Narrator
-from cotenant_gateway.read_model.ring import Change, ChangeRing
+from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
 from cotenant_gateway.read_model.slots import Collection, Slot
 
 T = TypeVar("T")
@@ -62,13 +62,13 @@ class GatewayCore:
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
         self.orphaned: set[str] = set()
-        """Namespaces that have ended and got something since, from a gateway that had not heard of it."""
+        """Namespaces that have ended and got an object since, from a gateway that had not folded the end."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
         self.unreadable = 0
         """Documents that were no objects of their kind."""
         self._live = False
-        self._kept: dict[Callable[[], Any], Any] = {}
+        self._cached: dict[Callable[[], Any], Any] = {}
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -80,10 +80,10 @@ class GatewayCore:
         elif payload not in _OF_SERVICES:
             self._apply_part(event)
             if not self._live:
-                self._narrator.hear(event)
+                self._narrator.defer(event)
             else:
-                for before, after in self._narrator.tell(event):
-                    self.ring.append(Change(event.sequence, EVENTS, before, after))
+                for before, after in self._narrator.narrate(event):
+                    self.ring.append(ObjectChange(event.sequence, EVENTS, before, after))
         if event.sequence > self.folded:
             self.folded = event.sequence
 
@@ -165,9 +165,9 @@ class GatewayCore:
             if after.version == before.version:
                 return
             if not collection.definition.stable_uid and before.uid != after.uid:
-                self.ring.append(Change(sequence, kind, before, None))
+                self.ring.append(ObjectChange(sequence, kind, before, None))
                 before = None
-        self.ring.append(Change(sequence, kind, before, after))
+        self.ring.append(ObjectChange(sequence, kind, before, after))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -188,15 +188,15 @@ class GatewayCore:
         found: T = known[compute]
         return found
 
-    def kept(self, make: Callable[[], T]) -> T:
-        """Return what a reader keeps beside the objects from look to look; made at the first."""
-        if make not in self._kept:
-            self._kept[make] = make()
-        found: T = self._kept[make]
+    def cached(self, make: Callable[[], T]) -> T:
+        """Return what a reader caches beside the objects between looks; created at the first."""
+        if make not in self._cached:
+            self._cached[make] = make()
+        found: T = self._cached[make]
         return found
 
     def touched(self, kind: Kind) -> Iterable[tuple[str, str]]:
-        """Return namespace and name of the objects of a kind that changed since the last call; of all where nobody knows."""
+        """Return namespace and name of the objects of a kind that changed since the last call; of all if unknown."""
         return self.collections[kind].touched()
 
     def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:

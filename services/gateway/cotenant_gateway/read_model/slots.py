@@ -39,7 +39,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):
 
     @property
     def registrable(self) -> bool:
-        """Tell whether an executor reported since the object (if there ever was one) ended."""
+        """Return whether an executor reported since the object (if there ever was one) ended."""
         return self.stored is None and any(
             isinstance(event.data, ExecutorStatus) and not event.tombstone and event.sequence > self.own_sequence
             for event in self.parts.values()
