@@ -11,6 +11,7 @@ from nats.errors import NoRespondersError
 
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
+from cotenant.kinds.pods import PODS
 from cotenant.runtime.process import VERSION, Host, RequestError, run_program, status_routes
 from cotenant.runtime.settings import parser
 from cotenant_gateway.http.app import refuse_other_addresses, request_handler
@@ -18,9 +19,8 @@ from cotenant_gateway.http.app import serve as serve_http
 from cotenant_gateway.http.facts import FactHandlers
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources import ResourceHandlers
-from cotenant_gateway.read_model.core import PODS
+from cotenant_gateway.planning.statuses import ApiError
 from cotenant_gateway.shell.gateway import Gateway
-from cotenant_gateway.shell.statuses import ApiError
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
 
 NAME = "gateway"
@@ -51,8 +51,8 @@ async def serve(host: Host, _: argparse.Namespace) -> None:
 
     async def evict(body: bytes) -> bytes:
         try:
-            wish = msgspec.json.decode(body, type=EvictionRequest)
-            return msgspec.json.encode(await gateway.evict(wish, wish.job or "descheduler-arbiter"))
+            eviction = msgspec.json.decode(body, type=EvictionRequest)
+            return msgspec.json.encode(await gateway.evict(eviction, eviction.job or "descheduler-arbiter"))
         except msgspec.MsgspecError as error:
             raise RequestError(400, f"an EvictionRequest cannot be read: {error}") from error
         except ApiError as error:

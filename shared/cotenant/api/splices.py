@@ -62,17 +62,17 @@ def first_byte(document: bytes | msgspec.Raw) -> int:
 
 
 def is_object(document: bytes | msgspec.Raw) -> bool:
-    """Tell whether the JSON is an object."""
+    """Return whether the JSON is an object."""
     return first_byte(document) == 0x7B
 
 
 def is_array(document: bytes | msgspec.Raw) -> bool:
-    """Tell whether the JSON is an array."""
+    """Return whether the JSON is an array."""
     return first_byte(document) == 0x5B
 
 
 def is_null(document: bytes | msgspec.Raw) -> bool:
-    """Tell whether the JSON is null."""
+    """Return whether the JSON is null."""
     return first_byte(document) == 0x6E
 
 

@@ -10,10 +10,13 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
+from cotenant.kinds.carried import QUOTA_PROFILES
+from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.pods import PODS
 from cotenant.model.subjects import object_subject
-from cotenant_gateway.admission.quota_affinity import QUOTA_PROFILES, keep_on_nodes_of_tree
+from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree
 from cotenant_gateway.admission.review import open_review
-from cotenant_gateway.read_model.core import ELASTIC_QUOTAS, PODS, GatewayCore
+from cotenant_gateway.read_model.core import GatewayCore
 
 Json = dict[str, Any]
 
@@ -31,7 +34,7 @@ def quota_affinity(given: Json, *, name: str) -> object:
             subject = object_subject(kind.group, kind.plural, meta["namespace"], meta["name"])
             stored = ObjectStored(object=msgspec.Raw(json.dumps(document).encode()))
             core.apply(Event(subject=subject, data=stored, time=NOW, sequence=core.folded + 1))
-    change = keep_on_nodes_of_tree(open_review(PODS, msgspec.Raw(json.dumps(given["pod"]).encode()), None, core))
+    change = keep_on_nodes_of_tree(open_review(core.kinds.of(PODS), msgspec.Raw(json.dumps(given["pod"]).encode()), None, core))
     if change is None:
         return {"nodeSelectorTerms": None}
     affinity = json.loads(bytes(change.document))["spec"]["affinity"]["nodeAffinity"]

@@ -16,13 +16,15 @@ from cotenant.domain.quota.view import ElasticQuotaView, decode_quota, quota_vie
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.quotas import QuotaRuntime
+from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.pods import PODS
 from cotenant.model.amounts import parse_amounts
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import object_subject
-from cotenant_gateway.admission.pod_quotas import preemptible_label_stays, quota_of_pod_is_a_leaf
-from cotenant_gateway.admission.quotas import inherit_tree
+from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
+from cotenant_gateway.admission.quotas.tree import inherit_tree
 from cotenant_gateway.admission.review import open_review
-from cotenant_gateway.read_model.core import ELASTIC_QUOTAS, PODS, GatewayCore
+from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_quota_tree.totals import tree_totals
 from tests.conformance.mended import mended
 
@@ -84,7 +86,7 @@ def _of_pod(given: Json) -> object:
         stored = ObjectStored(object=_raw(given["oldObject"]))
         core.apply(Event(subject=subject, data=stored, time=NOW, sequence=core.folded + 1))
     old = core.get(PODS, "default", given["object"]["metadata"]["name"])
-    review = open_review(PODS, _raw(given["object"]), old, core)
+    review = open_review(core.kinds.of(PODS), _raw(given["object"]), old, core)
     return _answer([*preemptible_label_stays(review), *quota_of_pod_is_a_leaf(review)])
 
 
@@ -100,7 +102,7 @@ def _mutated(document: Json, existing: list[Json]) -> object:
     core = GatewayCore()
     for sequence, other in enumerate(existing, start=1):
         _fold(core, other, sequence)
-    review = open_review(ELASTIC_QUOTAS, msgspec.Raw(json.dumps(document).encode()), None, core)
+    review = open_review(core.kinds.of(ELASTIC_QUOTAS), msgspec.Raw(json.dumps(document).encode()), None, core)
     inherited = inherit_tree(review)
     if inherited is not None:
         review.take(inherited)

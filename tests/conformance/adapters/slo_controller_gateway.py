@@ -14,15 +14,20 @@ from cotenant.domain.colocation import colocation_errors
 from cotenant.domain.qos import priority_default, priority_raw, priority_value_default, qos_raw
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
+from cotenant.kinds.carried import QUOTA_PROFILES
+from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.namespaces import NAMESPACES
+from cotenant.kinds.pods import PODS
+from cotenant.kinds.priority_classes import PRIORITY_CLASSES
 from cotenant.model.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, ANNOTATION_SKIP_UPDATE_RESOURCES
 from cotenant.model.subjects import object_subject
 from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
-from cotenant_gateway.admission.priority import PRIORITY_CLASSES
-from cotenant_gateway.admission.profile_set import PROFILES, draw, ready_profiles
-from cotenant_gateway.admission.profiles import changed_by_profiles
-from cotenant_gateway.admission.quota_affinity import QUOTA_PROFILES, keep_on_nodes_of_tree
+from cotenant_gateway.admission.profiles.applying import changed_by_profiles
+from cotenant_gateway.admission.profiles.selection import draw, ready_profiles
+from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree
 from cotenant_gateway.admission.review import Mutator, open_review
-from cotenant_gateway.read_model.core import ELASTIC_QUOTAS, NAMESPACES, PODS, GatewayCore
+from cotenant_gateway.read_model.core import GatewayCore
 from tests.conformance.mended import mended
 
 Json = dict[str, Any]
@@ -110,7 +115,7 @@ def _fold(core: GatewayCore, kind: Kind, document: Json) -> None:
 
 
 def _admitted(core: GatewayCore, pod: Json, mutate: Mutator) -> Json:
-    review = open_review(PODS, msgspec.Raw(json.dumps(pod).encode()), None, core)
+    review = open_review(core.kinds.of(PODS), msgspec.Raw(json.dumps(pod).encode()), None, core)
     change = mutate(review)
     if change is not None:
         review.take(change)

@@ -208,8 +208,8 @@ async def test_budgets_bind_evictions_over_http_and_over_nats(
     assert (await body_of(await http.post(f"{PODS}/evicted/eviction", json=eviction), 201))["status"] == "Success"
     assert (await http.get(f"{PODS}/evicted")).status == 404
     client = await nats.connect(shared_nats_server.url)
-    wish = EvictionRequest(namespace="default", name="evicted", uid="gone", job="job")
-    reply = await client.request(EVICT_ENDPOINT, msgspec.json.encode(wish), timeout=WAIT_SECONDS)
+    eviction = EvictionRequest(namespace="default", name="evicted", uid="gone", job="job")
+    reply = await client.request(EVICT_ENDPOINT, msgspec.json.encode(eviction), timeout=WAIT_SECONDS)
     outcome = msgspec.json.decode(reply.data, type=EvictionOutcome)
     assert (outcome.allowed, outcome.reason) == (True, "Gone")
     refused = await client.request(EVICT_ENDPOINT, b"not JSON", timeout=WAIT_SECONDS)

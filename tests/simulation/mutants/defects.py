@@ -16,7 +16,9 @@ import cotenant_batch_resource_calculator.deciding as batch_deciding
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
 import cotenant_descheduler_arbiter.eviction.cycle_limits as cycle_limits
 import cotenant_descheduler_arbiter.migration.budgets as budgets
-import cotenant_gateway.admission.profiles as profiles
+import cotenant_gateway.admission.profiles.applying as profiles
+import cotenant_gateway.loop.duties as gateway_duties
+import cotenant_gateway.loop.requests as gateway_requests
 import cotenant_node_executor.core.pod_lifecycle as pod_life
 import cotenant_node_executor.simulated.sampler as sampler
 import cotenant_node_executor.strategies.batch_pods as batch_pods
@@ -28,7 +30,6 @@ import cotenant_scheduler.plugins.taints as taints
 import cotenant_scheduler.state.pod_reader as pod_reader
 import cotenant_verification.harness.gateways as chaos_gateways
 import cotenant_verification.harness.harness as harness
-import cotenant_verification.simulate.api as simulated_api
 from cotenant.engine.commit import Batch
 from cotenant.engine.cycle import Cycle
 from cotenant.engine.last_sequences import LastSequences
@@ -498,7 +499,7 @@ def not_looked_for(right: Function) -> Function:
 
     def wrong(self: GatewayCore, slot: Any) -> None:
         right(self, slot)
-        self.forsaken.clear()
+        self.orphaned.clear()
 
     return wrong
 
@@ -719,9 +720,7 @@ MUTANTS = (
         ),
     ),
     Mutant("a_placement_stored_again_is_charged_again", ((PodBook, "_account", charged_again),), (10, 15)),
-    Mutant(
-        "the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)
-    ),
+    Mutant("the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "_reason_to_end", never_ends),), (2, 12)),
     Mutant("shares_are_rounded_up", ((quota_runtime, "share", rounded_up),), (3,)),
     Mutant("weights_are_ignored", ((quota_runtime, "share", weights_ignored),), (3,), faults=HUNGRY),
@@ -746,7 +745,7 @@ MUTANTS = (
     ),
     Mutant("a_core_keeps_every_event", ((ClusterFold, "apply", everything_kept),), (13,)),
     Mutant("the_gateway_writes_unconditionally", ((chaos_gateways.ChaosGateway, "_store", unconditional),), (14, 2, 12)),
-    Mutant("a_pod_is_evicted_again", ((chaos_gateways, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
+    Mutant("a_pod_is_evicted_again", ((gateway_requests, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
     Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
     Mutant("the_executor_widens_the_child_before_the_parent", ((write_levels, "_position", children_first),), (8,), (1,)),
     Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_admission, "_ancestor_refusal", leaf_only),), (3,), faults=IN_TURN),
@@ -786,7 +785,7 @@ MUTANTS = (
     Mutant("profiles_are_not_applied", ((profiles, "changed_by_profiles", no_profiles),), (16,), minutes=1, faults=PROFILED),
     Mutant("profiles_stay_as_first_seen", ((profiles, "ready_profiles", first_version),), (16,), minutes=1, faults=PROFILED),
     Mutant("patient_pods_preempt", ((pod_reader, "NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
-    Mutant("objects_end_late", ((simulated_api, "endings", ended_late),), (12,), faults=DELETED),
+    Mutant("objects_end_late", ((gateway_duties, "endings", ended_late),), (12,), faults=DELETED),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
     Mutant(
         "a_new_life_of_an_executor_has_the_ids_of_the_last",

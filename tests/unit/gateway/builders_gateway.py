@@ -7,23 +7,27 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.api.kinds import BY_RESOURCE, Kind
+from cotenant.api.definitions import Registry
+from cotenant.api.kinds import Kind
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from cotenant.kinds.pods import PODS
+from cotenant.kinds.registry import REGISTRY
+from cotenant.log.plans import Plan
 from cotenant.model.subjects import object_subject, placement_subject, run_subject
-from cotenant_gateway.read_model.core import PODS, GatewayCore
-from cotenant_gateway.shell.built_in import BUILT_IN
-from cotenant_gateway.shell.plans import Plan
-from cotenant_gateway.shell.requests import Planned, plan_creation
+from cotenant_gateway.planning.built_in import BUILT_IN
+from cotenant_gateway.planning.creations import plan_creation
+from cotenant_gateway.planning.documents import Planned
+from cotenant_gateway.read_model.core import GatewayCore
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def kind(plural: str) -> Kind:
     """The kind with this plural."""
-    return next(found for found in BY_RESOURCE.values() if found.plural == plural)
+    return next(found.kind for found in REGISTRY if found.kind.plural == plural)
 
 
 def pod_document(name: str = "web", **spec: object) -> dict[str, object]:
@@ -45,8 +49,8 @@ def as_json(document: object) -> bytes:
 class World:
     """A read model and the log in front of it: what is stored is folded at once."""
 
-    def __init__(self, *, built_in: bool = True) -> None:
-        self.core = GatewayCore()
+    def __init__(self, *, built_in: bool = True, kinds: Registry = REGISTRY) -> None:
+        self.core = GatewayCore(kinds=kinds)
         self.sequence = 0
         self.now = NOW
         self.events: list[Event] = []
@@ -79,9 +83,9 @@ class World:
     def _last(self, subject: str) -> int:
         return next((event.sequence for event in reversed(self.events) if event.subject == subject), 0)
 
-    def create(self, plural: str, document: object, namespace: str = "default", uid: str = "") -> Planned:
+    def create(self, plural: str | Kind, document: object, namespace: str = "default", uid: str = "") -> Planned:
         """Create an object as a client does."""
-        found = kind(plural)
+        found = kind(plural) if isinstance(plural, str) else plural
         planned = plan_creation(
             self.core,
             found,

@@ -11,16 +11,11 @@ import pytest
 from cotenant.api.objects.pod import decode_pod
 from cotenant.domain.colocation import colocation_errors
 from cotenant_gateway.admission.pods import REMEMBERED_LABELS
-from cotenant_gateway.shell.requests import (
-    MAX_OBJECT_BYTES,
-    DeletionWish,
-    TooNew,
-    plan_creation,
-    plan_deletion,
-    plan_patch,
-    plan_replacement,
-)
-from cotenant_gateway.shell.statuses import ApiError
+from cotenant_gateway.planning.creations import plan_creation
+from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
+from cotenant_gateway.planning.documents import MAX_OBJECT_BYTES, TooNew
+from cotenant_gateway.planning.statuses import ApiError
+from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
 
 
@@ -165,7 +160,7 @@ def test_a_namespace_must_exist_and_must_not_be_ending() -> None:
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     assert refused(world, "configmaps", as_json(document), "team").code == 404
     world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
-    world.store(plan_deletion(world.core, kind("namespaces"), "", "team", DeletionWish(), world.now).plan)
+    world.store(plan_deletion(world.core, kind("namespaces"), "", "team", DeletionRequest(), world.now).plan)
     assert refused(world, "configmaps", as_json(document), "team").code == 403
 
 
@@ -290,7 +285,7 @@ def test_a_pod_cannot_name_a_parent_quota_and_a_quota_with_children_stays() -> N
     error = refused(world, "pods", as_json(labelled({"quota.scheduling.koordinator.sh/name": "top"})))
     assert fields(error) == {"metadata.labels[quota.scheduling.koordinator.sh/name]": "FieldValueInvalid"}
     with pytest.raises(ApiError, match="child quotas"):
-        plan_deletion(world.core, kind("elasticquotas"), "default", "top", DeletionWish(), world.now)
+        plan_deletion(world.core, kind("elasticquotas"), "default", "top", DeletionRequest(), world.now)
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.pods import PODS
 from cotenant.model.subjects import object_subject
 from cotenant.model.tiers import PriorityClass
-from cotenant_gateway.admission.profile_set import PROFILES, draw
+from cotenant_gateway.admission.profiles.selection import draw
 from cotenant_gateway.admission.tier_resources import translated_spec
-from cotenant_gateway.read_model.core import PODS
-from cotenant_gateway.shell.requests import Planned, plan_creation, plan_patch
-from cotenant_gateway.shell.statuses import ApiError
+from cotenant_gateway.planning.creations import plan_creation
+from cotenant_gateway.planning.documents import Planned
+from cotenant_gateway.planning.statuses import ApiError
+from cotenant_gateway.planning.updates import plan_patch
 from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -9,11 +9,11 @@ import pytest
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.runs import RunPhase
+from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.model.subjects import object_subject, pod_subject
+from cotenant_gateway.planning.budgets import budget_updates, figures
+from cotenant_gateway.planning.evictions import plan_eviction
 from cotenant_gateway.read_model import slots
-from cotenant_gateway.read_model.core import BUDGETS
-from cotenant_gateway.shell.budgets import budget_updates, figures
-from cotenant_gateway.shell.evictions import plan_eviction
 from tests.unit.gateway.builders_gateway import World, pod_document, raw
 
 

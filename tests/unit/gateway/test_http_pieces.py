@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from cotenant_gateway.http.ages import human_duration
+from cotenant.api.ages import human_duration
+from cotenant.kinds.registry import REGISTRY
 from cotenant_gateway.http.app import discovery_document, refuse_other_addresses
 from cotenant_gateway.http.logs import new_text
 from cotenant_gateway.http.protobuf import ProtobufError, as_json
@@ -27,7 +28,7 @@ from cotenant_gateway.http.tables import wants_table
     ],
 )
 def test_a_path_means_a_resource(path: str, meant: tuple[str, str, str, str]) -> None:
-    target = target_of(path)
+    target = target_of(path, REGISTRY)
     assert target is not None
     assert (target.kind.plural, target.namespace, target.name, target.subresource) == meant
 
@@ -46,7 +47,7 @@ def test_a_path_means_a_resource(path: str, meant: tuple[str, str, str, str]) ->
     ],
 )
 def test_other_paths_mean_no_resource(path: str) -> None:
-    assert target_of(path) is None
+    assert target_of(path, REGISTRY) is None
 
 
 def test_a_table_is_sent_only_where_it_is_preferred() -> None:
@@ -91,9 +92,9 @@ def test_protobuf_of_a_known_kind_becomes_json_and_other_bytes_are_refused() -> 
 
 
 def test_discovery_lists_every_group_and_subresource() -> None:
-    core = json.dumps(discovery_document("/api/v1"))
+    core = json.dumps(discovery_document("/api/v1", REGISTRY))
     assert '"pods/eviction"' in core
-    groups = json.dumps(discovery_document("/apis"))
+    groups = json.dumps(discovery_document("/apis", REGISTRY))
     for group in (
         "slo.koordinator.sh",
         "scheduling.koordinator.sh",
@@ -102,7 +103,7 @@ def test_discovery_lists_every_group_and_subresource() -> None:
         "policy",
     ):
         assert f'"{group}"' in groups
-    assert discovery_document("/apis/nothing") is None
+    assert discovery_document("/apis/nothing", REGISTRY) is None
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "10.0.0.1", "example.com", ""])

@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.api.patches import (
-    PatchError,
-    PatchTestError,
-    json_patch,
-    merge_patch,
-    strategic_merge_patch,
-)
+from cotenant.api.patching.errors import PatchError, PatchTestError
+from cotenant.api.patching.json_patch import json_patch
+from cotenant.api.patching.merge import merge_patch
+from cotenant.api.patching.strategic import strategic_merge_patch
 
 
 def raw(text: str) -> msgspec.Raw:

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from cotenant_gateway.read_model.core import ELASTIC_QUOTAS, PODS
-from cotenant_gateway.shell.requests import plan_patch
-from cotenant_gateway.shell.statuses import ApiError
+from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.pods import PODS
+from cotenant_gateway.planning.statuses import ApiError
+from cotenant_gateway.planning.updates import plan_patch
 from tests.unit.gateway.builders_gateway import World, as_json, pod_document
 
 PREFIX = "quota.scheduling.koordinator.sh"

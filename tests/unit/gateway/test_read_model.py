@@ -17,6 +17,9 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase
+from cotenant.kinds.events import EVENTS
+from cotenant.kinds.nodes import NODES
+from cotenant.kinds.pods import PODS
 from cotenant.model.subjects import (
     condition_subject,
     executor_subject,
@@ -27,11 +30,11 @@ from cotenant.model.subjects import (
     waiting_subject,
 )
 from cotenant_gateway.http.watching import seen_change
-from cotenant_gateway.read_model.core import EVENTS, NODES, PODS, GatewayCore
-from cotenant_gateway.read_model.narration import MAX_HEARD
+from cotenant_gateway.planning.budgets import budget_updates
+from cotenant_gateway.planning.endings import deletion, endings, registrations
+from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.read_model.narration import MAX_DEFERRED
 from cotenant_gateway.read_model.ring import ChangeRing, TooOld
-from cotenant_gateway.shell.budgets import budget_updates
-from cotenant_gateway.shell.endings import deletion, endings, registrations
 from tests.unit.gateway.builders_gateway import World, kind, pod_document, raw
 
 
@@ -379,7 +382,7 @@ def test_all_facts_are_counted_however_long_nobody_reads() -> None:
     waiting = Waiting(namespace="default", name="a", uid="uid-a", message="full")
     placed = Placement(node="n1", namespace="default", name="b", uid="uid-b")
     core.apply(Event(subject=placement_subject("n1", "default", "b"), data=placed, sequence=1))
-    times = 2 * MAX_HEARD + 10
+    times = 2 * MAX_DEFERRED + 10
     for sequence in range(2, times + 2):
         core.apply(Event(subject=waiting_subject("default", "a"), data=waiting, sequence=sequence))
     told = [json.loads(snapshot.document) for snapshot in core.objects(EVENTS)]

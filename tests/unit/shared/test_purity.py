@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FORBIDDEN = {"asyncio", "nats", "aiohttp", "os", "time", "random", "socket", "subprocess", "threading", "secrets"}
-FLOORS = ("model", "events", "api", "domain", "engine")
+FLOORS = ("model", "events", "api", "domain", "kinds", "engine")
 CORES = (
     *ROOT.glob("services/*/cotenant_*/core.py"),
     ROOT / "services/gateway/cotenant_gateway/read_model/core.py",

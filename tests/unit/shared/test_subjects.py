@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.api.kinds import find_kind
+from cotenant.kinds.registry import REGISTRY
 from cotenant.model import subjects
 
 
@@ -42,11 +42,11 @@ def test_filters_select_as_nats_does(pattern: str, subject: str, selected: bool)
 
 @pytest.mark.parametrize("word", ["pods", "pod", "po", "Pod", "PODS"])
 def test_kinds_are_found_by_every_name_that_users_type(word: str) -> None:
-    kind = find_kind(word)
+    kind = REGISTRY.find(word)
     assert kind is not None
     assert kind.plural == "pods"
-    assert find_kind("elasticquotas.scheduling.sigs.k8s.io") is find_kind("eq")
-    assert find_kind("nonsense") is None
+    assert REGISTRY.find("elasticquotas.scheduling.sigs.k8s.io") is REGISTRY.find("eq")
+    assert REGISTRY.find("nonsense") is None
 
 
 WORDS = st.sampled_from(["a", "b", "a+", "x_1"])

@@ -1,61 +1,77 @@
 """The admission functions in the order in which they run: mutators first, then every validator.
 
 In: a review. Out: the document to store with notes of what was changed, or all field errors. To add a rule: write a
-small pure function in a file of its own and name it here, for new pods, for live ones, or for the other kinds.
+small pure function in a file of its own and name it here, for its kind. What needs the object alone stands in the kind's file
+(`cotenant.kinds`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from cotenant.api.objects.pod import Pod
+from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
+from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.config_maps import CONFIG_MAPS
+from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.pods import PODS
 from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
 from cotenant_gateway.admission.node_configuration import node_configuration_is_valid
 from cotenant_gateway.admission.objects_rules import object_is_valid
-from cotenant_gateway.admission.pod_quotas import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
 from cotenant_gateway.admission.priority import resolve_priority
-from cotenant_gateway.admission.profile_rules import colocation_profile_is_valid
-from cotenant_gateway.admission.profiles import apply_colocation_profiles, translate_again
-from cotenant_gateway.admission.quota_affinity import keep_on_nodes_of_tree
-from cotenant_gateway.admission.quotas import complete_weight, inherit_tree, quota_is_valid
+from cotenant_gateway.admission.profiles.applying import apply_colocation_profiles, translate_again
+from cotenant_gateway.admission.profiles.rules import colocation_profile_is_valid
+from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree
+from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
+from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree, quota_is_valid
 from cotenant_gateway.admission.review import Mutator, Review, Validator
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.unresolved import unresolved_classes
 
 
 class Rules(NamedTuple):
-    """What admission does with one sort of objects."""
+    """What admission does with the objects of one kind, beside the rules in the kind's file."""
 
-    mutators: tuple[Mutator, ...]
-    validators: tuple[Validator, ...]
+    mutators: tuple[Mutator, ...] = ()
+    validators: tuple[Validator, ...] = ()
 
 
-NEW_PODS = Rules(
-    (
-        resolve_priority,
-        merge_runtime_class,
-        apply_colocation_profiles,
-        write_extended_resource_spec,
-        keep_on_nodes_of_tree,
+PLAIN = Rules((), (metadata_is_valid, object_is_valid))
+"""The rules of a kind of which nothing more is said."""
+
+NEW: Mapping[Kind, Rules] = {
+    PODS: Rules(
+        (
+            resolve_priority,
+            merge_runtime_class,
+            apply_colocation_profiles,
+            write_extended_resource_spec,
+            keep_on_nodes_of_tree,
+        ),
+        (metadata_is_valid, unresolved_classes, pod_is_valid, quota_of_pod_is_a_leaf),
     ),
-    (metadata_is_valid, unresolved_classes, pod_is_valid, quota_of_pod_is_a_leaf),
-)
-LIVE_PODS = Rules(
-    (resolve_priority, merge_runtime_class, translate_again),
-    (metadata_is_valid, pod_is_valid, pod_update_is_allowed, quota_of_pod_is_a_leaf, preemptible_label_stays),
-)
-OTHERS = Rules(
-    (inherit_tree, complete_weight),
-    (metadata_is_valid, object_is_valid, quota_is_valid, colocation_profile_is_valid, node_configuration_is_valid),
-)
+    ELASTIC_QUOTAS: Rules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
+    PROFILES: Rules((), (*PLAIN.validators, colocation_profile_is_valid)),
+    CONFIG_MAPS: Rules((), (*PLAIN.validators, node_configuration_is_valid)),
+}
+"""For creations, by kind."""
+
+LIVE: Mapping[Kind, Rules] = {
+    **NEW,
+    PODS: Rules(
+        (resolve_priority, merge_runtime_class, translate_again),
+        (metadata_is_valid, pod_is_valid, pod_update_is_allowed, quota_of_pod_is_a_leaf, preemptible_label_stays),
+    ),
+}
+"""For updates, by kind."""
 
 
 def admit(review: Review) -> list[FieldError]:
     """Let every mutator change the review's document, then return all field errors of what has come out."""
-    rules = OTHERS if not isinstance(review.view, Pod) else NEW_PODS if review.old is None else LIVE_PODS
+    rules = (NEW if review.old is None else LIVE).get(review.kind, PLAIN)
     for mutate in rules.mutators:
         made = mutate(review)
         if made is not None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import msgspec
 
+from cotenant.api.edits import with_annotation
 from cotenant.api.objects.pod import Pod, PodSpec
 from cotenant.api.validation.fields import invalid
 from cotenant.model.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
-from cotenant_gateway.admission.review import Change, Review
-from cotenant_gateway.shell.metadata import with_annotation
-from cotenant_gateway.shell.statuses import invalid_object
+from cotenant_gateway.admission.review import Mutation, Review
+from cotenant_gateway.planning.statuses import invalid_object
 
 Amounts = dict[str, Scalar]
 _FIELD = f"metadata.annotations[{ANNOTATION_EXTENDED_RESOURCE_SPEC}]"
@@ -33,7 +33,7 @@ class _Spec(msgspec.Struct, frozen=True, omit_defaults=True):
 _DECODER = msgspec.json.Decoder(_Spec)
 
 
-def write_extended_resource_spec(review: Review) -> Change | None:
+def write_extended_resource_spec(review: Review) -> Mutation | None:
     """Set the annotation of a pod with batch resources. Raises ApiError where one is there that cannot be read."""
     pod = review.view
     if not isinstance(pod, Pod):
@@ -56,7 +56,7 @@ def write_extended_resource_spec(review: Review) -> Change | None:
             return None
     written = msgspec.json.encode(_Spec(wanted)).decode()
     document = with_annotation(review.document, ANNOTATION_EXTENDED_RESOURCE_SPEC, written)
-    return Change(document, (f"annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC} from the containers' batch resources",))
+    return Mutation(document, (f"annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC} from the containers' batch resources",))
 
 
 def _batch_resources(spec: PodSpec) -> dict[str, _Container]:

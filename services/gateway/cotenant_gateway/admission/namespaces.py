@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from cotenant.api.kinds import BY_RESOURCE
+from cotenant.api.snapshots import Snapshot
+from cotenant.kinds.namespaces import BUILT_IN_NAMESPACES, NAMESPACES
 from cotenant_gateway.admission.review import Review
-from cotenant_gateway.read_model.snapshots import Snapshot
-from cotenant_gateway.shell.statuses import ApiError, forbidden, not_found
-
-NAMESPACES = BY_RESOURCE["", "namespaces"]
-BUILT_IN_NAMESPACES = ("default", "kube-system", "koordinator-system")
+from cotenant_gateway.planning.statuses import ApiError, forbidden, not_found
 
 
 def namespace_refusal(review: Review) -> ApiError | None:

@@ -15,17 +15,16 @@ from math import lcm
 
 import msgspec
 
-from cotenant.api.kinds import BY_RESOURCE
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.policies import ConfigMap
 from cotenant.api.objects.selectors import selector_holds
 from cotenant.api.validation.fields import FieldError, forbidden, invalid, required
 from cotenant.api.validation.metadata import selector_errors
+from cotenant.kinds.nodes import NODES
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration_ranges import SECTIONS, Section, member, section_errors
 from cotenant_gateway.admission.review import Review
 
-NODES = BY_RESOURCE["", "nodes"]
 LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"
 MAX_SAMPLE_NODES = 1_000
 """Sets of labels that are tried for one entry; the values of its expressions can be combined without an end."""

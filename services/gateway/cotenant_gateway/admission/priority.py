@@ -6,14 +6,12 @@ class keeps it: the priority tiers are told by value, and manifests for tests an
 
 from __future__ import annotations
 
-from cotenant.api.kinds import BY_RESOURCE
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.policies import PriorityClassObject
+from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import member_object, members, raw
-from cotenant_gateway.admission.review import Change, ObjectSource, Review, decode_view
-from cotenant_gateway.read_model.snapshots import Snapshot
-
-PRIORITY_CLASSES = BY_RESOURCE["scheduling.k8s.io", "priorityclasses"]
+from cotenant.kinds.priority_classes import PRIORITY_CLASSES, decode_priority_class
+from cotenant_gateway.admission.review import Mutation, ObjectSource, Review
 
 
 def find_priority_class(objects: ObjectSource, name: str) -> PriorityClassObject | None:
@@ -25,7 +23,7 @@ def _view(found: Snapshot | None) -> PriorityClassObject | None:
     """A snapshot is decoded once."""
     if found is None or found.stored is None:
         return None
-    view = found.view(lambda raw: decode_view(PRIORITY_CLASSES, raw))
+    view = found.view(decode_priority_class)
     assert isinstance(view, PriorityClassObject)
     return view
 
@@ -38,7 +36,7 @@ def _global_default(objects: ObjectSource) -> PriorityClassObject | None:
     return None
 
 
-def resolve_priority(review: Review) -> Change | None:
+def resolve_priority(review: Review) -> Mutation | None:
     """Set what the pod's priority class says."""
     pod = review.view
     if not isinstance(pod, Pod):
@@ -65,4 +63,4 @@ def resolve_priority(review: Review) -> Change | None:
     edited = member_object(top, "spec")
     edited.update((name, raw(value)) for name, value in wanted.items())
     top["spec"] = raw(edited)
-    return Change(raw(top), (f"priority {found.value} from PriorityClass {found.metadata.name}",))
+    return Mutation(raw(top), (f"priority {found.value} from PriorityClass {found.metadata.name}",))

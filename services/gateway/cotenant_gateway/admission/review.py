@@ -1,7 +1,7 @@
 """What an admission function sees and says.
 
-A mutator takes a `Review` and returns a `Change`: the document it wants instead, what it did in words, and the facts it did it
-from; None if it does nothing. It raises ApiError where it would have to act and cannot. A validator takes a `Review` and
+A mutator takes a `Review` and returns a `Mutation`: the new document, what was done in words, and the facts it was done from;
+None if it does nothing. It raises ApiError where it would have to act and cannot. A validator takes a `Review` and
 returns field errors. Both are pure: what they look up is in the read model that the review carries.
 """
 
@@ -13,53 +13,16 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from cotenant.api.definitions import Definition
 from cotenant.api.kinds import Kind
-from cotenant.api.objects.colocation_profile import ClusterColocationProfile
-from cotenant.api.objects.metadata import AnyObject
-from cotenant.api.objects.node import Node
-from cotenant.api.objects.pod import Pod, decode_pod
-from cotenant.api.objects.policies import (
-    ConfigMap,
-    ElasticQuota,
-    PodDisruptionBudget,
-    PodMigrationJob,
-    PriorityClassObject,
-    RuntimeClass,
-)
+from cotenant.api.objects.metadata import Headed
+from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import without_nulls
 from cotenant.api.validation.fields import FieldError, wrong_type
-from cotenant_gateway.read_model.snapshots import Snapshot
 
-View = (
-    AnyObject
-    | Pod
-    | Node
-    | ConfigMap
-    | ElasticQuota
-    | PodDisruptionBudget
-    | PriorityClassObject
-    | RuntimeClass
-    | PodMigrationJob
-    | ClusterColocationProfile
-)
 V = TypeVar("V")
 T = TypeVar("T")
 
-_VIEWS: dict[str, type[View]] = {
-    "nodes": Node,
-    "configmaps": ConfigMap,
-    "elasticquotas": ElasticQuota,
-    "poddisruptionbudgets": PodDisruptionBudget,
-    "priorityclasses": PriorityClassObject,
-    "runtimeclasses": RuntimeClass,
-    "podmigrationjobs": PodMigrationJob,
-    "clustercolocationprofiles": ClusterColocationProfile,
-}
-_DECODE: dict[str, Callable[[msgspec.Raw], View]] = {
-    "pods": decode_pod,
-    **{plural: msgspec.json.Decoder(view).decode for plural, view in _VIEWS.items()},
-}
-_DECODE_ANY: Callable[[msgspec.Raw], View] = msgspec.json.Decoder(AnyObject).decode
 _WRONG = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
 
 
@@ -76,11 +39,6 @@ class ObjectSource(Protocol):
         """Yield the objects of a kind."""
 
 
-def decode_view(kind: Kind, document: msgspec.Raw) -> View:
-    """Return the typed view of a document. Raises msgspec.ValidationError with the field's path."""
-    return _DECODE.get(kind.plural, _DECODE_ANY)(document)
-
-
 def type_error(error: msgspec.ValidationError) -> FieldError:
     """Return the field error of a value that has the wrong JSON type."""
     match = _WRONG.fullmatch(str(error))
@@ -88,7 +46,7 @@ def type_error(error: msgspec.ValidationError) -> FieldError:
     return wrong_type((path or "").replace("[...]", "[*]"), what.replace("`", "'"))
 
 
-class Change(msgspec.Struct, frozen=True):
+class Mutation(msgspec.Struct, frozen=True):
     """What a mutator made of the document."""
 
     document: msgspec.Raw
@@ -101,9 +59,9 @@ class Change(msgspec.Struct, frozen=True):
 class Review(msgspec.Struct):
     """One object on its way to the log."""
 
-    kind: Kind
+    definition: Definition
     document: msgspec.Raw
-    view: View
+    view: Headed
     old: Snapshot | None
     """The object as it is; None for a creation."""
     objects: ObjectSource
@@ -112,24 +70,32 @@ class Review(msgspec.Struct):
     causes: tuple[str, ...] = ()
     """What they did it from."""
 
+    @property
+    def kind(self) -> Kind:
+        return self.definition.kind
+
+    def stored_view(self) -> Headed | None:
+        """The typed view of the object as it is; None for a creation."""
+        return self.definition.decode(self.old.stored.raw) if self.old is not None and self.old.stored is not None else None
+
     def old_view(self, expected: type[V]) -> V | None:
         """Return the typed view of the object as it is."""
-        if self.old is None or self.old.stored is None:
+        view = self.stored_view()
+        if view is None:
             return None
-        view = decode_view(self.kind, self.old.stored.raw)
         assert isinstance(view, expected)
         return view
 
-    def take(self, change: Change) -> None:
+    def take(self, change: Mutation) -> None:
         """Take over what a mutator made."""
         if change.document is not self.document:
             self.document = change.document
-            self.view = decode_view(self.kind, change.document)
+            self.view = self.definition.decode(change.document)
         self.notes = (*self.notes, *change.notes)
         self.causes = (*self.causes, *change.causes)
 
 
-Mutator = Callable[[Review], Change | None]
+Mutator = Callable[[Review], Mutation | None]
 Validator = Callable[[Review], list[FieldError]]
 
 
@@ -141,15 +107,15 @@ class WrongTypes(Exception):  # noqa: N818 - answered with 400
         self.error = error
 
 
-def open_review(kind: Kind, document: msgspec.Raw, old: Snapshot | None, objects: ObjectSource) -> Review:
+def open_review(definition: Definition, document: msgspec.Raw, old: Snapshot | None, objects: ObjectSource) -> Review:
     """Return the review of a document whose types fit; members that are null count as absent. Raises WrongTypes."""
     try:
-        return Review(kind, document, decode_view(kind, document), old, objects)
+        return Review(definition, document, definition.decode(document), old, objects)
     except msgspec.ValidationError as error:
         if b"null" not in bytes(document):
             raise WrongTypes(type_error(error)) from error
     document = without_nulls(document)
     try:
-        return Review(kind, document, decode_view(kind, document), old, objects)
+        return Review(definition, document, definition.decode(document), old, objects)
     except msgspec.ValidationError as error:
         raise WrongTypes(type_error(error)) from error

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.api.kinds import BY_RESOURCE
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.policies import RuntimeClass
 from cotenant.api.splices import Members, elements, is_array, member_object, members, raw
-from cotenant_gateway.admission.review import Change, ObjectSource, Review, decode_view
-
-RUNTIME_CLASSES = BY_RESOURCE["node.k8s.io", "runtimeclasses"]
+from cotenant.kinds.runtime_classes import RUNTIME_CLASSES, decode_runtime_class
+from cotenant_gateway.admission.review import Mutation, ObjectSource, Review
 
 
 def find_runtime_class(objects: ObjectSource, name: str) -> RuntimeClass | None:
@@ -18,12 +16,12 @@ def find_runtime_class(objects: ObjectSource, name: str) -> RuntimeClass | None:
     found = objects.get(RUNTIME_CLASSES, "", name)
     if found is None or found.stored is None:
         return None
-    view = found.view(lambda raw: decode_view(RUNTIME_CLASSES, raw))
+    view = found.view(decode_runtime_class)
     assert isinstance(view, RuntimeClass)
     return view
 
 
-def merge_runtime_class(review: Review) -> Change | None:
+def merge_runtime_class(review: Review) -> Mutation | None:
     """Add what the class demands; conflicting selectors are left for the validator to tell."""
     pod = review.view
     if not isinstance(pod, Pod) or not pod.spec.runtime_class_name:
@@ -48,7 +46,7 @@ def merge_runtime_class(review: Review) -> Change | None:
     if not changed:
         return None
     top["spec"] = raw(spec)
-    return Change(raw(top), (f"{', '.join(changed)} from RuntimeClass {runtime.metadata.name}",))
+    return Mutation(raw(top), (f"{', '.join(changed)} from RuntimeClass {runtime.metadata.name}",))
 
 
 def _merge_selector(spec: Members, pod: Pod, wanted: dict[str, str]) -> bool:

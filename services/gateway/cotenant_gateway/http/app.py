@@ -18,7 +18,9 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
+from cotenant.api.definitions import Registry
 from cotenant.runtime.process import VERSION
+from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,
@@ -29,9 +31,9 @@ from cotenant_gateway.http.discovery import (
     version_document,
 )
 from cotenant_gateway.http.facts import PREFIX, FactHandlers
-from cotenant_gateway.http.resources import MAX_BODY_BYTES, ResourceHandlers, json_response
+from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
-from cotenant_gateway.shell.statuses import ApiError, bad_request, internal, no_such_path, too_large
+from cotenant_gateway.planning.statuses import ApiError, bad_request, internal, no_such_path, too_large
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ SHUTDOWN_SECONDS = 2.0
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Observe = Callable[[str, int, float], None]
-"""Told of every answer: verb, status, seconds."""
+"""Called for every answer: verb, status, seconds."""
 
 
 def refuse_other_addresses(address: str) -> None:
@@ -52,7 +54,7 @@ def refuse_other_addresses(address: str) -> None:
         raise SystemExit(f"cotenant-gateway: --http-host {address}: without authentication only loopback addresses are served")
 
 
-def discovery_document(path: str) -> dict[str, object] | dict[str, str] | None:
+def discovery_document(path: str, kinds: Registry) -> dict[str, object] | dict[str, str] | None:
     """Return the discovery document of a path, None where there is none."""
     parts = path.strip("/").split("/")
     document: dict[str, object] | dict[str, str] | None = None
@@ -61,37 +63,41 @@ def discovery_document(path: str) -> dict[str, object] | dict[str, str] | None:
     elif parts == ["api"]:
         document = api_versions()
     elif parts == ["apis"]:
-        document = api_groups()
+        document = api_groups(kinds)
     elif parts == ["api", "v1"]:
-        document = api_resources("", "v1")
+        document = api_resources(kinds, "", "v1")
     elif parts[0] == "apis" and len(parts) == 2:
-        document = api_group(parts[1])
+        document = api_group(kinds, parts[1])
     elif parts[0] == "apis" and len(parts) == 3:
-        document = api_resources(parts[1], parts[2])
+        document = api_resources(kinds, parts[1], parts[2])
     elif parts[:2] == ["openapi", "v3"]:
         if len(parts) == 2:
-            document = openapi_index()
+            document = openapi_index(kinds)
         elif parts[2:] == ["api", "v1"]:
-            document = openapi_group("", "v1")
+            document = openapi_group(kinds, "", "v1")
         elif len(parts) == 5 and parts[2] == "apis":
-            document = openapi_group(parts[3], parts[4])
+            document = openapi_group(kinds, parts[3], parts[4])
     return document
 
 
 def request_handler(
-    resources: ResourceHandlers, facts: FactHandlers | None, routes: Sequence[web.RouteDef], observe: Observe | None = None
+    resources: ResourceHandlers,
+    facts: FactHandlers | None,
+    routes: Sequence[web.RouteDef],
+    observe: Observe | None = None,
 ) -> Handler:
     """Return the handler of all requests. `routes` are those that every service serves (/metrics, /healthz, /readyz)."""
+    kinds = resources.kinds
     plain = {route.path: route.handler for route in routes}
 
     async def dispatch(request: web.BaseRequest) -> web.StreamResponse:
         path = request.rel_url.raw_path
-        target = target_of(path)
+        target = target_of(path, kinds)
         if target is not None:
             return await resources.answer(request, target)
         if facts is not None and path.startswith(PREFIX + "/"):
             return await facts.answer(request, path[len(PREFIX) :])
-        document = discovery_document(path)
+        document = discovery_document(path, kinds)
         if path in plain and request.method == "GET":
             answer: web.StreamResponse = await plain[path](request)  # type: ignore[arg-type]
             return answer

@@ -10,14 +10,10 @@ import platform
 
 import msgspec
 
-from cotenant.api.kinds import KINDS, Kind
+from cotenant.api.definitions import Definition, Registry
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _READ_VERBS = ["get", "list", "watch"]
-_READ_ONLY = frozenset({"nodemetrics", "nodeslos"})
-_STATUS = frozenset(
-    {"pods", "nodes", "namespaces", "poddisruptionbudgets", "elasticquotas", "podmigrationjobs", "reservations"}
-)
 
 
 class Resource(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -40,14 +36,14 @@ def _resource_body(resource: Resource) -> dict[str, object]:
     return {**fields, "singularName": resource.singular_name, "namespaced": resource.namespaced}
 
 
-def group_versions() -> list[tuple[str, str]]:
+def group_versions(kinds: Registry) -> list[tuple[str, str]]:
     """Return the groups with their versions, core left out, in order of the kinds."""
-    return list(dict.fromkeys((kind.group, kind.version) for kind in KINDS if kind.group))
+    return list(dict.fromkeys((each.kind.group, each.kind.version) for each in kinds if each.kind.group))
 
 
-def kinds_of(group: str, version: str) -> list[Kind]:
-    """Return the kinds of a group and version."""
-    return [kind for kind in KINDS if (kind.group, kind.version) == (group, version)]
+def kinds_of(kinds: Registry, group: str, version: str) -> list[Definition]:
+    """Return the definitions of a group and version."""
+    return [each for each in kinds if (each.kind.group, each.kind.version) == (group, version)]
 
 
 def api_versions() -> dict[str, object]:
@@ -55,35 +51,35 @@ def api_versions() -> dict[str, object]:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
-def _group(group: str) -> dict[str, object]:
+def _group(kinds: Registry, group: str) -> dict[str, object]:
     versions = [
-        {"groupVersion": f"{name}/{version}", "version": version} for name, version in group_versions() if name == group
+        {"groupVersion": f"{name}/{version}", "version": version} for name, version in group_versions(kinds) if name == group
     ]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def api_groups() -> dict[str, object]:
+def api_groups(kinds: Registry) -> dict[str, object]:
     """`/apis`."""
-    names = dict.fromkeys(group for group, _ in group_versions())
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in names]}
+    names = dict.fromkeys(group for group, _ in group_versions(kinds))
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(kinds, name) for name in names]}
 
 
-def api_group(group: str) -> dict[str, object] | None:
+def api_group(kinds: Registry, group: str) -> dict[str, object] | None:
     """`/apis/<group>`."""
-    if group not in {name for name, _ in group_versions()}:
+    if group not in {name for name, _ in group_versions(kinds)}:
         return None
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group)}
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(kinds, group)}
 
 
-def api_resources(group: str, version: str) -> dict[str, object] | None:
+def api_resources(kinds: Registry, group: str, version: str) -> dict[str, object] | None:
     """`/api/v1`, `/apis/<group>/<version>`."""
-    kinds = kinds_of(group, version)
-    if not kinds:
+    found = kinds_of(kinds, group, version)
+    if not found:
         return None
     resources: list[Resource] = []
-    for kind in kinds:
-        verbs = _READ_VERBS if kind.plural in _READ_ONLY else _VERBS
-        categories = ["all"] if kind.plural == "pods" else []
+    for definition in found:
+        kind = definition.kind
+        verbs = _READ_VERBS if definition.read_only else _VERBS
         resources.append(
             Resource(
                 kind.plural,
@@ -92,14 +88,23 @@ def api_resources(group: str, version: str) -> dict[str, object] | None:
                 kind.kind,
                 verbs,
                 short_names=list(kind.short_names),
-                categories=categories,
+                categories=list(definition.categories),
             )
         )
-        if kind.plural in _STATUS:
+        if definition.has_status:
             resources.append(Resource(f"{kind.plural}/status", "", kind.namespaced, kind.kind, ["get", "patch", "update"]))
-        if kind.plural == "pods":
-            resources.append(Resource("pods/log", "", True, "Pod", ["get"]))
-            resources.append(Resource("pods/eviction", "", True, "Eviction", ["create"], group="policy", version="v1"))
+        resources += [
+            Resource(
+                f"{kind.plural}/{below.name}",
+                "",
+                kind.namespaced,
+                below.kind,
+                list(below.verbs),
+                group=below.group,
+                version=below.version,
+            )
+            for below in definition.subresources
+        ]
     group_version = f"{group}/{version}" if group else version
     return {
         "kind": "APIResourceList",
@@ -124,22 +129,22 @@ def version_document(version: str) -> dict[str, str]:
     }
 
 
-def openapi_index() -> dict[str, object]:
+def openapi_index(kinds: Registry) -> dict[str, object]:
     """`/openapi/v3`."""
     paths = {"api/v1": {"serverRelativeURL": "/openapi/v3/api/v1"}}
-    for group, version in group_versions():
+    for group, version in group_versions(kinds):
         paths[f"apis/{group}/{version}"] = {"serverRelativeURL": f"/openapi/v3/apis/{group}/{version}"}
     return {"paths": paths}
 
 
-def openapi_group(group: str, version: str) -> dict[str, object] | None:
+def openapi_group(kinds: Registry, group: str, version: str) -> dict[str, object] | None:
     """`/openapi/v3/api/v1`, `/openapi/v3/apis/<group>/<version>`."""
-    kinds = kinds_of(group, version)
-    if not kinds:
+    found = kinds_of(kinds, group, version)
+    if not found:
         return None
     root = f"/apis/{group}/{version}" if group else "/api/v1"
     paths: dict[str, object] = {}
-    for kind in kinds:
+    for kind in (definition.kind for definition in found):
         scope = "/namespaces/{namespace}" if kind.namespaced else ""
         operation = {
             "operationId": f"patch{kind.kind}",

@@ -21,13 +21,14 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted
 from cotenant.explain.causes import CauseWalk, Explanation, concerns, explain_node, explain_pod, told
+from cotenant.kinds.nodes import NODES
+from cotenant.kinds.pods import PODS
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, Reader
 from cotenant.log.nats.log import NatsLog
 from cotenant.model.subjects import eviction_subject, pod_subject
-from cotenant_gateway.http.resources import json_response
-from cotenant_gateway.read_model.core import NODES, PODS
+from cotenant_gateway.http.bodies import json_response
+from cotenant_gateway.planning.statuses import bad_request, no_such_path, not_found
 from cotenant_gateway.shell.gateway import Gateway
-from cotenant_gateway.shell.statuses import bad_request, no_such_path, not_found
 
 PREFIX = "/apis/cotenant.io/v1"
 MAX_LOOKUPS = 400

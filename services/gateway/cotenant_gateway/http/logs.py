@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 from aiohttp import web
 
+from cotenant.api.snapshots import Snapshot
 from cotenant.events.requests import MAX_LOG_ANSWER_BYTES, LogsRequest, logs_subject
-from cotenant_gateway.read_model.core import PODS
-from cotenant_gateway.read_model.snapshots import Snapshot
-from cotenant_gateway.shell.statuses import ApiError, bad_request, not_found, unavailable
+from cotenant.kinds.pods import PODS
+from cotenant_gateway.planning.statuses import ApiError, bad_request, not_found, unavailable
 
 FOLLOW_SECONDS = 0.5
 ANSWER_SECONDS = 5.0
@@ -54,7 +54,7 @@ class LogReader:
         if not node:
             raise bad_request(f'pod "{pod.address.name}" does not have a host assigned')
         limit = _number(query, "limitBytes")
-        wish = LogsRequest(
+        wanted = LogsRequest(
             namespace=pod.address.namespace,
             name=pod.address.name,
             uid=pod.uid,
@@ -63,33 +63,33 @@ class LogReader:
             limit_bytes=MAX_LOG_ANSWER_BYTES if limit is None else limit,
             previous=_yes(query, "previous"),
         )
-        text = await self._read(node, wish)
+        text = await self._read(node, wanted)
         if not _yes(query, "follow"):
             return web.Response(body=text, content_type="text/plain", charset="utf-8")
-        return await self._follow(request, node, wish, text)
+        return await self._follow(request, node, wanted, text)
 
-    async def _read(self, node: str, wish: LogsRequest) -> bytes:
+    async def _read(self, node: str, wanted: LogsRequest) -> bytes:
         try:
-            text, code, refusal = await self._ask(logs_subject(node), msgspec.json.encode(wish))
+            text, code, refusal = await self._ask(logs_subject(node), msgspec.json.encode(wanted))
         except TimeoutError as error:
             raise unavailable(f"the executor of node {node} does not answer: its logs cannot be read now") from error
         if code == 404:
-            raise not_found_log(wish.name, refusal)
+            raise not_found_log(wanted.name, refusal)
         if code:
             raise ApiError(400 if code < 500 else 500, "BadRequest" if code < 500 else "InternalError", refusal)
         return text
 
-    async def _follow(self, request: web.BaseRequest, node: str, wish: LogsRequest, text: bytes) -> web.StreamResponse:
+    async def _follow(self, request: web.BaseRequest, node: str, wanted: LogsRequest, text: bytes) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-cache"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        whole = msgspec.structs.replace(wish, tail_lines=None, limit_bytes=MAX_LOG_ANSWER_BYTES)
+        whole = msgspec.structs.replace(wanted, tail_lines=None, limit_bytes=MAX_LOG_ANSWER_BYTES)
         with contextlib.suppress(ConnectionResetError):
             await response.write(text)
             last = await self._whole(node, whole, text)
             await response.write(new_text(text, last))
             while not self._stopping.is_set():
-                live = self._is_live(wish.namespace, wish.name, wish.uid)
+                live = self._is_live(wanted.namespace, wanted.name, wanted.uid)
                 now = await self._whole(node, whole, last)
                 if now != last:
                     await response.write(new_text(last, now))
@@ -100,10 +100,10 @@ class LogReader:
             await response.write_eof()
         return response
 
-    async def _whole(self, node: str, wish: LogsRequest, last: bytes) -> bytes:
+    async def _whole(self, node: str, wanted: LogsRequest, last: bytes) -> bytes:
         """An executor that restarts or a pod that has just gone does not end a followed log: nothing new came."""
         try:
-            return await self._read(node, wish)
+            return await self._read(node, wanted)
         except ApiError:
             return last
 

@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from cotenant.api.definitions import FIELD_LABELS, Definition
+from cotenant.api.snapshots import Snapshot
 from cotenant_gateway.http.routing import Target
+from cotenant_gateway.planning.statuses import ApiError, bad_request
 from cotenant_gateway.read_model.selectors import (
     EVERYTHING,
     Selector,
@@ -15,8 +18,6 @@ from cotenant_gateway.read_model.selectors import (
     parse_field_selector,
     parse_label_selector,
 )
-from cotenant_gateway.read_model.snapshots import DEFAULT_FIELD_LABELS, FIELD_LABELS, Snapshot
-from cotenant_gateway.shell.statuses import ApiError, bad_request
 
 MAX_LIMIT = 100_000
 MAX_WATCH_SECONDS = 3600
@@ -81,12 +82,11 @@ def _number(query: Mapping[str, str], name: str, default: int, highest: int) -> 
     return min(int(text), highest)
 
 
-def read_query(target: Target, query: Mapping[str, str]) -> Query:
+def read_query(definition: Definition, query: Mapping[str, str]) -> Query:
     """Return what the query string says. Raises ApiError."""
-    plural = target.kind.plural
     try:
         labels = parse_label_selector(query.get("labelSelector", ""))
-        fields = parse_field_selector(query.get("fieldSelector", ""), FIELD_LABELS.get(plural, DEFAULT_FIELD_LABELS))
+        fields = parse_field_selector(query.get("fieldSelector", ""), FIELD_LABELS | definition.field_labels)
     except SelectorError as error:
         raise bad_request(str(error)) from error
     return Query(

@@ -10,19 +10,27 @@ import asyncio
 import msgspec
 from aiohttp import web
 
+from cotenant.api.definitions import Definition, Registry
 from cotenant.api.kinds import Kind
+from cotenant.api.snapshots import Snapshot
 from cotenant.events.migrations import EvictionRequest
+from cotenant.kinds.pods import PODS
+from cotenant_gateway.http.bodies import (
+    actor_of,
+    check_json,
+    is_dry_run,
+    json_response,
+    read_body,
+    read_deletion,
+    read_eviction,
+)
 from cotenant_gateway.http.logs import LogReader
-from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF
-from cotenant_gateway.http.protobuf import ProtobufError, as_json
 from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
 from cotenant_gateway.http.watching import MAX_WATCHES, watch
-from cotenant_gateway.read_model.snapshots import Snapshot
-from cotenant_gateway.shell.gateway import Gateway
-from cotenant_gateway.shell.requests import PATCH_TYPES, DeletionWish, existing
-from cotenant_gateway.shell.statuses import (
+from cotenant_gateway.planning.documents import existing
+from cotenant_gateway.planning.statuses import (
     ApiError,
     StatusDetails,
     bad_request,
@@ -33,86 +41,11 @@ from cotenant_gateway.shell.statuses import (
     not_found,
     status_object,
     timeout,
-    too_large,
     unavailable,
     unsupported_media,
 )
-
-MAX_BODY_BYTES = 2 * 1024 * 1024
-MAX_ACTOR = 64
-_JSON = "application/json"
-_READ_ONLY = frozenset({"nodemetrics", "nodeslos"})
-
-
-class _Preconditions(msgspec.Struct, rename="camel"):
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-class _DeleteOptions(msgspec.Struct, rename="camel"):
-    grace_period_seconds: int | None = None
-    preconditions: _Preconditions | None = None
-    dry_run: list[str] | None = None
-
-
-class _EvictionMeta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-
-
-class _Eviction(msgspec.Struct, rename="camel"):
-    kind: str = ""
-    metadata: _EvictionMeta | None = None
-    delete_options: _DeleteOptions | None = None
-    dry_run: list[str] | None = None
-
-
-_DELETE_OPTIONS = msgspec.json.Decoder(_DeleteOptions)
-_EVICTION = msgspec.json.Decoder(_Eviction)
-
-
-def json_response(body: bytes, status: int = 200) -> web.Response:
-    """Return a JSON answer."""
-    return web.Response(body=body, status=status, content_type=_JSON)
-
-
-def actor_of(request: web.BaseRequest) -> str:
-    """Return who writes: the field manager, or the client program. There is no authentication on the loopback."""
-    manager = request.query.get("fieldManager", "") if request.query_string else ""
-    return (manager or request.headers.get("User-Agent", "").split("/", 1)[0] or "unknown")[:MAX_ACTOR]
-
-
-async def read_body(request: web.BaseRequest) -> bytes:
-    """Return the body. Raises ApiError (413, 415)."""
-    if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
-        raise too_large(MAX_BODY_BYTES)
-    content = request.content
-    if content.is_eof():
-        # It came with its head, as small bodies do: there is nothing to wait for.
-        body = content.read_nowait()
-        if len(body) > MAX_BODY_BYTES:
-            raise too_large(MAX_BODY_BYTES)
-    else:
-        try:
-            body = await request.read()
-        except web.HTTPRequestEntityTooLarge as error:
-            raise too_large(MAX_BODY_BYTES) from error
-    if request.content_type != PROTOBUF:
-        return body
-    try:
-        return as_json(body)
-    except ProtobufError as error:
-        raise ApiError(415, "UnsupportedMediaType", str(error)) from error
-
-
-def _json_only(request: web.BaseRequest) -> None:
-    given = request.content_type
-    if given not in (_JSON, PROTOBUF, "application/octet-stream", ""):
-        raise unsupported_media(given, (_JSON,))
-
-
-def _dry_run(request: web.BaseRequest) -> bool:
-    return bool(request.query_string) and request.query.get("dryRun") == "All"
+from cotenant_gateway.planning.updates import PATCH_TYPES
+from cotenant_gateway.shell.gateway import Gateway
 
 
 class ResourceHandlers:
@@ -131,11 +64,11 @@ class ResourceHandlers:
         method = request.method
         if target.subresource:
             return await self._subresource(request, target)
-        if target.kind.plural in _READ_ONLY and method not in ("GET", "HEAD"):
+        if self._definition(target).read_only and method not in ("GET", "HEAD"):
             raise method_not_allowed(f"{target.kind.resource} are made of other services' facts: they can be read only")
         if not target.name:
             if method in ("GET", "HEAD"):
-                return await self._list_or_watch(request, target, read_query(target, request.query))
+                return await self._list_or_watch(request, target, read_query(self._definition(target), request.query))
             if method == "POST":
                 return await self._create(request, target)
             if method == "DELETE":
@@ -150,23 +83,31 @@ class ResourceHandlers:
             return await self._delete(request, target)
         raise method_not_allowed(f"the server does not allow {method} on {target.kind.resource}")
 
+    @property
+    def kinds(self) -> Registry:
+        """The kinds that are served."""
+        return self._gateway.core.kinds
+
+    def _definition(self, target: Target) -> Definition:
+        return self.kinds.of(target.kind)
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _table_format(self, request: web.BaseRequest, include: str) -> TableFormat | None:
         return TableFormat(include) if wants_table(request.headers.get("Accept", "")) else None
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query = read_query(target, request.query) if request.query_string else Query()
+        query = read_query(self._definition(target), request.query) if request.query_string else Query()
         if query.watch:
             by_name = f"metadata.name={target.name}"
-            narrowed = read_query(target, {**request.query, "fieldSelector": by_name})
+            narrowed = read_query(self._definition(target), {**request.query, "fieldSelector": by_name})
             return await self._watch(request, target, narrowed)
         snapshot = existing(self._gateway.core, target.kind, target.namespace, target.name)
         form = self._table_format(request, query.include_object)
         if form is None:
             return json_response(snapshot.document)
         metadata = {"resourceVersion": str(snapshot.version)}
-        return json_response(table(target.kind, [snapshot], metadata, self._gateway.clock(), form))
+        return json_response(table(self._definition(target).layout, [snapshot], metadata, self._gateway.clock(), form))
 
     async def _list_or_watch(self, request: web.BaseRequest, target: Target, query: Query) -> web.StreamResponse:
         if query.version > self._gateway.core.folded:
@@ -186,7 +127,7 @@ class ResourceHandlers:
             metadata["continue"] = continue_token(version, found[-1])
         form = self._table_format(request, query.include_object)
         if form is not None:
-            return json_response(table(target.kind, found, metadata, self._gateway.clock(), form))
+            return json_response(table(self._definition(target).layout, found, metadata, self._gateway.clock(), form))
         return json_response(list_document(target.kind, found, metadata))
 
     async def _wait_for(self, version: int) -> None:
@@ -212,13 +153,15 @@ class ResourceHandlers:
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if target.kind.namespaced and not target.namespace:
             raise bad_request(f"{target.kind.kind} lives in a namespace: create it below /namespaces/<namespace>/")
-        _json_only(request)
+        check_json(request)
         body = await read_body(request)
-        document = await self._gateway.create(target.kind, target.namespace, body, actor_of(request), dry_run=_dry_run(request))
+        document = await self._gateway.create(
+            target.kind, target.namespace, body, actor_of(request), dry_run=is_dry_run(request)
+        )
         return json_response(document, 201)
 
     async def _replace(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
-        _json_only(request)
+        check_json(request)
         body = await read_body(request)
         document = await self._gateway.replace(
             target.kind,
@@ -226,7 +169,7 @@ class ResourceHandlers:
             target.name,
             body,
             actor_of(request),
-            dry_run=_dry_run(request),
+            dry_run=is_dry_run(request),
             status_only=status_only,
         )
         return json_response(document)
@@ -242,45 +185,25 @@ class ResourceHandlers:
             request.content_type,
             body,
             actor_of(request),
-            dry_run=_dry_run(request),
+            dry_run=is_dry_run(request),
             status_only=status_only,
         )
         return json_response(document)
 
     async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        wish, dry_run = await self._deletion_wish(request)
+        deletion, dry_run = await read_deletion(request)
         snapshot = existing(self._gateway.core, target.kind, target.namespace, target.name)
         document, ended = await self._gateway.delete(
-            target.kind, target.namespace, target.name, wish, actor_of(request), dry_run=dry_run
+            target.kind, target.namespace, target.name, deletion, actor_of(request), dry_run=dry_run
         )
         if not ended:
             return json_response(document)
         details = StatusDetails(name=target.name, group=target.kind.group, kind=target.kind.plural, uid=snapshot.uid)
         return json_response(msgspec.json.encode(status_object(200, "", "", details, status="Success")))
 
-    async def _deletion_wish(self, request: web.BaseRequest) -> tuple[DeletionWish, bool]:
-        body = await read_body(request)
-        options = _DeleteOptions()
-        if body.strip():
-            try:
-                options = _DELETE_OPTIONS.decode(body)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise bad_request(f"DeleteOptions cannot be read: {error}") from error
-        grace = options.grace_period_seconds
-        text = request.query.get("gracePeriodSeconds", "")
-        if text:
-            if not text.isascii() or not text.isdigit() or len(text) > 9:
-                raise bad_request(f"gracePeriodSeconds: Invalid value: {text[:20]!r}: must be a number that is not negative")
-            grace = int(text)
-        if grace is not None and grace < 0:
-            raise bad_request("gracePeriodSeconds must not be negative")
-        conditions = options.preconditions or _Preconditions()
-        wish = DeletionWish(grace, conditions.uid or "", conditions.resource_version or "")
-        return wish, _dry_run(request) or "All" in (options.dry_run or [])
-
     async def _delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query = read_query(target, request.query)
-        wish, dry_run = await self._deletion_wish(request)
+        query = read_query(self._definition(target), request.query)
+        deletion, dry_run = await read_deletion(request)
         if target.kind.namespaced and not target.namespace:
             raise method_not_allowed("a collection is deleted in one namespace at a time")
         core = self._gateway.core
@@ -291,7 +214,7 @@ class ResourceHandlers:
                 continue
             try:
                 await self._gateway.delete(
-                    target.kind, snapshot.address.namespace, snapshot.address.name, wish, actor_of(request), dry_run=dry_run
+                    target.kind, snapshot.address.namespace, snapshot.address.name, deletion, actor_of(request), dry_run=dry_run
                 )
             except ApiError as error:
                 # What ended meanwhile needs no deletion.
@@ -311,39 +234,31 @@ class ResourceHandlers:
                 return await self._replace(request, target, status_only=True)
             if method == "PATCH":
                 return await self._patch(request, target, status_only=True)
-        elif kind.plural == "pods" and target.subresource == "eviction" and method == "POST":
+        elif kind is PODS and target.subresource == "eviction" and method == "POST":
             return await self._evict(request, target)
-        elif kind.plural == "pods" and target.subresource == "log" and method == "GET":
+        elif kind is PODS and target.subresource == "log" and method == "GET":
             pod = existing(self._gateway.core, kind, target.namespace, target.name)
             return await self._logs.answer(request, pod)
-        elif kind.plural == "pods" and target.subresource == "binding":
+        elif kind is PODS and target.subresource == "binding":
             raise method_not_allowed("pods are placed by the scheduler, as an event; they cannot be bound through the API")
         else:
             raise no_such_path()
         raise method_not_allowed(f"the server does not allow {method} on {kind.resource}/{target.subresource}")
 
     async def _evict(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        body = await read_body(request)
-        try:
-            eviction = _EVICTION.decode(body or b"{}")
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise bad_request(f"Eviction cannot be read: {error}") from error
-        if eviction.kind not in ("", "Eviction"):
-            raise bad_request(f"expected an Eviction, found {eviction.kind}")
+        eviction = await read_eviction(request)
         pod = self._gateway.core.get(target.kind, target.namespace, target.name)
         if pod is None:
             raise not_found(target.kind, target.name)
-        options = eviction.delete_options or _DeleteOptions()
-        uid = (options.preconditions.uid if options.preconditions is not None else None) or pod.uid
-        if not (_dry_run(request) or "All" in [*(options.dry_run or []), *(eviction.dry_run or [])]):
-            wish = EvictionRequest(
+        if not eviction.dry_run:
+            asked = EvictionRequest(
                 namespace=target.namespace,
                 name=target.name,
-                uid=uid,
+                uid=eviction.uid or pod.uid,
                 trigger=actor_of(request),
-                grace_period_seconds=options.grace_period_seconds,
+                grace_period_seconds=eviction.grace_period_seconds,
             )
-            outcome = await self._gateway.evict(wish, actor_of(request))
+            outcome = await self._gateway.evict(asked, actor_of(request))
             if not outcome.allowed:
                 raise budget_refuses(target.kind, target.name, outcome.message)
         return json_response(msgspec.json.encode(status_object(201, "", "", status="Success")), 201)

@@ -10,7 +10,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from cotenant.api.kinds import BY_RESOURCE, Kind
+from cotenant.api.definitions import Registry
+from cotenant.api.kinds import Kind
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -22,7 +23,7 @@ class Target(msgspec.Struct, frozen=True):
     subresource: str = ""
 
 
-def target_of(path: str) -> Target | None:
+def target_of(path: str, kinds: Registry) -> Target | None:
     """Return what an API path means, None where no served resource does."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3 and parts[1] == "v1":
@@ -35,11 +36,11 @@ def target_of(path: str) -> Target | None:
     if "%" in path:
         rest = [unquote(part) for part in rest]
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) >= 3 and (group, rest[2]) in BY_RESOURCE:
+    if rest[0] == "namespaces" and len(rest) >= 3 and kinds.resource(group, rest[2]) is not None:
         namespace, rest = rest[1], rest[2:]
         if not namespace:
             return None
-    kind = BY_RESOURCE.get((group, rest[0]))
+    kind = kinds.resource(group, rest[0])
     if kind is None or kind.version != version or len(rest) > 3 or (namespace and not kind.namespaced):
         return None
     name = rest[1] if len(rest) > 1 else ""

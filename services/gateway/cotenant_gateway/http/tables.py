@@ -7,10 +7,9 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.api.kinds import Kind
+from cotenant.api.columns import Column, Layout
+from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import EMPTY_OBJECT, members, raw
-from cotenant_gateway.http.columns import LAYOUTS, PLAIN, Column
-from cotenant_gateway.read_model.snapshots import Snapshot
 
 _API_VERSION = "meta.k8s.io/v1"
 
@@ -22,7 +21,7 @@ class TableFormat(msgspec.Struct, frozen=True):
 
 
 def wants_table(accept: str) -> bool:
-    """Tell whether the client prefers a table of a version that is served."""
+    """Return whether the client prefers a table of a version that is served."""
     for choice in accept.split(","):
         fields = choice.replace(" ", "").split(";")
         if fields[0] != "application/json":
@@ -45,8 +44,7 @@ def _column(column: Column) -> dict[str, str | int]:
     }
 
 
-def _row(snapshot: Snapshot, now: datetime, document: bytes, include: str) -> dict[str, object]:
-    layout = LAYOUTS.get(snapshot.address.kind.plural, PLAIN)
+def _row(layout: Layout, snapshot: Snapshot, now: datetime, include: str) -> dict[str, object]:
     try:
         cells = list(layout.cells(snapshot, now))
     except msgspec.ValidationError:
@@ -54,18 +52,18 @@ def _row(snapshot: Snapshot, now: datetime, document: bytes, include: str) -> di
         cells = [snapshot.address.name, *("<invalid>" for _ in layout.columns[1:])]
     row: dict[str, object] = {"cells": cells}
     if include == "Object":
-        row["object"] = msgspec.Raw(document)
+        row["object"] = msgspec.Raw(snapshot.document)
     elif include != "None":
         row["object"] = {
             "kind": "PartialObjectMetadata",
             "apiVersion": _API_VERSION,
-            "metadata": members(document).get("metadata", EMPTY_OBJECT),
+            "metadata": members(snapshot.document).get("metadata", EMPTY_OBJECT),
         }
     return row
 
 
 def table(
-    kind: Kind,
+    layout: Layout,
     snapshots: Iterable[Snapshot],
     metadata: Mapping[str, object],
     now: datetime,
@@ -73,9 +71,8 @@ def table(
     *,
     with_columns: bool = True,
 ) -> bytes:
-    """Return the Table of some objects; watches leave the columns out after the first."""
-    layout = LAYOUTS.get(kind.plural, PLAIN)
-    rows = [_row(snapshot, now, snapshot.document, form.include_object) for snapshot in snapshots]
+    """Return the Table of objects of one kind; watches leave the columns out after the first."""
+    rows = [_row(layout, snapshot, now, form.include_object) for snapshot in snapshots]
     return msgspec.json.encode(
         {
             "kind": "Table",

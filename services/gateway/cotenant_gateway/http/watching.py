@@ -16,15 +16,16 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
+from cotenant.api.definitions import Definition
 from cotenant.api.kinds import Kind
+from cotenant.api.snapshots import Snapshot
 from cotenant_gateway.http.queries import Query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, with_version
+from cotenant_gateway.planning.statuses import ApiError, expired
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_gateway.read_model.ring import Change, TooOld
-from cotenant_gateway.read_model.snapshots import Snapshot
+from cotenant_gateway.read_model.ring import ObjectChange, TooOld
 from cotenant_gateway.shell.following import ReadModel
-from cotenant_gateway.shell.statuses import ApiError, expired
 
 MAX_WATCHES = 2000
 CHUNK = 256
@@ -35,8 +36,8 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 class WatchEvents:
     """Encodes the events of one watch: objects as they are, or as rows of a table."""
 
-    def __init__(self, kind: Kind, form: TableFormat | None, clock: Callable[[], datetime]) -> None:
-        self._kind = kind
+    def __init__(self, definition: Definition, form: TableFormat | None, clock: Callable[[], datetime]) -> None:
+        self._definition = definition
         self._form = form
         self._clock = clock
         self._columns_sent = False
@@ -45,7 +46,9 @@ class WatchEvents:
         """Return one event as a line."""
         if self._form is not None:
             metadata = {"resourceVersion": str(version)}
-            body = table(self._kind, [snapshot], metadata, self._clock(), self._form, with_columns=not self._columns_sent)
+            body = table(
+                self._definition.layout, [snapshot], metadata, self._clock(), self._form, with_columns=not self._columns_sent
+            )
             self._columns_sent = True
         elif version != snapshot.version:
             body = with_version(snapshot.document, version)
@@ -58,7 +61,8 @@ class WatchEvents:
         metadata: dict[str, object] = {"resourceVersion": str(version), "creationTimestamp": None}
         if initial_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
-        body = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        kind = self._definition.kind
+        body = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
         return b'{"type":"BOOKMARK","object":%s}\n' % msgspec.json.encode(body)
 
 
@@ -67,7 +71,7 @@ def error_line(error: ApiError) -> bytes:
     return b'{"type":"ERROR","object":%s}\n' % error.body
 
 
-def seen_change(change: Change, kind: Kind, selected: Callable[[Snapshot], bool]) -> tuple[str, Snapshot] | None:
+def seen_change(change: ObjectChange, kind: Kind, selected: Callable[[Snapshot], bool]) -> tuple[str, Snapshot] | None:
     """Return what a change means for a selection: the event's type and the object, None if nothing."""
     if change.kind is not kind:
         return None
@@ -91,7 +95,7 @@ async def watch(
 ) -> web.StreamResponse:
     """Answer a watch request; returns when the client leaves, its time is over, or it cannot be continued."""
     core = follower.core
-    events = WatchEvents(target.kind, form, clock)
+    events = WatchEvents(core.kinds.of(target.kind), form, clock)
     selected = query.predicate(target)
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache"})
     response.enable_chunked_encoding()

@@ -18,59 +18,57 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cotenant.api.kinds import BY_RESOURCE, Kind
+from cotenant.api.definitions import PartKey, Registry
+from cotenant.api.kinds import Kind
+from cotenant.api.snapshots import Snapshot, stored_document
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
-from cotenant.events.placements import Placement, Waiting
-from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.runs import RunStatus
+from cotenant.kinds.events import EVENTS
+from cotenant.kinds.namespaces import NAMESPACES
+from cotenant.kinds.nodes import NODES
+from cotenant.kinds.registry import REGISTRY
 from cotenant.model.subjects import tokens
 from cotenant_gateway.read_model.narration import Narrator
-from cotenant_gateway.read_model.ring import Change, ChangeRing
+from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
 from cotenant_gateway.read_model.slots import Collection, Slot
-from cotenant_gateway.read_model.snapshots import Snapshot, stored_document
 
 T = TypeVar("T")
 _OBJECTS = frozenset({ObjectStored, ObjectDeleted})
 _OF_SERVICES = frozenset({Commit, ServiceStarted})
 """Facts about the services themselves, of no API object."""
-_OF_PODS = frozenset({RunStatus, Placement, Waiting})
-
-PODS = BY_RESOURCE["", "pods"]
-NODES = BY_RESOURCE["", "nodes"]
-NAMESPACES = BY_RESOURCE["", "namespaces"]
-EVENTS = BY_RESOURCE["", "events"]
-NODE_METRICS = BY_RESOURCE["slo.koordinator.sh", "nodemetrics"]
-NODE_SLOS = BY_RESOURCE["slo.koordinator.sh", "nodeslos"]
-ELASTIC_QUOTAS = BY_RESOURCE["scheduling.sigs.k8s.io", "elasticquotas"]
-MIGRATION_JOBS = BY_RESOURCE["scheduling.koordinator.sh", "podmigrationjobs"]
-BUDGETS = BY_RESOURCE["policy", "poddisruptionbudgets"]
 
 
 class GatewayCore:
     """Fold of the log into API objects."""
 
-    def __init__(self, ring: ChangeRing | None = None) -> None:
+    def __init__(self, ring: ChangeRing | None = None, kinds: Registry = REGISTRY) -> None:
+        self.kinds = kinds
         self.ring = ring or ChangeRing()
         self.folded = 0
         """Highest sequence folded: the version of every list."""
         self._narrator = Narrator()
-        self.collections = {kind: Collection(kind) for kind in BY_RESOURCE.values()}
+        self.collections = {definition.kind: Collection(definition) for definition in kinds}
         self.collections[EVENTS] = self._narrator
         self._by_tokens = {(kind.group or "core", kind.plural): of_kind for kind, of_kind in self.collections.items()}
         """The objects of a kind by two tokens of their subjects."""
+        self._of_parts: dict[type, tuple[Collection, PartKey]] = {
+            payload: (self.collections[definition.kind], key)
+            for definition in kinds
+            for payload, key in definition.parts.items()
+        }
+        """Where the facts of other services belong, by payload."""
         self._namespaces = self.collections[NAMESPACES].slots
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
-        self.forsaken: set[str] = set()
-        """Namespaces that have ended and got something since, from a gateway that had not heard of it."""
+        self.orphaned: set[str] = set()
+        """Namespaces that have ended and got an object since, from a gateway that had not folded the end."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
         self.unreadable = 0
         """Documents that were no objects of their kind."""
         self._live = False
-        self._kept: dict[Callable[[], Any], Any] = {}
+        self._cached: dict[Callable[[], Any], Any] = {}
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -82,10 +80,10 @@ class GatewayCore:
         elif payload not in _OF_SERVICES:
             self._apply_part(event)
             if not self._live:
-                self._narrator.hear(event)
+                self._narrator.defer(event)
             else:
-                for before, after in self._narrator.tell(event):
-                    self.ring.append(Change(event.sequence, EVENTS, before, after))
+                for before, after in self._narrator.narrate(event):
+                    self.ring.append(ObjectChange(event.sequence, EVENTS, before, after))
         if event.sequence > self.folded:
             self.folded = event.sequence
 
@@ -114,7 +112,7 @@ class GatewayCore:
         stored = None
         if isinstance(event.data, ObjectStored) and not event.tombstone:
             try:
-                stored = stored_document(kind, event.data.object, sequence, event.time)
+                stored = stored_document(event.data.object, sequence, event.time, collection.decode)
             except (msgspec.MsgspecError, RecursionError):
                 # Stored by someone else than a gateway, and no object of this kind: it is as if there were none.
                 self.unreadable += 1
@@ -131,20 +129,22 @@ class GatewayCore:
         kind, namespace = address.kind, address.namespace
         if kind is NAMESPACES:
             if slot.exists:
-                self.forsaken.discard(address.name)
+                self.orphaned.discard(address.name)
             elif any(True for _ in self.contents(address.name)):
-                self.forsaken.add(address.name)
+                self.orphaned.add(address.name)
         elif kind.namespaced and slot.exists:
             home = self._namespaces.get(("", namespace))
             if home is not None and not home.exists:
-                self.forsaken.add(namespace)
+                self.orphaned.add(namespace)
 
     def _apply_part(self, event: Event) -> None:
-        whole = _whole_of(event)
-        if whole is None:
+        of_parts = self._of_parts.get(type(event.data))
+        if of_parts is None:
             return
-        kind, key = whole
-        collection = self.collections[kind]
+        collection, key_of = of_parts
+        key = key_of(event)
+        if key is None:
+            return
         slot = collection.slots[key]
         existed, before = slot.exists, slot.snapshot if self._live else None
         if slot.add(event, self._live):
@@ -159,17 +159,18 @@ class GatewayCore:
             else:
                 self.unregistered.discard(slot.address.name)
         if self._live and (existed or slot.exists):
-            self._show(kind, before, slot.snapshot, sequence)
+            self._show(collection, before, slot.snapshot, sequence)
 
-    def _show(self, kind: Kind, before: Snapshot | None, after: Snapshot | None, sequence: int) -> None:
+    def _show(self, collection: Collection, before: Snapshot | None, after: Snapshot | None, sequence: int) -> None:
         """Let watches see an object as it was and is."""
+        kind = collection.kind
         if before is not None and after is not None:
             if after.version == before.version:
                 return
-            if kind is not NODE_METRICS and before.uid != after.uid:  # a NodeMetric's follows from its name
-                self.ring.append(Change(sequence, kind, before, None))
+            if not collection.definition.stable_uid and before.uid != after.uid:
+                self.ring.append(ObjectChange(sequence, kind, before, None))
                 before = None
-        self.ring.append(Change(sequence, kind, before, after))
+        self.ring.append(ObjectChange(sequence, kind, before, after))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -190,15 +191,15 @@ class GatewayCore:
         found: T = known[compute]
         return found
 
-    def kept(self, make: Callable[[], T]) -> T:
-        """Return what a reader keeps beside the objects from look to look; made at the first."""
-        if make not in self._kept:
-            self._kept[make] = make()
-        found: T = self._kept[make]
+    def cached(self, make: Callable[[], T]) -> T:
+        """Return what a reader caches beside the objects between looks; created at the first."""
+        if make not in self._cached:
+            self._cached[make] = make()
+        found: T = self._cached[make]
         return found
 
     def touched(self, kind: Kind) -> Iterable[tuple[str, str]]:
-        """Return namespace and name of the objects of a kind that changed since the last call; of all where nobody knows."""
+        """Return namespace and name of the objects of a kind that changed since the last call; of all if unknown."""
         return self.collections[kind].touched()
 
     def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:
@@ -231,22 +232,3 @@ class GatewayCore:
                     return found, True
                 found.append(snapshot)
         return found, False
-
-
-def _whole_of(event: Event) -> tuple[Kind, tuple[str, str]] | None:
-    """Return whose part a fact is: its kind, and namespace and name. A pod's fact names the pod itself, others' subjects do."""
-    data: Any = event.data
-    if type(data) in _OF_PODS:
-        return PODS, (data.namespace, data.name)
-    match tokens(event.subject):
-        case ("node", node, "executor" | "resources" | "condition"):
-            return NODES, ("", node)
-        case ("node", node, "slo"):
-            return NODE_SLOS, ("", node)
-        case ("metrics", node):
-            return NODE_METRICS, ("", node)
-        case ("migrations", job):
-            return MIGRATION_JOBS, ("", job)
-        case ("quotas", _, quota) if isinstance(data, QuotaRuntime) and data.namespace:
-            return ELASTIC_QUOTAS, (data.namespace, quota)
-    return None

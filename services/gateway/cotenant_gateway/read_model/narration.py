@@ -1,7 +1,7 @@
-"""core/v1 Events for `kubectl get events`, told from the facts on the log.
+"""core/v1 Events for `kubectl get events`, composed of the facts on the log.
 
 In: facts about pods and nodes (placements, waiting reasons, runs, evictions, readiness). Out: Event objects: one per
-object and reason, counted when the same happens again. At most MAX_EVENTS are kept; the oldest go. They are made anew
+object and reason, counted when the same happens again. At most MAX_EVENTS are kept; the oldest go. They are composed again
 from the last facts after a restart and never stored: the log itself is the record.
 """
 
@@ -14,26 +14,25 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api.kinds import BY_RESOURCE
 from cotenant.api.overlay import Overlay, head_of
+from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import raw
+from cotenant.api.times import derived_uid, rfc3339
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant_gateway.kinds.times import derived_uid, rfc3339
+from cotenant.kinds.events import DEFINITION, EVENTS
 from cotenant_gateway.read_model.slots import Collection
-from cotenant_gateway.read_model.snapshots import Address, Snapshot
 
 MAX_EVENTS = 2000
-MAX_HEARD = 1000
-_TOLD_ONCE = ("Scheduled", "Started", "Killing")
+MAX_DEFERRED = 1000
+_REPORTED_ONCE = ("Scheduled", "Started", "Killing")
 """Reasons whose facts are stored again without anything having happened."""
-_KIND = BY_RESOURCE["", "events"]
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
+class Narration(msgspec.Struct, frozen=True, gc=False):
     """What happened to whom, in the words of a core/v1 Event."""
 
     kind: str
@@ -55,55 +54,55 @@ _OF_RUNS = {
 }
 
 
-def _tell_placement(placed: Placement) -> Told:
+def _narrate_placement(placed: Placement) -> Narration:
     if placed.phase is PlacementPhase.TERMINATING:
         message = f"Stopping pod {placed.name}" + (f": {placed.reason}" if placed.reason else "")
-        return Told("Pod", placed.namespace, placed.name, placed.uid, True, "Killing", message, "scheduler")
+        return Narration("Pod", placed.namespace, placed.name, placed.uid, True, "Killing", message, "scheduler")
     message = f"Successfully assigned {placed.namespace}/{placed.name} to {placed.node}"
-    return Told("Pod", placed.namespace, placed.name, placed.uid, True, "Scheduled", message, "scheduler")
+    return Narration("Pod", placed.namespace, placed.name, placed.uid, True, "Scheduled", message, "scheduler")
 
 
-def _tell_waiting(waiting: Waiting) -> Told:
+def _narrate_waiting(waiting: Waiting) -> Narration:
     message = waiting.message
-    return Told("Pod", waiting.namespace, waiting.name, waiting.uid, False, "FailedScheduling", message, "scheduler")
+    return Narration("Pod", waiting.namespace, waiting.name, waiting.uid, False, "FailedScheduling", message, "scheduler")
 
 
-def _tell_eviction(outcome: EvictionOutcome) -> Told:
+def _narrate_eviction(outcome: EvictionOutcome) -> Narration:
     reason = "Evicted" if outcome.allowed else "EvictionRefused"
     message = outcome.message or ("eviction allowed" if outcome.allowed else "eviction refused")
-    return Told("Pod", outcome.namespace, outcome.name, outcome.uid, outcome.allowed, reason, message, "gateway")
+    return Narration("Pod", outcome.namespace, outcome.name, outcome.uid, outcome.allowed, reason, message, "gateway")
 
 
-def _tell_run(run: RunStatus) -> Told | None:
-    told = _OF_RUNS.get(run.phase)
-    if told is None:
+def _narrate_run(run: RunStatus) -> Narration | None:
+    narration = _OF_RUNS.get(run.phase)
+    if narration is None:
         return None
-    normal, reason, begin = told
+    normal, reason, begin = narration
     detail = run.message or run.reason
     message = f"{begin} {run.node}: {detail}" if detail else f"{begin} {run.node}"
-    return Told("Pod", run.namespace, run.name, run.uid, normal, reason, message, "node-executor")
+    return Narration("Pod", run.namespace, run.name, run.uid, normal, reason, message, "node-executor")
 
 
-def _tell_condition(condition: NodeCondition) -> Told:
+def _narrate_condition(condition: NodeCondition) -> Narration:
     reason = "NodeReady" if condition.ready else "NodeNotReady"
     message = condition.message or f"Node {condition.node} status is now: {reason}"
-    return Told("Node", "", condition.node, "", condition.ready, reason, message, "descheduler-arbiter")
+    return Narration("Node", "", condition.node, "", condition.ready, reason, message, "descheduler-arbiter")
 
 
 # Each function takes the payload type that it stands beside.
-_TELLERS: dict[type, Callable[[Any], Told | None]] = {
-    Placement: _tell_placement,
-    Waiting: _tell_waiting,
-    EvictionOutcome: _tell_eviction,
-    RunStatus: _tell_run,
-    NodeCondition: _tell_condition,
+_NARRATORS: dict[type, Callable[[Any], Narration | None]] = {
+    Placement: _narrate_placement,
+    Waiting: _narrate_waiting,
+    EvictionOutcome: _narrate_eviction,
+    RunStatus: _narrate_run,
+    NodeCondition: _narrate_condition,
 }
 
 
 class Narrated(Snapshot, eq=False, gc=False, kw_only=True):
-    """An Event object: what was told last, how often, since when and when last."""
+    """An Event object: what was narrated last, how often, and the first and last time."""
 
-    told: Told
+    narration: Narration
     count: int
     first: datetime | None
     last: datetime | None
@@ -113,68 +112,71 @@ _NO_PARTS: Mapping[str, Event] = {}
 
 
 class Narrator(Collection):
-    """The Event objects: those that are told, oldest first, and those that somebody stored."""
+    """The Event objects: those that are narrated, oldest first, and those that a client stored."""
 
     def __init__(self) -> None:
-        super().__init__(_KIND)
-        self._told: OrderedDict[tuple[str, str], Narrated] = OrderedDict()
-        self._heard: list[Event] = []
-        """Facts that are not told yet."""
+        super().__init__(DEFINITION)
+        self._narrated: OrderedDict[tuple[str, str], Narrated] = OrderedDict()
+        self._deferred: list[Event] = []
+        """Facts that are not narrated yet."""
 
-    def hear(self, event: Event) -> None:
-        """Take a fact that is told when somebody reads, or when MAX_HEARD wait."""
-        if type(event.data) in _TELLERS and not event.tombstone:
-            if not self._heard:
+    def defer(self, event: Event) -> None:
+        """Take a fact; it is narrated at the next read, or when MAX_DEFERRED wait."""
+        if type(event.data) in _NARRATORS and not event.tombstone:
+            if not self._deferred:
                 self._order = None
                 self.derived.clear()
-            self._heard.append(event)
-            if len(self._heard) >= MAX_HEARD:
+            self._deferred.append(event)
+            if len(self._deferred) >= MAX_DEFERRED:
                 self._catch_up()
 
     def _catch_up(self) -> None:
-        heard, self._heard = self._heard, []
-        for event in heard:
-            self._tell(event)
+        deferred, self._deferred = self._deferred, []
+        for event in deferred:
+            self._narrate(event)
 
     def get(self, namespace: str, name: str) -> Snapshot | None:
         """Return one Event object, None where it does not exist."""
         self._catch_up()
-        return self._told.get((namespace, name)) or super().get(namespace, name)
+        return self._narrated.get((namespace, name)) or super().get(namespace, name)
 
     def _names(self) -> Iterator[tuple[str, str]]:
         self._catch_up()
-        return iter({*super()._names(), *self._told})
+        return iter({*super()._names(), *self._narrated})
 
-    def tell(self, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
+    def narrate(self, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
         """Return the Event objects that a fact adds, changes or drops, as they were and as they are."""
-        if self._heard:
+        if self._deferred:
             self._catch_up()
-        changes = self._tell(event)
+        changes = self._narrate(event)
         if changes:
             self._order = None
             self.derived.clear()
         return changes
 
-    def _tell(self, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
-        teller = _TELLERS.get(type(event.data))
-        told = None if teller is None or event.tombstone else teller(event.data)
-        if told is None:
+    def _narrate(self, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
+        narrator = _NARRATORS.get(type(event.data))
+        narration = None if narrator is None or event.tombstone else narrator(event.data)
+        if narration is None:
             return ()
-        key = (told.namespace or "default", f"{told.name}.{told.uid or told.kind.lower()}.{told.reason.lower()}")
-        before = self._told.get(key)
+        key = (
+            narration.namespace or "default",
+            f"{narration.name}.{narration.uid or narration.kind.lower()}.{narration.reason.lower()}",
+        )
+        before = self._narrated.get(key)
         if before is None:
-            address, count, first = Address(_KIND, *key), 1, event.time
-        elif before.version >= event.sequence or (before.told == told and told.reason in _TOLD_ONCE):
+            address, count, first = Address(EVENTS, *key), 1, event.time
+        elif before.version >= event.sequence or (before.narration == narration and narration.reason in _REPORTED_ONCE):
             return ()
         else:
             address, count, first = before.address, before.count + 1, before.first
-            self._told.move_to_end(key)
-        after = self._told[key] = Narrated(
-            address, None, _NO_PARTS, event.sequence, _composed, told=told, count=count, first=first, last=event.time
+            self._narrated.move_to_end(key)
+        after = self._narrated[key] = Narrated(
+            address, None, _NO_PARTS, event.sequence, _composed, narration=narration, count=count, first=first, last=event.time
         )
-        if len(self._told) <= MAX_EVENTS:
+        if len(self._narrated) <= MAX_EVENTS:
             return ((before, after),)
-        _, oldest = self._told.popitem(last=False)
+        _, oldest = self._narrated.popitem(last=False)
         return (before, after), (oldest, None)
 
 
@@ -182,19 +184,19 @@ def _composed(event: Snapshot) -> Overlay:
     """What stands in the Event object: few are ever read, so it is composed when one is."""
     assert isinstance(event, Narrated)
     namespace, name = event.address.namespace, event.address.name
-    told, first, last = event.told, event.first, event.last
-    involved = {"kind": told.kind, "apiVersion": "v1", "name": told.name}
-    if told.namespace:
-        involved["namespace"] = told.namespace
-    if told.uid:
-        involved["uid"] = told.uid
+    narration, first, last = event.narration, event.first, event.last
+    involved = {"kind": narration.kind, "apiVersion": "v1", "name": narration.name}
+    if narration.namespace:
+        involved["namespace"] = narration.namespace
+    if narration.uid:
+        involved["uid"] = narration.uid
     head = head_of("v1", "Event") | {
         "involvedObject": raw(involved),
-        "reason": raw(told.reason),
-        "message": raw(told.message),
-        "source": raw({"component": told.component}),
+        "reason": raw(narration.reason),
+        "message": raw(narration.message),
+        "source": raw({"component": narration.component}),
         "count": raw(event.count),
-        "type": raw("Normal" if told.normal else "Warning"),
+        "type": raw("Normal" if narration.normal else "Warning"),
     }
     began = rfc3339(first) if first is not None else ""
     if first is not None and last is not None:
@@ -205,11 +207,11 @@ def _composed(event: Snapshot) -> Overlay:
         metadata={"name": name, "namespace": namespace, "uid": uid} | ({"creationTimestamp": began} if began else {}),
         uid=uid,
         fields={
-            "involvedObject.kind": told.kind,
-            "involvedObject.name": told.name,
-            "involvedObject.namespace": told.namespace,
-            "involvedObject.uid": told.uid,
-            "reason": told.reason,
-            "type": "Normal" if told.normal else "Warning",
+            "involvedObject.kind": narration.kind,
+            "involvedObject.name": narration.name,
+            "involvedObject.namespace": narration.namespace,
+            "involvedObject.uid": narration.uid,
+            "reason": narration.reason,
+            "type": "Normal" if narration.normal else "Warning",
         },
     )

@@ -11,10 +11,10 @@ from collections import deque
 import msgspec
 
 from cotenant.api.kinds import Kind
-from cotenant_gateway.read_model.snapshots import Snapshot
+from cotenant.api.snapshots import Snapshot
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class ObjectChange(msgspec.Struct, frozen=True, gc=False):
     """One object before and after one fact; None where it did not, or does no longer, exist."""
 
     version: int
@@ -41,7 +41,7 @@ class ChangeRing:
     """A bounded queue of changes, addressed by a position that only grows."""
 
     def __init__(self, capacity: int = 20_000, byte_capacity: int = 64 * 1024 * 1024) -> None:
-        self._changes: deque[tuple[Change, int]] = deque()
+        self._changes: deque[tuple[ObjectChange, int]] = deque()
         self._capacity = capacity
         self._byte_capacity = byte_capacity
         self._bytes = 0
@@ -61,7 +61,7 @@ class ChangeRing:
         self._bytes = 0
         self.oldest = version
 
-    def append(self, change: Change) -> None:
+    def append(self, change: ObjectChange) -> None:
         """Add the newest change; drop the oldest ones beyond the bounds."""
         weight = change.weight
         self._changes.append((change, weight))
@@ -85,7 +85,7 @@ class ChangeRing:
                 high = middle
         return self._dropped + low
 
-    def read(self, position: int, limit: int) -> list[Change]:
+    def read(self, position: int, limit: int) -> list[ObjectChange]:
         """Return up to `limit` changes from a position on. Raises TooOld where it was dropped."""
         if position < self._dropped:
             raise TooOld(self.oldest)

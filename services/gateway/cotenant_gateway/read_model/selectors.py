@@ -40,7 +40,7 @@ class Requirement(msgspec.Struct, frozen=True):
     values: frozenset[str] = frozenset()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels fulfil the expression."""
+        """Return whether the labels fulfil the expression."""
         value = labels.get(self.key)
         if self.operator is Operator.EXISTS:
             return value is not None
@@ -66,7 +66,7 @@ class Selector(msgspec.Struct, frozen=True):
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels are selected."""
+        """Return whether the labels are selected."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
 

@@ -8,37 +8,24 @@ Bound: of changes that a reader has not asked for, MAX_TOUCHED names; beyond the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from cotenant.api.kinds import Kind
+from cotenant.api.definitions import Definition
+from cotenant.api.snapshots import Address, Snapshot, Stored
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant_gateway.kinds.migration import compose_migration
-from cotenant_gateway.kinds.node import compose_node
-from cotenant_gateway.kinds.pod import compose_pod
-from cotenant_gateway.kinds.quota import compose_quota
-from cotenant_gateway.kinds.slo import compose_node_metric, compose_node_slo
-from cotenant_gateway.read_model.snapshots import Address, Composer, Snapshot, Stored
 
 MAX_TOUCHED = 10_000
-
-_COMPOSERS: Mapping[str, Composer] = {
-    "pods": compose_pod,
-    "nodes": compose_node,
-    "nodemetrics": compose_node_metric,
-    "nodeslos": compose_node_slo,
-    "elasticquotas": compose_quota,
-    "podmigrationjobs": compose_migration,
-}
 
 
 class Slot(msgspec.Struct, eq=False, gc=False):
     """Everything known under one address."""
 
+    definition: Definition
     address: Address
     stored: Stored | None = None
     own_sequence: int = 0
@@ -52,7 +39,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):
 
     @property
     def registrable(self) -> bool:
-        """Tell whether an executor reported since the object (if there ever was one) ended."""
+        """Return whether an executor reported since the object (if there ever was one) ended."""
         return self.stored is None and any(
             isinstance(event.data, ExecutorStatus) and not event.tombstone and event.sequence > self.own_sequence
             for event in self.parts.values()
@@ -98,8 +85,8 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         return self._snapshot
 
     def _made(self) -> Snapshot:
-        stored, plural = self.stored, self.address.kind.plural
-        if stored is not None and plural == "pods":
+        stored, definition = self.stored, self.definition
+        if stored is not None and definition.parts_carry_uid:
             uid = stored.meta.uid
             parts = {subject: event for subject, event in self.parts.items() if _uid_of(event) == uid}
         else:
@@ -108,7 +95,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         for event in parts.values():
             if event.sequence > version:
                 version = event.sequence
-        composer = _COMPOSERS.get(plural) if parts or plural == "pods" else None
+        composer = definition.compose if parts or definition.compose_document_alone else None
         return Snapshot(self.address, stored, parts, version, composer)
 
 
@@ -120,20 +107,22 @@ def _uid_of(event: Event) -> str:
 class _Slots(dict[tuple[str, str], Slot]):
     """The slots of a kind by namespace and name; one that is asked for by `[]` is made if need be."""
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
 
     def __missing__(self, key: tuple[str, str]) -> Slot:
-        made = self[key] = Slot(Address(self._kind, *key))
+        made = self[key] = Slot(self._definition, Address(self._definition.kind, *key))
         return made
 
 
 class Collection:
     """The objects of one kind."""
 
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.slots = _Slots(kind)
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.kind = definition.kind
+        self.decode = definition.decode if definition.decode_when_folded else None
+        self.slots = _Slots(definition)
         self.derived: dict[Callable[..., Any], Any] = {}
         """What functions made of the objects as they are."""
         self._touched: set[tuple[str, str]] | None = None

@@ -1,7 +1,6 @@
-"""The gateway's shell: plans requests from the read model, stores them, and keeps level-triggered duties.
+"""The gateway's process around the loop: carries out the steps of requests and keeps its duties, on the real log.
 
-A plan that the log refuses was made from an old state: the shell waits for the fold and plans again, at most ATTEMPTS
-times; where the client stated a resourceVersion the new plan itself says 409.
+In: requests from HTTP and NATS. Out: plans to the writer, and answers once the follower has folded what was stored.
 """
 
 from __future__ import annotations
@@ -9,41 +8,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from cotenant.api.kinds import Kind
-from cotenant.api.overlay import NOTHING, composed_document
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
-from cotenant.events.objects import ObjectStored
 from cotenant.log.contract import Log, NoAnswer, Refused
-from cotenant_gateway.kinds.times import rfc3339
+from cotenant.log.plan_writer import Overloaded, PlanWriter
+from cotenant.log.plans import Outcome, Plan
+from cotenant_gateway.loop.duties import Cadence, Duties
+from cotenant_gateway.loop.requests import Carried, Requests
+from cotenant_gateway.loop.steps import MoveOn, Reach, Request, Store
+from cotenant_gateway.planning.deletions import DeletionRequest
+from cotenant_gateway.planning.statuses import ApiError, unavailable
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_gateway.shell.budgets import budget_updates
-from cotenant_gateway.shell.built_in import missing_built_ins
-from cotenant_gateway.shell.endings import endings, registrations
-from cotenant_gateway.shell.evictions import EvictionPlanned, plan_eviction
 from cotenant_gateway.shell.following import ReadModel
-from cotenant_gateway.shell.metadata import with_metadata
-from cotenant_gateway.shell.plans import Plan, PlannedWrite
-from cotenant_gateway.shell.requests import (
-    DeletionWish,
-    Planned,
-    TooNew,
-    plan_creation,
-    plan_deletion,
-    plan_patch,
-    plan_replacement,
-)
-from cotenant_gateway.shell.statuses import MODIFIED, ApiError, conflict, unavailable
-from cotenant_gateway.shell.writer import Outcome, Overloaded, PlanWriter, Written
 
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 NEWER_SECONDS = 2.0
 TICK_SECONDS = 1.0
+LOADING_TICK_SECONDS = 0.05
+NEWS_SECONDS = 0.5
+BUDGETS = Cadence(timedelta(seconds=1))
+T = TypeVar("T")
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -72,10 +63,13 @@ class Gateway:
         self.identity = identity
         self.clock = clock
         self.follower = ReadModel(log, identity, clock)
-        life = f"{identity.replica}-{os.urandom(4).hex()}"
-        self.writer = PlanWriter(log, identity.source, life, clock, self.follower.folded)
+        incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
+        self.writer = PlanWriter(log, identity.source, incarnation, clock, self.follower.folded)
         self.ready = asyncio.Event()
-        self._duties: set[str] = set()
+        self._requests = Requests(lambda: self.core, clock, new_uid, new_suffix, ATTEMPTS)
+        self._duties = Duties(lambda: self.core, new_uid, BUDGETS)
+        self._under_way: set[str] = set()
+        """Subjects of duties that are being stored."""
         self._duty_tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -99,17 +93,14 @@ class Gateway:
 
     async def create(self, kind: Kind, namespace: str, body: bytes, actor: str, *, dry_run: bool = False) -> bytes:
         """Create an object; returns it as the API shows it."""
-        uid = new_uid()
-        return await self._carry_out(
-            lambda: plan_creation(self.core, kind, namespace, body, self.clock(), uid, new_suffix), actor, dry_run
-        )
+        return await self._shown(self._requests.create(kind, namespace, body, dry_run=dry_run), actor)
 
     async def replace(
         self, kind: Kind, namespace: str, name: str, body: bytes, actor: str, *, dry_run: bool, status_only: bool = False
     ) -> bytes:
         """Replace an object, or its status."""
-        return await self._carry_out(
-            lambda: plan_replacement(self.core, kind, namespace, name, body, status_only=status_only), actor, dry_run
+        return await self._shown(
+            self._requests.replace(kind, namespace, name, body, dry_run=dry_run, status_only=status_only), actor
         )
 
     async def patch(
@@ -125,176 +116,105 @@ class Gateway:
         status_only: bool = False,
     ) -> bytes:
         """Patch an object, or its status."""
-        return await self._carry_out(
-            lambda: plan_patch(self.core, kind, namespace, name, patch_type, body, status_only=status_only), actor, dry_run
+        return await self._shown(
+            self._requests.patch(kind, namespace, name, patch_type, body, dry_run=dry_run, status_only=status_only), actor
         )
 
     async def delete(
-        self, kind: Kind, namespace: str, name: str, wish: DeletionWish, actor: str, *, dry_run: bool = False
+        self, kind: Kind, namespace: str, name: str, deletion: DeletionRequest, actor: str, *, dry_run: bool = False
     ) -> tuple[bytes, bool]:
         """End an object; returns it, and whether it has ended already (else it is marked and ends later)."""
-        ended = False
+        carried = await self._carry_out(self._requests.delete(kind, namespace, name, deletion, dry_run=dry_run), actor)
+        return carried.document(self.core), carried.ended
 
-        def plan() -> Planned:
-            nonlocal ended
-            planned = plan_deletion(self.core, kind, namespace, name, wish, self.clock())
-            ended = planned.plan is not None and planned.plan.writes[0].tombstone
-            return planned
-
-        return await self._carry_out(plan, actor, dry_run), ended
-
-    async def evict(self, wish: EvictionRequest, actor: str) -> EvictionOutcome:
+    async def evict(self, eviction: EvictionRequest, actor: str) -> EvictionOutcome:
         """Evict a pod if its budgets allow it."""
-        for _ in range(ATTEMPTS):
-            planned: EvictionPlanned = plan_eviction(self.core, wish, self.clock())
-            if planned.plan is None:
-                return planned.outcome
-            seen = self.core.folded
-            outcome = await self._store(planned.plan, actor)
-            if isinstance(outcome, Written):
-                return planned.outcome
-            await self._news(seen)
-        raise unavailable(f"the eviction of {wish.namespace}/{wish.name} was overtaken {ATTEMPTS} times; try again")
+        return await self._carry_out(self._requests.evict(eviction), actor)
 
-    async def _carry_out(self, plan: Callable[[], Planned], actor: str, dry_run: bool) -> bytes:
-        waited = False
-        for _ in range(ATTEMPTS):
-            try:
-                planned = plan()
-            except TooNew as newer:
-                if waited:
-                    raise newer.answer from newer
-                waited = True
-                await self._wait_for_version(newer)
-                continue
-            if planned.plan is None or dry_run:
-                return self._unstored(planned)
-            seen = self.core.folded
-            outcome = await self._store(planned.plan, actor)
-            if isinstance(outcome, Written):
-                return self._answer(planned, outcome.sequences[0])
-            tombstone_gone = await self._created_over_forgotten_tombstone(planned, actor)
-            if tombstone_gone is not None:
-                return tombstone_gone
-            await self._news(seen)
-        raise conflict(planned.address.kind, planned.address.name, MODIFIED)
+    async def _shown(self, request: Request[Carried], actor: str) -> bytes:
+        return (await self._carry_out(request, actor)).document(self.core)
 
-    async def _created_over_forgotten_tombstone(self, planned: Planned, actor: str) -> bytes | None:
-        """Try once more with 0: a tombstone's time may be over on the server while the read model still has it."""
-        assert planned.plan is not None
-        write = planned.plan.writes[0]
-        if planned.was is not None or write.expected in (0, None):
-            return None
-        again = PlannedWrite(write.subject, write.payload, 0, write.tombstone, write.causes)
-        outcome = await self._store(Plan((again,)), actor)
-        return self._answer(planned, outcome.sequences[0]) if isinstance(outcome, Written) else None
+    async def _carry_out(self, request: Request[T], actor: str) -> T:
+        """Answer the steps of a request until it ends. Raises ApiError."""
+        try:
+            step = next(request)
+            while True:
+                match step:
+                    case Store():
+                        step = request.send(await self._store(step.plan, actor))
+                    case Reach():
+                        step = request.send(await self._reached(step.sequence))
+                    case MoveOn():
+                        step = request.send(await self._moved_on(step.sequence))
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
 
     async def _store(self, plan: Plan, actor: str) -> Outcome:
         if not self.follower.ready.is_set():
             raise unavailable("the read model is still loading")
         try:
-            outcome = await self.writer.submit(plan, actor)
+            return await self.writer.submit(plan, actor)
         except Overloaded as error:
             raise unavailable("too many writes are waiting for the log; come again") from error
-        if isinstance(outcome, NoAnswer):
-            raise unavailable(f"the log does not answer ({outcome.reason}): whether the object was stored is not known")
-        if isinstance(outcome, Refused) and not outcome.wrong_sequence:
-            raise ApiError(500, "InternalError", f"the log refused the object: {outcome.reason}")
-        return outcome
 
-    async def _wait_for_version(self, newer: TooNew) -> None:
+    async def _reached(self, sequence: int) -> int:
         try:
             async with asyncio.timeout(NEWER_SECONDS):
-                await self.follower.folded(newer.version)
+                await self.follower.folded(sequence)
         except TimeoutError:
-            raise newer.answer from newer
+            return 0
+        return sequence
 
-    async def _news(self, seen: int) -> None:
-        """Wait for the fold to move on from what a refused plan was made of, a little at most."""
-        if self.core.folded != seen:
-            return
-        with self.follower.changes() as changed:
-            try:
-                async with asyncio.timeout(0.5):
-                    await changed.wait()
-            except TimeoutError:
-                return
-
-    def _unstored(self, planned: Planned) -> bytes:
-        if planned.was is not None and planned.plan is None:
-            return planned.was.document
-        overlay = planned.was.overlay if planned.was is not None else NOTHING
-        version = planned.was.version if planned.was is not None else 0
-        return composed_document(planned.document, overlay, version)
-
-    def _answer(self, planned: Planned, sequence: int) -> bytes:
-        """Return the object as stored at a sequence, with the parts that it has."""
-        address = planned.address
-        snapshot = self.core.get(address.kind, address.namespace, address.name)
-        if snapshot is not None and snapshot.stored is not None and snapshot.stored.sequence == sequence:
-            return snapshot.document
-        assert planned.plan is not None
-        payload = planned.plan.writes[0].payload
-        document = payload.object if isinstance(payload, ObjectStored) else planned.document
-        overlay = planned.was.overlay if planned.was is not None else NOTHING
-        return composed_document(document, overlay, sequence)
+    async def _moved_on(self, seen: int) -> int:
+        if self.core.folded == seen:
+            with self.follower.changes() as changed:
+                try:
+                    async with asyncio.timeout(NEWS_SECONDS):
+                        await changed.wait()
+                except TimeoutError:
+                    pass
+        return self.core.folded
 
     # -- duties --------------------------------------------------------------------------------------------------
 
     async def _keep_duties(self) -> None:
-        """Endings and registrations after every fold; budgets and built-in objects once a tick."""
+        """Look after every fold, and once a tick."""
         await self.follower.ready.wait()
-        loop = asyncio.get_running_loop()
-        next_tick = loop.time()
         while True:
             now = self.clock()
-            core = self.core
-            self._take_on(endings(core, now))
-            if core.unregistered:
-                self._take_on(self._with_identity(plan) for plan in registrations(core))
-            if loop.time() >= next_tick:
-                next_tick = loop.time() + TICK_SECONDS
-                self._take_on(budget_updates(core, now))
-                missing = [self._with_identity(plan) for plan in missing_built_ins(core)]
-                self._take_on(missing)
-                if not missing:
-                    self.ready.set()
+            for plans in self._duties.due(now):
+                self._take_on(plans)
+            for plans in self._duties.built_ins(now):
+                self._take_on(plans)
+            if self._duties.complete:
+                self.ready.set()
             self.follower.folds.clear()
             try:
-                async with asyncio.timeout(0.05 if not self.ready.is_set() else TICK_SECONDS):
+                async with asyncio.timeout(TICK_SECONDS if self.ready.is_set() else LOADING_TICK_SECONDS):
                     await self.follower.folds.wait()
             except TimeoutError:
                 continue
 
-    def _with_identity(self, plan: Plan) -> Plan:
-        """Objects that the gateway makes itself get uid and creation time here: the core knows neither chance nor clock."""
-        writes = []
-        for write in plan.writes:
-            payload = write.payload
-            assert isinstance(payload, ObjectStored)
-            given = {"uid": new_uid(), "creationTimestamp": rfc3339(self.clock()), "generation": 1}
-            document = with_metadata(payload.object, given)
-            writes.append(
-                PlannedWrite(write.subject, ObjectStored(object=document), write.expected, write.tombstone, write.causes)
-            )
-        return Plan(tuple(writes))
-
-    def _take_on(self, plans: Iterable[Plan]) -> None:
+    def _take_on(self, plans: Sequence[Plan]) -> None:
         for plan in plans:
             subject = plan.writes[0].subject
-            if subject in self._duties:
+            if subject in self._under_way:
                 continue
-            self._duties.add(subject)
+            self._under_way.add(subject)
             task = asyncio.ensure_future(self._do(plan, subject))
             self._duty_tasks.add(task)
             task.add_done_callback(self._duty_tasks.discard)
 
     async def _do(self, plan: Plan, subject: str) -> None:
+        """Store a duty's plan. One that was overtaken comes again at a later look."""
         try:
-            outcome = await self._store(plan, "gateway")
-            if isinstance(outcome, Refused):
-                logger.debug("%s: overtaken: %s", subject, outcome.reason)
+            match await self._store(plan, "gateway"):
+                case Refused(reason=reason):
+                    logger.debug("%s: overtaken: %s", subject, reason)
+                case NoAnswer(reason=reason):
+                    logger.warning("%s: the log does not answer: %s", subject, reason)
         except ApiError as error:
             logger.warning("%s: %s", subject, error)
         finally:
-            self._duties.discard(subject)
+            self._under_way.discard(subject)

@@ -50,7 +50,7 @@ class GatewayTelemetry:
 
     def _objects(self, _: CallbackOptions) -> Iterable[Observation]:
         for kind, collection in self._gateway.core.collections.items():
-            yield Observation(len(collection.order), {"resource": kind.plural})
+            yield Observation(len(collection.order), {"resource": kind.plural, "group": kind.group})
 
     def _folded(self, _: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self._gateway.core.folded)

@@ -19,16 +19,16 @@ def label_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
     labels: Document = {TIER: entry.text("tier")}
     gateway = harness.gateway()
     if gateway.holds(NAMESPACES, "", entry.target):
-        gateway.wish_patch(now, NAMESPACES, "", entry.target, {"metadata": {"labels": labels}})
+        gateway.request_patch(now, NAMESPACES, "", entry.target, {"metadata": {"labels": labels}})
     else:
         metadata: Document = {"name": entry.target, "labels": labels}
-        gateway.wish_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        gateway.request_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     return True
 
 
 def end_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A namespace is deleted, and with it all that is in it."""
-    harness.gateway().wish_deletion(now, NAMESPACES, "", entry.target, None)
+    harness.gateway().request_deletion(now, NAMESPACES, "", entry.target, None)
     return True
 
 
@@ -41,7 +41,7 @@ def declare_priority(harness: Harness, entry: Entry, now: datetime) -> bool:
         "value": entry.number("value"),
         "preemptionPolicy": entry.text("policy"),
     }
-    harness.gateway().wish_creation(now, document)
+    harness.gateway().request_creation(now, document)
     return True
 
 
@@ -49,25 +49,25 @@ def taint(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A node is dedicated to those who tolerate it; an empty value: to nobody any more."""
     value = entry.text("value")
     taints: list[Json] = [{"key": DEDICATED, "value": value, "effect": entry.text("effect")}] if value else []
-    harness.gateway().wish_patch(now, NODES, "", entry.target, {"spec": {"taints": taints}})
+    harness.gateway().request_patch(now, NODES, "", entry.target, {"spec": {"taints": taints}})
     return True
 
 
 def cordon(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A node takes nobody any more, or again."""
-    harness.gateway().wish_patch(now, NODES, "", entry.target, {"spec": {"unschedulable": bool(entry.number("on"))}})
+    harness.gateway().request_patch(now, NODES, "", entry.target, {"spec": {"unschedulable": bool(entry.number("on"))}})
     return True
 
 
 def relabel(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A node is said to stand in another zone; an empty one: in its own again."""
-    harness.gateway().wish_patch(now, NODES, "", entry.target, {"metadata": {"labels": {ZONE: entry.text("zone") or None}}})
+    harness.gateway().request_patch(now, NODES, "", entry.target, {"metadata": {"labels": {ZONE: entry.text("zone") or None}}})
     return True
 
 
 def open_gate(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A pod's scheduling gates are taken away."""
-    harness.gateway().wish_patch(now, PODS, *located(entry.target), {"spec": {"schedulingGates": []}})
+    harness.gateway().request_patch(now, PODS, *located(entry.target), {"spec": {"schedulingGates": []}})
     return True
 
 

@@ -77,7 +77,7 @@ def die(harness: Harness, entry: Entry, now: datetime) -> bool:
 def _remove(harness: Harness, name: str, now: datetime, tries: int) -> None:
     """The administrator removes the machine that is not there any more, and asks again while its object stands: not a gateway
     is asked whether it does, which may be loading just then and show nothing."""
-    harness.gateway().wish_deletion(now, NODES, "", name, None)
+    harness.gateway().request_deletion(now, NODES, "", name, None)
 
     def again(later: datetime) -> None:
         log = harness.world.streams.log

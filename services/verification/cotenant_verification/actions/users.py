@@ -19,7 +19,7 @@ PROFILES = ("config.koordinator.sh", "clustercolocationprofiles")
 def create_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A user creates a pod."""
     harness.controllers.note(entry)
-    harness.gateway().wish_creation(now, pod(entry.target, entry.args))
+    harness.gateway().request_creation(now, pod(entry.target, entry.args))
     return True
 
 
@@ -27,7 +27,7 @@ def revise_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A user changes a pod; `stale-update` on the condition that nobody changed it before."""
     harness.revisions += 1
     gateway = harness.gateways[entry.number("gateway")]
-    gateway.wish_revision(now, entry.target, harness.revisions, stale=entry.kind == "stale-update")
+    gateway.request_revision(now, entry.target, harness.revisions, stale=entry.kind == "stale-update")
     harness.world.wake(gateway, now)
     return True
 
@@ -35,37 +35,37 @@ def revise_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
 def delete_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A user deletes a pod."""
     grace = entry.number("grace")
-    harness.gateway().wish_deletion(now, PODS, *located(entry.target), None if grace < 0 else grace)
+    harness.gateway().request_deletion(now, PODS, *located(entry.target), None if grace < 0 else grace)
     return True
 
 
 def create_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
     """An administrator declares a quota."""
-    harness.gateway().wish_creation(now, quota(entry.target, entry.args))
+    harness.gateway().request_creation(now, quota(entry.target, entry.args))
     return True
 
 
 def update_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
     """An administrator changes a quota."""
-    harness.gateway().wish_patch(now, QUOTAS, "default", entry.target, quota_patch(entry.args))
+    harness.gateway().request_patch(now, QUOTAS, "default", entry.target, quota_patch(entry.args))
     return True
 
 
 def delete_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
     """An administrator deletes a quota; refused while pods or other quotas are in it."""
-    harness.gateway().wish_deletion(now, QUOTAS, "default", entry.target, None)
+    harness.gateway().request_deletion(now, QUOTAS, "default", entry.target, None)
     return True
 
 
 def create_move(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A user asks for a pod to be moved."""
-    harness.gateway().wish_creation(now, move(entry.target, entry.args))
+    harness.gateway().request_creation(now, move(entry.target, entry.args))
     return True
 
 
 def delete_move(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A user takes that wish back."""
-    harness.gateway().wish_deletion(now, MOVES, "", entry.target, None)
+    harness.gateway().request_deletion(now, MOVES, "", entry.target, None)
     return True
 
 
@@ -74,21 +74,21 @@ def change_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
     document = profile(entry.target, entry.args)
     gateway = harness.gateway()
     if gateway.holds(PROFILES, "", entry.target):
-        gateway.wish_patch(now, PROFILES, "", entry.target, {"spec": document["spec"]})
+        gateway.request_patch(now, PROFILES, "", entry.target, {"spec": document["spec"]})
     else:
-        gateway.wish_creation(now, document)
+        gateway.request_creation(now, document)
     return True
 
 
 def delete_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
     """An administrator takes a profile away."""
-    harness.gateway().wish_deletion(now, PROFILES, "", entry.target, None)
+    harness.gateway().request_deletion(now, PROFILES, "", entry.target, None)
     return True
 
 
 def create_budget(harness: Harness, entry: Entry, now: datetime) -> bool:
     """A user declares a disruption budget."""
-    harness.gateway().wish_creation(now, budget(entry.target, entry.text("app"), entry.number("min_available")))
+    harness.gateway().request_creation(now, budget(entry.target, entry.text("app"), entry.number("min_available")))
     return True
 
 
@@ -97,10 +97,10 @@ def configure(harness: Harness, entry: Entry, now: datetime) -> bool:
     document = node_config(entry.args)
     gateway = harness.gateway()
     if gateway.holds(CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME):
-        gateway.wish_patch(now, CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME, {"data": document["data"]})
+        gateway.request_patch(now, CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME, {"data": document["data"]})
     else:
-        gateway.wish_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SLO_CONFIG_NAMESPACE}})
-        gateway.wish_creation(now + timedelta(milliseconds=50), document)
+        gateway.request_creation(now, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SLO_CONFIG_NAMESPACE}})
+        gateway.request_creation(now + timedelta(milliseconds=50), document)
     return True
 
 

@@ -28,9 +28,9 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import LOG
+from cotenant.log.plans import Plan
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.model.subjects import executor_subject, object_subject, pod_subject, resources_subject, tokens
-from cotenant_gateway.shell.plans import Plan
 from cotenant_verification.checks.charges import Charges
 from cotenant_verification.checks.needs import Needs
 from cotenant_verification.checks.records import CommitSeen, ObjectHead, revisions_of

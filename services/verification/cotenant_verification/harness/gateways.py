@@ -1,7 +1,7 @@
-"""A gateway under faults: the simulated gateway with deaths, and a memory of what it has acknowledged to users.
+"""A gateway under faults: the simulated gateway with crashes, and callbacks for what it acknowledges to users.
 
-In: wishes of users. Out: objects on the log, and `Users` hear what they were told is stored. A wish that comes while the
-gateway is down, or whose write nobody answered, is not acknowledged.
+In: users' requests. Out: objects on the log; `Users` is notified of each plan before it is stored and when it is acknowledged.
+A request that arrives while the gateway is down, or whose write nobody answered, is not acknowledged.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import heapq
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
-from cotenant.api.kinds import BY_RESOURCE
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import EvictionRequest
-from cotenant.log.contract import Stored
+from cotenant.events.migrations import EvictionOutcome, EvictionRequest
+from cotenant.kinds.pods import PODS
+from cotenant.kinds.registry import REGISTRY
+from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.simulation import EPOCH, HOP, World
 from cotenant_console.api.client import Document, text_at
-from cotenant_gateway.read_model.core import PODS
-from cotenant_gateway.shell.evictions import plan_eviction
-from cotenant_gateway.shell.plans import Plan
-from cotenant_gateway.shell.requests import DeletionWish, plan_creation, plan_deletion, plan_patch
-from cotenant_verification.simulate.api import KINDS, SimulatedGateway
+from cotenant_gateway.loop.steps import Request
+from cotenant_gateway.planning.deletions import DeletionRequest
+from cotenant_verification.simulate.api import SimulatedGateway, kind_of
 from cotenant_verification.workload.schedule import located
 
 REVISION = "chaos.cotenant.io/revision-of-"
@@ -31,16 +30,16 @@ MERGE = "application/merge-patch+json"
 
 
 class Users(Protocol):
-    """Those who ask, and remember what they were told."""
+    """Those who send requests, and record what was acknowledged."""
 
     def asked(self, plan: Plan) -> None:
-        """A wish is about to be stored; nobody knows yet what becomes of it."""
+        """A request's plan is about to be stored; its outcome is not known yet."""
 
     def evicting(self, uid: str) -> None:
         """An eviction is about to be stored. A pod that is nowhere ends with it, in the messages before its outcome."""
 
     def acknowledge(self, plan: Plan, stale: bool) -> None:
-        """A user is told that the wish is stored; `stale`: it rested on the condition of an old version."""
+        """The plan is acknowledged as stored; `stale`: it was conditional on an old version."""
 
 
 class ChaosGateway(SimulatedGateway):
@@ -51,30 +50,30 @@ class ChaosGateway(SimulatedGateway):
         self.name = f"gateway-{'ab'[replica - 1]}"
         self._users = users
         self._down_until = EPOCH
-        self._dies: timedelta | None = None
+        self._crash: timedelta | None = None
         self._user = False
         self._stale = False
 
     @property
     def up(self) -> bool:
-        """Whether it takes wishes."""
+        """Whether it takes requests."""
         return self._down_until == EPOCH
 
     def kill(self, down: timedelta) -> None:
-        """End the process at its next turn; it is back `down` later with an empty state."""
-        self._dies = down
+        """Crash at the next step; the process is back `down` later with an empty state."""
+        self._crash = down
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
-        """One turn, unless the process is down."""
-        if self._dies is not None:
+        """One step, unless the process is down."""
+        if self._crash is not None:
             world.leave()
-            self._down_until, self._dies = now + self._dies, None
+            self._down_until, self._crash = now + self._crash, None
         if self._down_until != EPOCH:
             if now < self._down_until:
                 return self._down_until
             self._down_until = EPOCH
             self._load()
-            self._drop_wishes(now)
+            self._drop_requests(now)
             world.load()
             return now + HOP
         again = super().step(now, inbox, world)
@@ -82,82 +81,76 @@ class ChaosGateway(SimulatedGateway):
         tick = now + timedelta(seconds=1)
         return tick if again is None else min(again, tick)
 
-    def holds(self, plural: tuple[str, str], namespace: str, name: str) -> bool:
+    def holds(self, resource: tuple[str, str], namespace: str, name: str) -> bool:
         """Whether it knows an object."""
-        return self.core.get(BY_RESOURCE[plural], namespace, name) is not None
+        return self.core.get(REGISTRY[resource].kind, namespace, name) is not None
 
-    def _drop_wishes(self, now: datetime) -> None:
+    def _drop_requests(self, now: datetime) -> None:
         """Whoever asked while it was down got no answer."""
-        while self._wishes and self._wishes[0][0] <= now:
-            self._refuse(self._wishes[0][2], "the gateway is down")
-            heapq.heappop(self._wishes)
+        while self._scheduled and self._scheduled[0][0] <= now:
+            self._refuse(self._scheduled[0][2], "the gateway is down")
+            heapq.heappop(self._scheduled)
 
-    def wish_creation(self, when: datetime, document: Document) -> None:
+    def request_creation(self, when: datetime, document: Document) -> None:
         """Create an object."""
-        kind = KINDS[text_at(document, "apiVersion"), text_at(document, "kind")]
+        kind = kind_of(document)
         namespace = text_at(document, "metadata", "namespace") if kind.namespaced else ""
         body = json.dumps(document).encode()
-        self._wish(
-            when,
-            f"create {kind.plural}",
-            lambda now: plan_creation(self.core, kind, namespace, body, now, self._uid(), self._suffix).plan,
-        )
+        self._by_user(when, f"create {kind.plural}", lambda: self.requests.create(kind, namespace, body))
 
-    def wish_patch(self, when: datetime, plural: tuple[str, str], namespace: str, name: str, patch: Document) -> None:
+    def request_patch(self, when: datetime, resource: tuple[str, str], namespace: str, name: str, patch: Document) -> None:
         """Patch an object, whatever its version."""
-        kind = BY_RESOURCE[plural]
+        kind = REGISTRY[resource].kind
         body = json.dumps(patch).encode()
-        self._wish(when, f"patch {name}", lambda _: plan_patch(self.core, kind, namespace, name, MERGE, body).plan)
+        self._by_user(when, f"patch {name}", lambda: self.requests.patch(kind, namespace, name, MERGE, body))
 
-    def wish_revision(self, when: datetime, pod: str, revision: int, *, stale: bool) -> None:
+    def request_revision(self, when: datetime, pod: str, revision: int, *, stale: bool) -> None:
         """Mark a pod with a revision; `stale`: on the condition that it is as it was before its last change."""
         namespace, name = located(pod)
 
-        def plan(_: datetime) -> Plan | None:
+        def begin() -> Request[Any]:
             metadata: Document = {"annotations": {REVISION + self.name: str(revision)}}
             found = self.core.get(PODS, namespace, name)
             if stale and found is not None:
                 metadata["resourceVersion"] = str(found.version - 1)
             body = json.dumps({"metadata": metadata}).encode()
-            return plan_patch(self.core, PODS, namespace, name, MERGE, body).plan
+            return self.requests.patch(PODS, namespace, name, MERGE, body)
 
-        self._wish(when, f"revise {name}", plan, stale=stale)
+        self._by_user(when, f"revise {name}", begin, stale=stale)
 
-    def wish_deletion(self, when: datetime, plural: tuple[str, str], namespace: str, name: str, grace: int | None) -> None:
+    def request_deletion(
+        self, when: datetime, resource: tuple[str, str], namespace: str, name: str, grace: int | None
+    ) -> None:
         """Delete an object."""
-        kind = BY_RESOURCE[plural]
-        wish = DeletionWish(grace_period_seconds=grace)
-        self._wish(when, f"delete {name}", lambda now: plan_deletion(self.core, kind, namespace, name, wish, now).plan)
+        kind = REGISTRY[resource].kind
+        deletion = DeletionRequest(grace_period_seconds=grace)
+        self._by_user(when, f"delete {name}", lambda: self.requests.delete(kind, namespace, name, deletion))
 
-    def wish_eviction(self, when: datetime, wish: EvictionRequest) -> None:
-        """A service asks for an eviction: no user is told anything."""
+    def request_eviction(self, when: datetime, eviction: EvictionRequest) -> None:
+        """A service asks for an eviction: no user is answered."""
+        self.evict(when, eviction)
 
-        def plan(now: datetime) -> Plan | None:
-            planned = plan_eviction(self.core, wish, now)
-            if planned.plan is not None and planned.outcome.reason == "Evicted":
-                self._users.evicting(planned.outcome.uid)
-            return planned.plan
-
-        self._at(when, f"evict {wish.namespace}/{wish.name}", plan)
-
-    def _wish(self, when: datetime, what: str, planner: Callable[[datetime], Plan | None], *, stale: bool = False) -> None:
-        def planned(now: datetime) -> Plan | None:
+    def _by_user(self, when: datetime, what: str, begin: Callable[[], Request[Any]], *, stale: bool = False) -> None:
+        def marked() -> Request[Any]:
             self._user, self._stale = True, stale
-            return planner(now)
+            return begin()
 
-        self._at(when, what, planned)
+        self._at(when, what, marked)
 
-    def _store(self, plan: Plan, now: datetime, world: World) -> Stored | None:
-        user, self._user = self._user, False
+    def _store(self, plan: Plan, now: datetime, world: World) -> Outcome:
+        user = self._user
         if user:
             self._users.asked(plan)
+        for write in plan.writes:
+            if isinstance(write.payload, EvictionOutcome) and write.payload.reason == "Evicted":
+                self._users.evicting(write.payload.uid)
         outcome = super()._store(plan, now, world)
-        if user and outcome is not None:
+        if user and isinstance(outcome, Written):
             self._users.acknowledge(plan, self._stale)
         return outcome
 
-    def _carry_out(self, what: str, planner: Callable[[datetime], Plan | None], now: datetime, world: World) -> None:
+    def _carry_out(self, what: str, begin: Callable[[], Request[Any]], now: datetime, world: World) -> None:
         try:
-            super()._carry_out(what, planner, now, world)
+            super()._carry_out(what, begin, now, world)
         finally:
             self._user = False

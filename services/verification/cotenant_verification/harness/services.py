@@ -34,5 +34,5 @@ class ChaosService(RequestingParticipant):
             return
         self._turn += 1
         gateway = up[self._turn % len(up)]
-        gateway.wish_eviction(now + HOP, wish)
+        gateway.request_eviction(now + HOP, wish)
         world.wake(gateway, now + HOP)

@@ -160,7 +160,7 @@ class TopologySpreadConstraint(View, frozen=True, kw_only=True):
 
 
 class PodSpec(View, frozen=True, kw_only=True):
-    """The pod's wish."""
+    """What the pod requests."""
 
     containers: list[Container] = []
     init_containers: list[Container] = []

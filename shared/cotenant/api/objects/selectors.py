@@ -19,7 +19,7 @@ NODE_NAME_FIELD = "metadata.name"
 
 
 def expression_holds(key: str, operator: str, values: Sequence[str], labels: Mapping[str, str]) -> bool:
-    """Tell whether one expression of a label selector holds for these labels."""
+    """Return whether one expression of a label selector holds for these labels."""
     value = labels.get(key)
     match operator:
         case "In":
@@ -34,7 +34,7 @@ def expression_holds(key: str, operator: str, values: Sequence[str], labels: Map
 
 
 def requirement_holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Tell whether one expression holds for these labels; Gt and Lt, of node selectors, included."""
+    """Return whether one expression holds for these labels; Gt and Lt, of node selectors, included."""
     if requirement.operator not in ("Gt", "Lt"):
         return expression_holds(requirement.key, requirement.operator, requirement.values, labels)
     number = _whole(labels.get(requirement.key))
@@ -45,14 +45,14 @@ def requirement_holds(requirement: LabelSelectorRequirement, labels: Mapping[str
 
 
 def selector_holds(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Tell whether all labels and expressions of a selector hold."""
+    """Return whether all labels and expressions of a selector hold."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         requirement_holds(requirement, labels) for requirement in selector.match_expressions
     )
 
 
 def node_term_holds(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
-    """Tell whether a node selector term holds for a node."""
+    """Return whether a node selector term holds for a node."""
     if not term.match_expressions and not term.match_fields:
         return False
     return all(requirement_holds(expression, labels) for expression in term.match_expressions) and all(
@@ -61,7 +61,7 @@ def node_term_holds(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]
 
 
 def any_node_term_holds(terms: Iterable[NodeSelectorTerm], name: str, labels: Mapping[str, str]) -> bool:
-    """Tell whether some node selector term holds for a node."""
+    """Return whether some node selector term holds for a node."""
     return any(node_term_holds(term, name, labels) for term in terms)
 
 

@@ -22,7 +22,6 @@ from cotenant.api.validation.fields import (
 
 MAX_ANNOTATION_BYTES = 256 * 1024
 _SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
-_DNS_LABEL_NAMES = frozenset({"namespaces"})
 
 
 def metadata_errors(kind: Kind, meta: ObjectMeta) -> list[FieldError]:
@@ -30,7 +29,7 @@ def metadata_errors(kind: Kind, meta: ObjectMeta) -> list[FieldError]:
     found: list[FieldError] = []
     if not meta.name:
         found.append(required("metadata.name", "name or generateName is required"))
-    elif kind.plural in _DNS_LABEL_NAMES:
+    elif kind.label_names:
         found += dns_label("metadata.name", meta.name)
     else:
         found += dns_subdomain("metadata.name", meta.name)

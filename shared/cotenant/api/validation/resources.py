@@ -17,13 +17,13 @@ _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def is_extended(resource: str) -> bool:
-    """Tell whether a name is an extended resource: qualified, and not Kubernetes' own domain."""
+    """Return whether a name is an extended resource: qualified, and not Kubernetes' own domain."""
     domain, slash, _ = resource.partition("/")
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
 def may_be_overcommitted(resource: str) -> bool:
-    """Tell whether a limit may be above the request."""
+    """Return whether a limit may be above the request."""
     return not is_extended(resource) and not resource.startswith("hugepages-")
 
 

@@ -1,0 +1,1 @@
+"""ClusterColocationProfiles at admission: which ones a pod matches, and what they change."""

@@ -1,0 +1,142 @@
+"""The ClusterColocationProfiles of the read model, made ready to be matched: once for each change of any of them.
+
+In: the stored profiles. Out: a `ProfileSet` that finds the profiles of a pod, in order of name; each with its predicates, its
+percentage, what it sets in words, and its faults. A profile that was stored by somebody else than a gateway, and that a
+gateway would have refused, is not applied, and the pods that it might have meant say so (Koordinator lets a selector that
+cannot be read select every pod).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from cotenant.api.objects.colocation_profile import (
+    ClusterColocationProfile,
+    ClusterColocationProfileSpec,
+    probability_percent,
+)
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.snapshots import Snapshot
+from cotenant.api.splices import EMPTY_OBJECT, is_null
+from cotenant.api.validation.fields import FieldError
+from cotenant.kinds.cluster_colocation_profiles import PROFILES, decode_profile
+from cotenant.model.names import ANNOTATION_SKIP_UPDATE_RESOURCES, LABEL_PRIORITY, LABEL_QOS_CLASS
+from cotenant_gateway.admission.profiles.rules import profile_errors
+from cotenant_gateway.admission.review import ObjectSource, type_error
+from cotenant_gateway.read_model.selectors import SelectorError, from_label_selector
+
+Predicate = Callable[[Mapping[str, str]], bool]
+
+
+class ReadyProfile(msgspec.Struct, frozen=True):
+    """One profile. `cause` is the fact that declared it; `sets` names what it sets, for the explanation."""
+
+    name: str
+    cause: str
+    spec: ClusterColocationProfileSpec
+    selects_namespace: Predicate
+    selects_pod: Predicate
+    percent: int
+    keeps_resources: bool
+    patch: msgspec.Raw | None
+    sets: Mapping[str, str]
+    faults: tuple[FieldError, ...] = ()
+
+
+class ProfileSet(msgspec.Struct, frozen=True):
+    """All profiles, in order of name; positions of those that demand a label of the pod stand under that label."""
+
+    profiles: tuple[ReadyProfile, ...]
+    by_label: Mapping[tuple[str, str], Sequence[int]]
+    others: tuple[int, ...]
+
+    def matching(self, pod: Mapping[str, str], namespace: Callable[[], Mapping[str, str]]) -> list[ReadyProfile]:
+        """Return the profiles that select these labels; the namespace's are asked for only where it matters."""
+        places = [*self.others, *(place for label in pod.items() for place in self.by_label.get(label, ()))]
+        if not places:
+            return []
+        found = (self.profiles[place] for place in sorted(places))
+        candidates = [profile for profile in found if profile.selects_pod(pod)]
+        return [profile for profile in candidates if profile.selects_namespace(namespace())]
+
+
+def ready_profiles(objects: ObjectSource) -> ProfileSet:
+    """Return the profiles of the read model."""
+    profiles = tuple(_ready(snapshot) for snapshot in objects.objects(PROFILES) if snapshot.stored is not None)
+    by_label: dict[tuple[str, str], list[int]] = {}
+    others: list[int] = []
+    for place, profile in enumerate(profiles):
+        selector = profile.spec.selector
+        if selector is not None and selector.match_labels and not profile.faults:
+            # One of the labels is enough to find it; the predicate tells about the others.
+            by_label.setdefault(min(selector.match_labels.items()), []).append(place)
+        else:
+            others.append(place)
+    return ProfileSet(profiles, by_label, tuple(others))
+
+
+def draw(profile: str, namespace: str, pod: str) -> int:
+    """Return 0..99 for a profile's probability: it is applied where this is below its percentage.
+
+    A hash instead of chance: every gateway, a dry run and a repeated request come to the same answer, and a percentage that
+    grows keeps the pods that it had.
+    """
+    digest = hashlib.blake2b(f"{profile}/{namespace}/{pod}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) % 100
+
+
+def _ready(snapshot: Snapshot) -> ReadyProfile:
+    stored = snapshot.stored
+    assert stored is not None
+    profile = ClusterColocationProfile(metadata=stored.meta)
+    try:
+        view = snapshot.view(decode_profile)
+        assert isinstance(view, ClusterColocationProfile)
+        profile = view
+        faults = tuple(profile_errors(profile))
+    except msgspec.ValidationError as error:
+        faults = (type_error(error),)
+    spec = profile.spec
+    patch = None if bytes(spec.patch) == b"" or is_null(spec.patch) or spec.patch == EMPTY_OBJECT else spec.patch
+    return ReadyProfile(
+        name=snapshot.address.name,
+        cause=f"LOG:{stored.sequence}",
+        spec=spec,
+        selects_namespace=_predicate(spec.namespace_selector),
+        selects_pod=_predicate(spec.selector),
+        percent=0 if faults else probability_percent(spec.probability),
+        keeps_resources=ANNOTATION_SKIP_UPDATE_RESOURCES in profile.metadata.annotations,
+        patch=patch,
+        sets=_sets(spec, patch),
+        faults=faults,
+    )
+
+
+def _predicate(selector: LabelSelector | None) -> Predicate:
+    try:
+        return from_label_selector(selector, absent_matches=True)
+    except SelectorError:
+        return lambda _labels: True
+
+
+def _sets(spec: ClusterColocationProfileSpec, patch: msgspec.Raw | None) -> dict[str, str]:
+    """What the profile sets, to what, in the order in which it is applied."""
+    found = {f"label {key}": value for key, value in spec.labels.items()}
+    found |= {f"annotation {key}": value for key, value in spec.annotations.items()}
+    found |= {f"label {new}": f"that of {old}" for old, new in sorted(spec.label_keys_mapping.items())}
+    found |= {f"annotation {new}": f"that of {old}" for old, new in sorted(spec.annotation_keys_mapping.items())}
+    found |= {f"suffix of label {key}": suffix for key, suffix in sorted(spec.label_suffixes.items())}
+    if spec.scheduler_name:
+        found["schedulerName"] = spec.scheduler_name
+    if spec.qos_class:
+        found[f"label {LABEL_QOS_CLASS}"] = spec.qos_class
+    if spec.priority_class_name:
+        found["priorityClassName"] = spec.priority_class_name
+    if spec.koordinator_priority is not None:
+        found[f"label {LABEL_PRIORITY}"] = str(spec.koordinator_priority)
+    if patch is not None:
+        found["patch"] = f"of {len(bytes(patch))} bytes"
+    return found

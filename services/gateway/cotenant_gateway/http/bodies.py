@@ -1,0 +1,141 @@
+"""Bodies of requests and answers: JSON or protobuf in, JSON out; DeleteOptions and Eviction; who writes, and whether to store.
+
+In: a request. Out: what it carries, or an ApiError (400, 413, 415).
+"""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+
+from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF
+from cotenant_gateway.http.protobuf import ProtobufError, as_json
+from cotenant_gateway.planning.deletions import DeletionRequest
+from cotenant_gateway.planning.statuses import (
+    ApiError,
+    bad_request,
+    too_large,
+    unsupported_media,
+)
+
+MAX_BODY_BYTES = 2 * 1024 * 1024
+MAX_ACTOR = 64
+_JSON = "application/json"
+
+
+class _Preconditions(msgspec.Struct, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _DeleteOptions(msgspec.Struct, rename="camel"):
+    grace_period_seconds: int | None = None
+    preconditions: _Preconditions | None = None
+    dry_run: list[str] | None = None
+
+
+class _EvictionMeta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Eviction(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    metadata: _EvictionMeta | None = None
+    delete_options: _DeleteOptions | None = None
+    dry_run: list[str] | None = None
+
+
+_DELETE_OPTIONS = msgspec.json.Decoder(_DeleteOptions)
+_EVICTION = msgspec.json.Decoder(_Eviction)
+
+
+def json_response(body: bytes, status: int = 200) -> web.Response:
+    """Return a JSON answer."""
+    return web.Response(body=body, status=status, content_type=_JSON)
+
+
+def actor_of(request: web.BaseRequest) -> str:
+    """Return who writes: the field manager, or the client program. There is no authentication on the loopback."""
+    manager = request.query.get("fieldManager", "") if request.query_string else ""
+    return (manager or request.headers.get("User-Agent", "").split("/", 1)[0] or "unknown")[:MAX_ACTOR]
+
+
+async def read_body(request: web.BaseRequest) -> bytes:
+    """Return the body. Raises ApiError (413, 415)."""
+    if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
+        raise too_large(MAX_BODY_BYTES)
+    content = request.content
+    if content.is_eof():
+        # It came with its head, as small bodies do: there is nothing to wait for.
+        body = content.read_nowait()
+        if len(body) > MAX_BODY_BYTES:
+            raise too_large(MAX_BODY_BYTES)
+    else:
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            raise too_large(MAX_BODY_BYTES) from error
+    if request.content_type != PROTOBUF:
+        return body
+    try:
+        return as_json(body)
+    except ProtobufError as error:
+        raise ApiError(415, "UnsupportedMediaType", str(error)) from error
+
+
+def check_json(request: web.BaseRequest) -> None:
+    """Refuse a body that is neither JSON nor protobuf (415). Raises ApiError."""
+    given = request.content_type
+    if given not in (_JSON, PROTOBUF, "application/octet-stream", ""):
+        raise unsupported_media(given, (_JSON,))
+
+
+def is_dry_run(request: web.BaseRequest) -> bool:
+    """Return whether the query asks to store nothing."""
+    return bool(request.query_string) and request.query.get("dryRun") == "All"
+
+
+async def read_deletion(request: web.BaseRequest) -> tuple[DeletionRequest, bool]:
+    """Return what a DELETE asks for, and whether it is a dry run. Raises ApiError."""
+    body = await read_body(request)
+    options = _DeleteOptions()
+    if body.strip():
+        try:
+            options = _DELETE_OPTIONS.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise bad_request(f"DeleteOptions cannot be read: {error}") from error
+    grace = options.grace_period_seconds
+    text = request.query.get("gracePeriodSeconds", "")
+    if text:
+        if not text.isascii() or not text.isdigit() or len(text) > 9:
+            raise bad_request(f"gracePeriodSeconds: Invalid value: {text[:20]!r}: must be a number that is not negative")
+        grace = int(text)
+    if grace is not None and grace < 0:
+        raise bad_request("gracePeriodSeconds must not be negative")
+    conditions = options.preconditions or _Preconditions()
+    deletion = DeletionRequest(grace, conditions.uid or "", conditions.resource_version or "")
+    return deletion, is_dry_run(request) or "All" in (options.dry_run or [])
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """What a POST to pods/eviction asks for."""
+
+    uid: str
+    grace_period_seconds: int | None
+    dry_run: bool
+
+
+async def read_eviction(request: web.BaseRequest) -> Eviction:
+    """Return what an Eviction asks for. Raises ApiError."""
+    body = await read_body(request)
+    try:
+        eviction = _EVICTION.decode(body or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"Eviction cannot be read: {error}") from error
+    if eviction.kind not in ("", "Eviction"):
+        raise bad_request(f"expected an Eviction, found {eviction.kind}")
+    options = eviction.delete_options or _DeleteOptions()
+    conditions = options.preconditions or _Preconditions()
+    dry_run = is_dry_run(request) or "All" in [*(options.dry_run or []), *(eviction.dry_run or [])]
+    return Eviction(conditions.uid or "", options.grace_period_seconds, dry_run)

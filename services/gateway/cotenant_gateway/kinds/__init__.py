@@ -1,1 +1,0 @@
-"""How API objects are composed of a document and other services' facts, one file per kind."""

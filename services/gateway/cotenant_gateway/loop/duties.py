@@ -1,0 +1,86 @@
+"""What the gateway owes the log without being asked: endings, registrations, budgets' statuses, built-in objects.
+
+Level-triggered: each look yields what the read model lacks at that moment. Whoever runs it stores the plans of one yield before
+it takes the next, as far as it waits for them; a plan that the log refuses comes again after a later fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from cotenant.api.edits import with_metadata
+from cotenant.api.times import rfc3339
+from cotenant.events.objects import ObjectStored
+from cotenant.kinds.pod_disruption_budgets import BUDGETS
+from cotenant.log.plans import Plan, PlannedWrite
+from cotenant_gateway.planning.budgets import budget_updates
+from cotenant_gateway.planning.built_in import missing_built_ins
+from cotenant_gateway.planning.endings import endings, registrations
+from cotenant_gateway.read_model.core import GatewayCore
+
+BUILT_INS_EVERY = timedelta(seconds=1)
+
+
+class Cadence(msgspec.Struct, frozen=True):
+    """How often budgets are looked at: after every fold if `after_folds`, and once per `every` whatever happens (a disruption
+    becomes old). `every` None: never."""
+
+    every: timedelta | None
+    after_folds: bool = False
+
+
+class Duties:
+    """The duties of one gateway."""
+
+    def __init__(self, core: Callable[[], GatewayCore], new_uid: Callable[[], str], budgets: Cadence) -> None:
+        self._core = core
+        self._new_uid = new_uid
+        self._budgets = budgets
+        self._budgets_seen: tuple[int, datetime] | None = None
+        self._built_ins_seen: datetime | None = None
+        self.complete = False
+        """Whether a look has found every built-in object."""
+
+    def built_ins(self, now: datetime) -> Iterator[Sequence[Plan]]:
+        """Yield the built-in objects that are missing: at every look until there are none, then once a second."""
+        seen = self._built_ins_seen
+        if self.complete and seen is not None and seen <= now < seen + BUILT_INS_EVERY:
+            return
+        self._built_ins_seen = now
+        missing = self._identified(missing_built_ins(self._core()), now)
+        self.complete = self.complete or not missing
+        if missing:
+            yield missing
+
+    def due(self, now: datetime) -> Iterator[Sequence[Plan]]:
+        """Yield what the read model makes due: endings, then registrations, then budgets."""
+        core = self._core()
+        if core.ending or core.orphaned:
+            yield list(endings(core, now))
+        if core.unregistered:
+            yield self._identified(registrations(core), now)
+        if self._budgets.every is not None and core.collections[BUDGETS].slots and self._budgets_are_due(core, now):
+            self._budgets_seen = (core.folded, now)
+            yield list(budget_updates(core, now))
+
+    def _budgets_are_due(self, core: GatewayCore, now: datetime) -> bool:
+        if self._budgets_seen is None or self._budgets.every is None:
+            return True
+        folded, seen = self._budgets_seen
+        return (self._budgets.after_folds and core.folded != folded) or not seen <= now < seen + self._budgets.every
+
+    def _identified(self, plans: Iterable[Plan], now: datetime) -> list[Plan]:
+        """Objects that the gateway makes itself get uid and creation time here: planning knows neither chance nor clock."""
+        return [self._with_identity(plan, now) for plan in plans]
+
+    def _with_identity(self, plan: Plan, now: datetime) -> Plan:
+        writes = []
+        for write in plan.writes:
+            assert isinstance(write.payload, ObjectStored)
+            given = {"uid": self._new_uid(), "creationTimestamp": rfc3339(now), "generation": 1}
+            payload = ObjectStored(object=with_metadata(write.payload.object, given))
+            writes.append(PlannedWrite(write.subject, payload, write.expected, write.tombstone, write.causes))
+        return Plan(tuple(writes))

@@ -1,0 +1,166 @@
+"""Requests as steps: plan from the read model, store, and plan again where the log refused the plan.
+
+A plan that the log refuses was made from an old state: the request waits for the fold to move on and plans again, at most
+`attempts` times; where the client stated a resourceVersion the new plan itself says 409.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.kinds import Kind
+from cotenant.api.overlay import NOTHING, composed_document
+from cotenant.events.migrations import EvictionOutcome, EvictionRequest
+from cotenant.events.objects import ObjectStored
+from cotenant.log.contract import NoAnswer, Refused
+from cotenant.log.plans import Plan, PlannedWrite, Written
+from cotenant_gateway.loop.steps import MoveOn, Reach, Request, Store
+from cotenant_gateway.planning.creations import plan_creation
+from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
+from cotenant_gateway.planning.documents import Planned, TooNew
+from cotenant_gateway.planning.evictions import plan_eviction
+from cotenant_gateway.planning.statuses import MODIFIED, ApiError, conflict, unavailable
+from cotenant_gateway.planning.updates import plan_patch, plan_replacement
+from cotenant_gateway.read_model.core import GatewayCore
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """A write request that was carried out: its plan, and the sequence that the object was stored at (0: nothing stored)."""
+
+    planned: Planned
+    sequence: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether the object has ended; else a deletion has marked it, and it ends later."""
+        plan = self.planned.plan
+        return plan is not None and plan.writes[0].tombstone
+
+    def document(self, core: GatewayCore) -> bytes:
+        """Return the object as the API shows it, as JSON with the parts that it has."""
+        planned = self.planned
+        was, address = planned.was, planned.address
+        overlay = was.overlay if was is not None else NOTHING
+        if not self.sequence:
+            if was is not None and planned.plan is None:
+                return was.document
+            return composed_document(planned.document, overlay, was.version if was is not None else 0)
+        snapshot = core.get(address.kind, address.namespace, address.name)
+        if snapshot is not None and snapshot.stored is not None and snapshot.stored.sequence == self.sequence:
+            return snapshot.document
+        assert planned.plan is not None
+        payload = planned.plan.writes[0].payload
+        document = payload.object if isinstance(payload, ObjectStored) else planned.document
+        return composed_document(document, overlay, self.sequence)
+
+
+class Requests:
+    """The requests that a gateway takes."""
+
+    def __init__(
+        self,
+        core: Callable[[], GatewayCore],
+        clock: Callable[[], datetime],
+        new_uid: Callable[[], str],
+        new_suffix: Callable[[], str],
+        attempts: int,
+    ) -> None:
+        """`core` returns the read model of the moment, `new_suffix` completes a generateName."""
+        self._core = core
+        self._clock = clock
+        self._new_uid = new_uid
+        self._new_suffix = new_suffix
+        self._attempts = attempts
+
+    def create(self, kind: Kind, namespace: str, body: bytes, *, dry_run: bool = False) -> Request[Carried]:
+        """Create an object."""
+        uid = self._new_uid()
+        return self._carry_out(
+            lambda: plan_creation(self._core(), kind, namespace, body, self._clock(), uid, self._new_suffix), dry_run
+        )
+
+    def replace(
+        self, kind: Kind, namespace: str, name: str, body: bytes, *, dry_run: bool = False, status_only: bool = False
+    ) -> Request[Carried]:
+        """Replace an object, or its status."""
+        return self._carry_out(
+            lambda: plan_replacement(self._core(), kind, namespace, name, body, status_only=status_only), dry_run
+        )
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch_type: str,
+        body: bytes,
+        *,
+        dry_run: bool = False,
+        status_only: bool = False,
+    ) -> Request[Carried]:
+        """Patch an object, or its status."""
+        return self._carry_out(
+            lambda: plan_patch(self._core(), kind, namespace, name, patch_type, body, status_only=status_only), dry_run
+        )
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, deletion: DeletionRequest, *, dry_run: bool = False
+    ) -> Request[Carried]:
+        """End an object, or mark it as ending."""
+        return self._carry_out(lambda: plan_deletion(self._core(), kind, namespace, name, deletion, self._clock()), dry_run)
+
+    def evict(self, eviction: EvictionRequest) -> Request[EvictionOutcome]:
+        """Evict a pod if its budgets allow it."""
+        for _ in range(self._attempts):
+            planned = plan_eviction(self._core(), eviction, self._clock())
+            if planned.plan is None:
+                return planned.outcome
+            seen = self._core().folded
+            if isinstance((yield from _stored(planned.plan)), Written):
+                return planned.outcome
+            yield MoveOn(seen)
+        where = f"{eviction.namespace}/{eviction.name}"
+        raise unavailable(f"the eviction of {where} was overtaken {self._attempts} times; try again")
+
+    def _carry_out(self, plan: Callable[[], Planned], dry_run: bool) -> Request[Carried]:
+        waited = False
+        for _ in range(self._attempts):
+            try:
+                planned = plan()
+            except TooNew as newer:
+                if waited or not (yield Reach(newer.version)):
+                    raise newer.answer from newer
+                waited = True
+                continue
+            if planned.plan is None or dry_run:
+                return Carried(planned, 0)
+            seen = self._core().folded
+            for attempt in (planned.plan, _over_expired_tombstone(planned)):
+                outcome = (yield from _stored(attempt)) if attempt is not None else None
+                if isinstance(outcome, Written):
+                    return Carried(planned, outcome.sequences[0])
+            yield MoveOn(seen)
+        raise conflict(planned.address.kind, planned.address.name, MODIFIED)
+
+
+def _stored(plan: Plan) -> Request[Written | Refused]:
+    """Store a plan. Raises ApiError where planning again would not help."""
+    outcome = yield Store(plan)
+    if isinstance(outcome, NoAnswer):
+        raise unavailable(f"the log does not answer ({outcome.reason}): whether the object was stored is not known")
+    if isinstance(outcome, Refused) and not outcome.wrong_sequence:
+        raise ApiError(500, "InternalError", f"the log refused the object: {outcome.reason}")
+    assert isinstance(outcome, (Written, Refused))
+    return outcome
+
+
+def _over_expired_tombstone(planned: Planned) -> Plan | None:
+    """A creation that expects nothing at all: a tombstone may have expired on the server while the read model still has it."""
+    assert planned.plan is not None
+    write = planned.plan.writes[0]
+    if planned.was is not None or write.expected in (0, None):
+        return None
+    return Plan((PlannedWrite(write.subject, write.payload, 0, write.tombstone, write.causes),))

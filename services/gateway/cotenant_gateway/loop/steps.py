@@ -1,0 +1,38 @@
+"""What a request needs from whoever runs it: steps that a driver carries out and answers.
+
+A request is a generator. It yields one step at a time, is sent the reply, and returns its result or raises ApiError. The
+process answers with the writer and the follower, the simulator with the simulated log; the request knows neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+import msgspec
+
+from cotenant.log.plans import Outcome, Plan
+
+T = TypeVar("T")
+
+
+class Store(msgspec.Struct, frozen=True):
+    """Store a plan, and fold what was stored. Reply: its outcome."""
+
+    plan: Plan
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Wait a while until a sequence is folded. Reply: the sequence, or 0 where it was not reached."""
+
+    sequence: int
+
+
+class MoveOn(msgspec.Struct, frozen=True):
+    """Wait a little until the fold is no longer at this sequence. Reply: where it is."""
+
+    sequence: int
+
+
+Step = Store | Reach | MoveOn
+Request = Generator[Step, Outcome | int, T]

@@ -1,0 +1,55 @@
+"""From a client's document to the plan that creates an object.
+
+In: the read model, the document's bytes, the time and a uid. Out: a plan to store and the object's address, or an ApiError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from cotenant.api.kinds import Kind
+from cotenant.api.snapshots import Address
+from cotenant.api.splices import member_object, raw
+from cotenant.api.times import rfc3339
+from cotenant.events.objects import ObjectStored
+from cotenant.log.plans import Plan, object_write
+from cotenant_gateway.planning.documents import (
+    Planned,
+    admitted,
+    read_object,
+)
+from cotenant_gateway.planning.statuses import (
+    already_exists,
+)
+from cotenant_gateway.read_model.core import GatewayCore
+
+_TRANSIENT = frozenset({"resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"})
+"""Members of metadata that a new object does not have, whatever its document says."""
+
+
+def plan_creation(
+    core: GatewayCore, kind: Kind, namespace: str, body: bytes, now: datetime, uid: str, suffix: Callable[[], str]
+) -> Planned:
+    """Return the plan that creates an object. `suffix` completes a generateName. Raises ApiError."""
+    top, head = read_object(core.kinds, kind, namespace, body)
+    name = head.metadata.name
+    metadata: dict[str, object] = {**member_object(top, "metadata")}
+    if not name and head.metadata.generate_name:
+        name = head.metadata.generate_name + suffix()
+        metadata["name"] = name
+    for transient in _TRANSIENT.intersection(metadata):
+        del metadata[transient]
+    if kind.namespaced:
+        metadata["namespace"] = namespace
+    metadata["uid"] = uid
+    metadata["creationTimestamp"] = rfc3339(now)
+    metadata["generation"] = 1
+    document = core.kinds.of(kind).default(raw({**top, "metadata": metadata}))
+    address = Address(kind, namespace, name)
+    review = admitted(core, address, document, None)
+    if core.get(kind, namespace, name) is not None:
+        raise already_exists(kind, name)
+    stored = ObjectStored(object=review.document, admission=review.notes)
+    write = object_write(address, stored, core.own_sequence(kind, namespace, name), causes=review.causes)
+    return Planned(address, review.document, Plan((write,)))

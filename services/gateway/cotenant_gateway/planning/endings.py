@@ -1,0 +1,125 @@
+"""How objects end: level-triggered, from the read model.
+
+An object with a deletionTimestamp ends (its tombstone is stored) when no finalizer is left and, for a pod, when no
+placement of it is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first
+deletes what is in it; what a gateway that had not folded that yet stores there later is deleted too. With a node
+ends what its executor reported at its start: nothing else would end it, and once the node's tombstone has expired it would make
+a node of a machine that is gone. Read-only; every intent is fenced by the object's own sequence, so two gateways do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import chain, islice
+
+from cotenant.api.edits import marked_for_deletion
+from cotenant.api.snapshots import Snapshot
+from cotenant.api.splices import raw
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.runs import ExecutorStatus
+from cotenant.kinds.namespaces import NAMESPACES
+from cotenant.kinds.nodes import NODES
+from cotenant.kinds.pods import PODS, live_placement
+from cotenant.log.plans import Plan, PlannedWrite, object_write
+from cotenant_gateway.read_model.core import GatewayCore
+
+MAX_PLANS = 999
+DEFAULT_GRACE_SECONDS = 30
+
+
+def end(snapshot: Snapshot) -> Plan:
+    """Return the writes that end an object."""
+    reports = snapshot.parts.values() if snapshot.address.kind is NODES else ()
+    return Plan(
+        (
+            _tombstone(snapshot),
+            *(
+                PlannedWrite(event.subject, event.data, event.sequence, tombstone=True, causes=(f"LOG:{event.sequence}",))
+                for event in reports
+                if isinstance(event.data, ExecutorStatus) and not event.tombstone
+            ),
+        )
+    )
+
+
+def _tombstone(snapshot: Snapshot) -> PlannedWrite:
+    assert snapshot.stored is not None
+    payload = ObjectDeleted(uid=snapshot.stored.meta.uid)
+    # In the order of the log, whatever order a load brought them in.
+    causes = (f"LOG:{sequence}" for sequence in sorted(part.sequence for part in snapshot.parts.values() if part.tombstone))
+    return object_write(
+        snapshot.address, payload, snapshot.stored.sequence, tombstone=True, causes=(f"LOG:{snapshot.stored.sequence}", *causes)
+    )
+
+
+def grace_of(snapshot: Snapshot, asked: int | None) -> int:
+    """Return the grace period of a pod's deletion: as asked, else the pod's own, else 30 s."""
+    if asked is not None:
+        return max(asked, 0)
+    own = snapshot.pod.spec.termination_grace_period_seconds
+    return own if own is not None and own >= 0 else DEFAULT_GRACE_SECONDS
+
+
+def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Plan | None:
+    """Return what deleting the object stores: its tombstone at once, or the mark that it is to end; None if marked already."""
+    stored = snapshot.stored
+    assert stored is not None
+    is_pod = snapshot.address.kind is PODS
+    grace = grace_of(snapshot, grace_seconds) if is_pod else 0
+    waits = bool(stored.meta.finalizers) or snapshot.address.kind is NAMESPACES
+    if is_pod and grace > 0 and live_placement(snapshot) is not None:
+        waits = True
+    if not waits:
+        return end(snapshot)
+    marked_grace = stored.meta.deletion_grace_period_seconds
+    if stored.meta.deletion_timestamp is not None and (marked_grace is None or marked_grace <= grace):
+        return None
+    marked = ObjectStored(object=marked_for_deletion(stored.raw, now, grace))
+    return Plan((object_write(snapshot.address, marked, stored.sequence, causes=(f"LOG:{stored.sequence}",)),))
+
+
+def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:
+    """Yield what can end now, at most MAX_PLANS plans."""
+    late = (plan for namespace in sorted(core.orphaned) for plan in _deletions(list(core.contents(namespace)), now))
+    due = (plan for key in sorted(core.ending) for plan in _ending(core, core.ending[key].snapshot, now))
+    yield from islice(chain(late, due), MAX_PLANS)
+
+
+def _ending(core: GatewayCore, snapshot: Snapshot | None, now: datetime) -> Iterator[Plan]:
+    if snapshot is None or snapshot.stored is None:
+        return
+    stored = snapshot.stored
+    if snapshot.address.kind is NAMESPACES:
+        contents = list(core.contents(snapshot.address.name))
+        yield from _deletions(contents, now)
+        if contents:
+            return
+    if stored.meta.finalizers:
+        return
+    if (
+        snapshot.address.kind is PODS
+        and live_placement(snapshot) is not None
+        and stored.meta.deletion_grace_period_seconds != 0
+    ):
+        return
+    yield end(snapshot)
+
+
+def _deletions(contents: Sequence[Snapshot], now: datetime) -> Iterator[Plan]:
+    """Yield what deletes these objects, at most MAX_PLANS of them; nothing of what is being deleted already."""
+    for content in contents[:MAX_PLANS]:
+        plan = deletion(content, now, None)
+        if plan is not None:
+            yield plan
+
+
+def registrations(core: GatewayCore) -> Iterator[Plan]:
+    """Yield the Node objects of executors that reported and have none: a node registers itself, as a kubelet does."""
+    for name in sorted(core.unregistered)[:MAX_PLANS]:
+        document = raw({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}})
+        slot = core.collections[NODES].slots["", name]
+        causes = tuple(f"LOG:{event.sequence}" for event in slot.parts.values())
+        yield Plan(
+            (object_write(slot.address, ObjectStored(object=document), core.own_sequence(NODES, "", name), causes=causes),)
+        )

@@ -1,0 +1,83 @@
+"""Evictions: end a pod if its budgets allow it.
+
+In: the read model and an EvictionRequest. Out: one plan that holds the budgets' statuses, the pod's deletion and the
+outcome, so that two gateways cannot overshoot a budget; or, refused, the outcome alone, which is an event too.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.edits import with_annotation
+from cotenant.events.migrations import EvictionOutcome, EvictionRequest
+from cotenant.events.objects import ObjectStored
+from cotenant.kinds.pod_migration_jobs import MIGRATION_JOBS
+from cotenant.kinds.pods import PODS
+from cotenant.log.plans import Plan, PlannedWrite, object_write, outcome_write
+from cotenant.model.names import ANNOTATION_EVICTED_BY
+from cotenant_gateway.planning.budgets import EvictionVerdict, charged_status, judge
+from cotenant_gateway.planning.endings import deletion
+from cotenant_gateway.read_model.core import GatewayCore
+
+
+class EvictionPlanned(msgspec.Struct, frozen=True):
+    """What the eviction stores (None: the pod is ending already), and the answer."""
+
+    plan: Plan | None
+    outcome: EvictionOutcome
+
+
+def plan_eviction(core: GatewayCore, request: EvictionRequest, now: datetime) -> EvictionPlanned:
+    """Return what an eviction request leads to."""
+    pod = core.get(PODS, request.namespace, request.name)
+    if pod is None or pod.stored is None or (request.uid and pod.uid != request.uid):
+        gone = _outcome(request, request.uid, True, "Gone", f"pod {request.namespace}/{request.name} has already ended")
+        causes = _causes(core, request, core.own_sequence(PODS, request.namespace, request.name))
+        return EvictionPlanned(Plan((outcome_write(gone, causes),)) if request.job else None, gone)
+    causes = _causes(core, request, pod.version)
+    if pod.meta.deletion_timestamp is not None:
+        ending = _outcome(request, pod.uid, True, "Terminating", f"pod {request.namespace}/{request.name} is ending already")
+        return EvictionPlanned(Plan((outcome_write(ending, causes),)) if request.job else None, ending)
+    verdict = EvictionVerdict(True) if request.ignore_budgets else judge(core, pod, now)
+    if not verdict.allowed:
+        refused = _outcome(request, pod.uid, False, "DisruptionBudget", verdict.message, verdict.budget)
+        return EvictionPlanned(Plan((outcome_write(refused, causes),)), refused)
+    ended = deletion(pod, now, request.grace_period_seconds)
+    allowed = _outcome(request, pod.uid, True, "Evicted", request.reason or "eviction allowed")
+    writes: list[PlannedWrite] = [_marked(write, request, causes) for write in (ended.writes if ended is not None else ())]
+    for budget, figures in verdict.budgets:
+        assert budget.stored is not None
+        payload = charged_status(budget, figures, request.name, now)
+        writes.append(object_write(budget.address, payload, budget.stored.sequence, causes=causes))
+    return EvictionPlanned(Plan((*writes, outcome_write(allowed, causes))), allowed)
+
+
+def _causes(core: GatewayCore, request: EvictionRequest, pod_version: int) -> tuple[str, ...]:
+    """The migration job that wants it, and the pod as it was, or its end (0: not known)."""
+    job = core.get(MIGRATION_JOBS, "", request.job) if request.job else None
+    return tuple(f"LOG:{version}" for version in (job.version if job is not None else 0, pod_version) if version)
+
+
+def _marked(write: PlannedWrite, request: EvictionRequest, causes: tuple[str, ...]) -> PlannedWrite:
+    """The pod says who evicted it, for as long as it is seen."""
+    write = msgspec.structs.replace(write, causes=tuple(dict.fromkeys((*causes, *write.causes))))
+    by = request.trigger or request.job
+    if not by or not isinstance(write.payload, ObjectStored):
+        return write
+    marked = msgspec.structs.replace(write.payload, object=with_annotation(write.payload.object, ANNOTATION_EVICTED_BY, by))
+    return msgspec.structs.replace(write, payload=marked)
+
+
+def _outcome(request: EvictionRequest, uid: str, allowed: bool, reason: str, message: str, budget: str = "") -> EvictionOutcome:
+    return EvictionOutcome(
+        namespace=request.namespace,
+        name=request.name,
+        uid=uid,
+        allowed=allowed,
+        job=request.job,
+        reason=reason,
+        message=message,
+        budget=budget,
+    )

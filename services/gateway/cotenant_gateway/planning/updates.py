@@ -1,0 +1,169 @@
+"""Replacements and patches, of an object or of its status: from what a client sends to the plan that stores it.
+
+What other services' facts had added to the object that the client read is taken off again. Members of metadata that no writer
+changes stay as they are; `generation` counts changes of everything but metadata and status.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.api.edits import same_json, spec_of
+from cotenant.api.kinds import Kind
+from cotenant.api.overlay import without_overlay
+from cotenant.api.patching.errors import PatchError, PatchTestError
+from cotenant.api.patching.json_patch import json_patch
+from cotenant.api.patching.merge import merge_patch
+from cotenant.api.patching.strategic import strategic_merge_patch
+from cotenant.api.snapshots import Snapshot
+from cotenant.api.splices import DocumentError, Members, is_object, member_object, members, put_or_drop, raw
+from cotenant.events.objects import ObjectStored
+from cotenant.log.plans import Plan, object_write
+from cotenant_gateway.admission.review import WrongTypes, type_error
+from cotenant_gateway.planning.documents import (
+    HEAD,
+    Planned,
+    admitted,
+    check_kind,
+    check_version,
+    check_writable,
+    existing,
+    read_object,
+    wrong_types,
+)
+from cotenant_gateway.planning.statuses import (
+    ApiError,
+    bad_request,
+    conflict,
+    forbidden,
+)
+from cotenant_gateway.read_model.core import GatewayCore
+
+
+def plan_replacement(
+    core: GatewayCore, kind: Kind, namespace: str, name: str, body: bytes, *, status_only: bool = False
+) -> Planned:
+    """Return the plan that replaces an object (or its status). Raises ApiError, TooNew."""
+    top, head = read_object(core.kinds, kind, namespace, body)
+    if head.metadata.name != name:
+        raise bad_request(
+            f"the name of the object ({head.metadata.name or 'based on the URL'}) does not match the name on the URL ({name})"
+        )
+    snapshot = existing(core, kind, namespace, name)
+    check_writable(snapshot)
+    check_version(core, snapshot, head.metadata.resource_version)
+    return _update(core, snapshot, raw(top), head.metadata.uid, status_only=status_only)
+
+
+_PATCHES = {
+    "application/merge-patch+json": merge_patch,
+    "application/json-patch+json": json_patch,
+    "application/strategic-merge-patch+json": strategic_merge_patch,
+}
+PATCH_TYPES = tuple(_PATCHES)
+
+
+def plan_patch(
+    core: GatewayCore, kind: Kind, namespace: str, name: str, patch_type: str, patch: bytes, *, status_only: bool = False
+) -> Planned:
+    """Return the plan that a patch leads to. The patch applies to the object as the API shows it. Raises ApiError, TooNew."""
+    snapshot = existing(core, kind, namespace, name)
+    check_writable(snapshot)
+    try:
+        patched = _PATCHES[patch_type](msgspec.Raw(snapshot.document), msgspec.Raw(patch))
+        top = members(patched)
+        head = HEAD.decode(patched)
+        given = _patched_version(patch_type, patch)
+    except PatchTestError as error:
+        raise invalid_patch(kind, name, str(error)) from error
+    except (DocumentError, PatchError) as error:
+        raise bad_request(f"the patch cannot be applied: {error}") from error
+    except msgspec.ValidationError as error:
+        raise wrong_types(kind, WrongTypes(type_error(error))) from error
+    except UnicodeDecodeError as error:
+        raise bad_request(f"the patch is not UTF-8: {error}") from error
+    check_version(core, snapshot, given)
+    if head.metadata.name != name or (kind.namespaced and head.metadata.namespace != namespace):
+        raise bad_request("a patch cannot change the name or the namespace of an object")
+    check_kind(core.kinds, kind, head)
+    return _update(core, snapshot, raw(top), head.metadata.uid, status_only=status_only)
+
+
+def invalid_patch(kind: Kind, name: str, why: str) -> ApiError:
+    """422: a test in the patch did not hold, or its path is not there."""
+    return ApiError(422, "Invalid", f'the patch of {kind.resource} "{name}" cannot be applied: {why}')
+
+
+def _patched_version(patch_type: str, patch: bytes) -> str:
+    """Return the resourceVersion that the patch itself states: only then it is a condition."""
+    patch.decode()
+    if patch_type == "application/json-patch+json" or not is_object(patch):
+        return ""
+    return HEAD.decode(raw({"metadata": raw(_version_only(patch))})).metadata.resource_version
+
+
+def _version_only(patch: bytes) -> Members:
+    metadata = member_object(members(patch), "metadata")
+    version = metadata.get("resourceVersion")
+    return {"resourceVersion": version} if version is not None and bytes(version) != b"null" else {}
+
+
+def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: str, *, status_only: bool) -> Planned:
+    stored = snapshot.stored
+    assert stored is not None
+    address = snapshot.address
+    kind, name = address.kind, address.name
+    if uid and uid != stored.meta.uid:
+        raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.meta.uid}")
+    if status_only:
+        document = _with_status_of(stored.raw, written)
+    else:
+        document = _with_immutable_metadata(without_overlay(written, stored.raw, snapshot.overlay), stored.raw)
+    review = admitted(core, address, document, snapshot)
+    document = _with_generation(review.document, stored.raw, stored.meta.generation)
+    if same_json(document, stored.raw):
+        return Planned(address, document, None, snapshot)
+    if stored.meta.deletion_timestamp is not None:
+        added = set(review.view.metadata.finalizers) - set(stored.meta.finalizers)
+        if added:
+            raise forbidden(kind, name, f"no new finalizers can be added if the object is being deleted: {sorted(added)}")
+    payload = ObjectStored(object=document, admission=review.notes)
+    plan = Plan((object_write(address, payload, stored.sequence, causes=(f"LOG:{stored.sequence}", *review.causes)),))
+    return Planned(address, document, plan, snapshot)
+
+
+def _with_status_of(stored: msgspec.Raw, written: msgspec.Raw) -> msgspec.Raw:
+    top = members(stored)
+    given = members(written).get("status")
+    if given is None:
+        top.pop("status", None)
+    else:
+        top["status"] = given
+    return raw(top)
+
+
+_IMMUTABLE = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace")
+
+
+def _with_immutable_metadata(document: msgspec.Raw, stored: msgspec.Raw) -> msgspec.Raw:
+    """Members of metadata that no writer changes."""
+    top = members(document)
+    metadata, before = member_object(top, "metadata"), member_object(members(stored), "metadata")
+    for name in _IMMUTABLE:
+        if name in before:
+            metadata[name] = before[name]
+        else:
+            metadata.pop(name, None)
+    put_or_drop(top, "metadata", metadata)
+    return raw(top)
+
+
+def _with_generation(document: msgspec.Raw, stored: msgspec.Raw, generation: int) -> msgspec.Raw:
+    """`generation` counts changes of everything but metadata and status."""
+    if same_json(spec_of(document), spec_of(stored)):
+        return document
+    top = members(document)
+    metadata = member_object(top, "metadata")
+    metadata["generation"] = raw(generation + 1)
+    top["metadata"] = raw(metadata)
+    return raw(top)

@@ -1,0 +1,136 @@
+"""What the API knows of a kind: schema, columns, validation, defaulting, composition, status; and the registry of kinds.
+
+A kind is one file of `cotenant.kinds` that ends with its `Definition`. The registry finds definitions by (group, plural), so
+that two groups may use one plural, and by (apiVersion, kind). Rules that look at other objects than the one that is written
+are the gateway's (`admission/chain.py`), keyed by kind as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cotenant.api.columns import PLAIN, Layout
+from cotenant.api.kinds import Kind
+from cotenant.api.objects.metadata import AnyObject, Headed
+from cotenant.api.snapshots import Composer
+from cotenant.api.validation.fields import FieldError
+from cotenant.events.envelope import Event
+from cotenant.model.subjects import tokens
+
+PartKey = Callable[[Event], tuple[str, str] | None]
+"""Namespace and name of the object that a fact is a part of; None where it is of none."""
+
+FIELD_LABELS = frozenset({"metadata.name", "metadata.namespace"})
+"""Fields that a field selector may name for every kind."""
+
+
+def node_of_subject(event: Event) -> tuple[str, str]:
+    """A cluster-scoped object with the name in the subject's second token: `node.<name>.>`, `metrics.<name>`."""
+    return "", tokens(event.subject)[1]
+
+
+name_of_subject = node_of_subject
+"""The same for `migrations.<name>`."""
+
+
+def _no_errors(_: Any, __: Callable[[], Any]) -> list[FieldError]:
+    return []
+
+
+def _as_given(document: msgspec.Raw) -> msgspec.Raw:
+    return document
+
+
+class Subresource(msgspec.Struct, frozen=True):
+    """A path below an object that is no object of its own, as discovery lists it."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+
+
+class Definition(msgspec.Struct, frozen=True, eq=False):
+    """One kind as the API serves it. What is left out has the meaning of a document that is stored and shown as it is."""
+
+    kind: Kind
+    decode: Callable[[msgspec.Raw], Headed] = msgspec.json.Decoder(AnyObject).decode
+    """The schema: the typed view of a document. Raises msgspec.ValidationError with the field's path."""
+    decode_when_folded: bool = False
+    """Decode the whole document when it arrives, not its metadata alone: for kinds whose every reader needs the view."""
+    default: Callable[[msgspec.Raw], msgspec.Raw] = _as_given
+    """Members that a new object gets where its document leaves them out. Runs before admission. Must return the same Raw where
+    nothing is added."""
+    errors: Callable[[Any, Callable[[], Any]], list[FieldError]] = _no_errors
+    """Validation of the view by itself; the function that it gets returns the view as stored, None for a creation."""
+    compose: Composer | None = None
+    """What the facts of other services add."""
+    compose_document_alone: bool = False
+    """Compose objects without such facts too."""
+    parts: Mapping[type, PartKey] = {}
+    """The payloads of those facts, and whose part each is."""
+    parts_carry_uid: bool = False
+    """The facts name the incarnation that they are about: those of another uid are left out."""
+    stable_uid: bool = False
+    """The uid follows from the name, so an object that returns is the same one to watches."""
+    layout: Layout = PLAIN
+    """The columns of `kubectl get`."""
+    field_labels: frozenset[str] = frozenset()
+    """Fields that a field selector may name beside name and namespace; `compose` returns their values."""
+    has_status: bool = False
+    """Served with the subresource `status`."""
+    read_only: bool = False
+    """Made of other services' facts alone: no verb writes it."""
+    categories: tuple[str, ...] = ()
+    subresources: tuple[Subresource, ...] = ()
+
+
+class Registry:
+    """Kinds by (group, plural) and by (apiVersion, kind). Raises ValueError where two definitions claim one
+    of them, or one fact."""
+
+    def __init__(self, definitions: Sequence[Definition]) -> None:
+        self.definitions = tuple(definitions)
+        self._by_resource = {(found.kind.group, found.kind.plural): found for found in self.definitions}
+        self._by_type = {(found.kind.api_version, found.kind.kind): found for found in self.definitions}
+        if not len(self._by_resource) == len(self._by_type) == len(self.definitions):
+            raise ValueError("two definitions have the same group and plural, or the same apiVersion and kind")
+        facts = Counter(payload for found in self.definitions for payload in found.parts)
+        shared = sorted(payload.__name__ for payload, count in facts.items() if count > 1)
+        if shared:
+            raise ValueError(f"facts that are parts of two kinds: {', '.join(shared)}")
+
+    def __iter__(self) -> Iterator[Definition]:
+        return iter(self.definitions)
+
+    def __getitem__(self, resource: tuple[str, str]) -> Definition:
+        """Return the definition of a (group, plural). Raises KeyError."""
+        return self._by_resource[resource]
+
+    def of(self, kind: Kind) -> Definition:
+        """Return the definition of a kind. Raises KeyError."""
+        return self._by_resource[kind.group, kind.plural]
+
+    def resource(self, group: str, plural: str) -> Kind | None:
+        """Return the kind of a group's resource, None where there is none."""
+        found = self._by_resource.get((group, plural))
+        return found.kind if found is not None else None
+
+    def type(self, api_version: str, kind: str) -> Kind | None:
+        """Return the kind that a document's apiVersion and kind name, None where there is none."""
+        found = self._by_type.get((api_version, kind))
+        return found.kind if found is not None else None
+
+    def find(self, word: str) -> Kind | None:
+        """Return the kind that a user's word names: plural, singular, kind, short name, or `plural.group`; any case."""
+        wanted = word.lower()
+        for definition in self.definitions:
+            kind = definition.kind
+            if wanted in (kind.plural, kind.singular, kind.resource, *kind.short_names):
+                return kind
+        return None

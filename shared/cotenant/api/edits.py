@@ -1,0 +1,67 @@
+"""Edits of `metadata` that the gateway itself makes; every other byte of the document stays as it was given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from cotenant.api.splices import Members, member_object, members, raw
+from cotenant.api.times import rfc3339
+
+
+def with_metadata(document: msgspec.Raw, changes: Mapping[str, object | None]) -> msgspec.Raw:
+    """Return the document with members of metadata set, or removed where the value is None."""
+    top = members(document)
+    metadata = member_object(top, "metadata")
+    for name, value in changes.items():
+        if value is None:
+            metadata.pop(name, None)
+        else:
+            metadata[name] = raw(value)
+    top["metadata"] = raw(metadata)
+    return raw(top)
+
+
+def with_annotation(document: msgspec.Raw, key: str, value: str) -> msgspec.Raw:
+    """Return the document with one annotation set."""
+    top = members(document)
+    metadata = member_object(top, "metadata")
+    annotations = member_object(metadata, "annotations")
+    annotations[key] = raw(value)
+    metadata["annotations"] = raw(annotations)
+    top["metadata"] = raw(metadata)
+    return raw(top)
+
+
+def with_status(document: msgspec.Raw, changes: Mapping[str, object | None]) -> msgspec.Raw:
+    """Return the document with members of status set, or removed where the value is None."""
+    top = members(document)
+    status = member_object(top, "status")
+    for name, value in changes.items():
+        if value is None:
+            status.pop(name, None)
+        else:
+            status[name] = raw(value)
+    top["status"] = raw(status)
+    return raw(top)
+
+
+def marked_for_deletion(document: msgspec.Raw, now: datetime, grace_seconds: int) -> msgspec.Raw:
+    """Return the document with deletionTimestamp (when the grace is over, as Kubernetes says it) and the grace period."""
+    until = rfc3339(now + timedelta(seconds=grace_seconds))
+    return with_metadata(document, {"deletionTimestamp": until, "deletionGracePeriodSeconds": grace_seconds})
+
+
+def same_json(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
+    """Return whether two documents say the same: white space and the spelling of numbers do not count."""
+    first, second = bytes(one), bytes(other)
+    return first == second or bool(json.loads(first) == json.loads(second))
+
+
+def spec_of(document: msgspec.Raw) -> bytes:
+    """Return what `generation` counts changes of: everything but metadata and status."""
+    top: Members = members(document)
+    return msgspec.json.encode({name: value for name, value in top.items() if name not in ("metadata", "status")})

@@ -1,0 +1,1 @@
+"""The three PATCH types over verbatim documents: what a patch does not name stays byte for byte."""

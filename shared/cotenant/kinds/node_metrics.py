@@ -1,0 +1,149 @@
+"""slo.koordinator.sh/v1alpha1 NodeMetric = metrics: an object without a document, composed of one event.
+
+In: the `metrics.<node>` event. Out: the object as Koordinator's custom resource spells it, and its columns. Read only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.ages import age
+from cotenant.api.columns import NAME, Cell, Column, Layout
+from cotenant.api.definitions import Definition, node_of_subject
+from cotenant.api.kinds import Kind
+from cotenant.api.objects.metadata import ObjectMeta, View
+from cotenant.api.overlay import Overlay, head_of
+from cotenant.api.snapshots import Snapshot
+from cotenant.api.splices import raw
+from cotenant.api.times import derived_uid, go_duration, rfc3339
+from cotenant.events.metrics import AggregatedUsage, NodeMetricComputed, Usage
+from cotenant.model.quantities import format_decimal, format_milli
+
+NODE_METRICS = Kind("slo.koordinator.sh", "v1alpha1", "nodemetrics", "NodeMetric", False, (), True)
+
+
+def _resources(usage: Usage) -> dict[str, dict[str, str]]:
+    return {"resources": {"cpu": format_milli(usage.cpu_milli), "memory": format_decimal(usage.memory_bytes)}}
+
+
+def _aggregated(windows: tuple[AggregatedUsage, ...], cold: tuple[int, ...]) -> list[dict[str, object]]:
+    """The windows' entries by duration; one that is too young to say anything keeps its entry, without resources."""
+    empty: dict[int, dict[str, object]] = {
+        seconds: {"duration": go_duration(seconds), "usage": {name: {} for name in ("p50", "p90", "p95", "p99", "avg")}}
+        for seconds in cold
+    }
+    entries: dict[int, dict[str, object]] = {
+        window.duration_seconds: {
+            "duration": go_duration(window.duration_seconds),
+            "usage": {
+                name: _resources(usage)
+                for name, usage in (
+                    ("p50", window.p50),
+                    ("p90", window.p90),
+                    ("p95", window.p95),
+                    ("p99", window.p99),
+                    ("avg", window.avg),
+                )
+            },
+        }
+        for window in windows
+    }
+    return [entry for _, entry in sorted({**empty, **entries}.items())]
+
+
+def compose_node_metric(snapshot: Snapshot) -> Overlay:
+    """Return the NodeMetric of a node; its annotation says since when nothing has been reported, where that is so."""
+    for event in snapshot.parts.values():
+        if isinstance(event.data, NodeMetricComputed) and not event.tombstone:
+            return _node_metric(snapshot, event.data)
+    return Overlay()
+
+
+def _node_metric(snapshot: Snapshot, metric: NodeMetricComputed) -> Overlay:
+    node_metric: dict[str, object] = {
+        "nodeUsage": _resources(metric.node_usage),
+        "systemUsage": _resources(metric.system_usage),
+        "aggregatedNodeUsages": _aggregated(metric.aggregated_node_usages, metric.cold_windows),
+        "aggregatedSystemUsages": _aggregated(metric.aggregated_system_usages, metric.cold_windows),
+    }
+    status: dict[str, object] = {"nodeMetric": node_metric}
+    if metric.update_time is not None:
+        status["updateTime"] = rfc3339(metric.update_time)
+    status["podsMetric"] = [
+        {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "priority": pod.priority,
+            "qos": pod.qos,
+            "podUsage": _resources(pod.usage),
+        }
+        for pod in metric.pods
+    ]
+    status["hostApplicationMetric"] = [
+        {"name": host.name, "priority": host.priority, "qos": host.qos, "usage": _resources(host.usage)}
+        for host in metric.host_applications
+    ]
+    if metric.prod_reclaimable is not None:
+        status["prodReclaimableMetric"] = {"resource": _resources(metric.prod_reclaimable)}
+    spec = {
+        "metricCollectPolicy": {
+            "aggregateDurationSeconds": metric.aggregate_duration_seconds,
+            "reportIntervalSeconds": metric.report_interval_seconds,
+        }
+    }
+    unknown = {"cotenant.io/unknown-since": rfc3339(metric.unknown_since)} if metric.unknown_since else {}
+    uid = derived_uid("NodeMetric", snapshot.address.name)
+    return Overlay(
+        head=head_of(NODE_METRICS.api_version, "NodeMetric", spec),
+        metadata={"name": snapshot.address.name, "uid": uid},
+        annotations=unknown,
+        status={name: raw(value) for name, value in status.items()},
+        uid=uid,
+    )
+
+
+class _Resources(View, frozen=True, kw_only=True):
+    resources: dict[str, str] = {}
+
+
+class _Usage(View, frozen=True, kw_only=True):
+    node_usage: _Resources = _Resources()
+
+
+class _Status(View, frozen=True, kw_only=True):
+    node_metric: _Usage = _Usage()
+    update_time: str = ""
+
+
+class _Shown(View, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    status: _Status = _Status()
+
+
+_SHOWN = msgspec.json.Decoder(_Shown)
+
+
+def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
+    shown = _SHOWN.decode(snapshot.document)
+    usage = shown.status.node_metric.node_usage.resources
+    unknown = shown.metadata.annotations.get("cotenant.io/unknown-since")
+    return (
+        snapshot.address.name,
+        usage.get("cpu", "<unknown>"),
+        usage.get("memory", "<unknown>"),
+        age(shown.status.update_time, now),
+        f"Unknown since {age(unknown, now)}" if unknown else "Known",
+    )
+
+
+DEFINITION = Definition(
+    NODE_METRICS,
+    compose=compose_node_metric,
+    parts={NodeMetricComputed: node_of_subject},
+    layout=Layout((NAME, Column("CPU"), Column("Memory"), Column("Updated"), Column("State")), _cells),
+    read_only=True,
+    stable_uid=True,
+)

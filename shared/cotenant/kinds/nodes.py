@@ -1,0 +1,264 @@
+"""core/v1 Node = document + executor + resources + condition.
+
+In: the node's document and the last executor report, overcommitment and readiness events of that node. Out: labels and
+taints, capacity and allocatable (batch and mid resources included; allocatable is what `cotenant.domain.node` calls
+offered: the reservation annotation is not taken off), the Ready condition, nodeInfo, addresses.
+Without a condition event a node with an executor is ready; a node with neither executor nor condition keeps what its
+document says. Validation: Kubernetes' rules of taints and quantities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.ages import age
+from cotenant.api.columns import AGE, NAME, Cell, Column, Layout, wide
+from cotenant.api.definitions import Definition, node_of_subject
+from cotenant.api.kinds import Kind
+from cotenant.api.objects.metadata import ObjectMeta, View
+from cotenant.api.objects.node import Node, decode_node
+from cotenant.api.overlay import Overlay
+from cotenant.api.snapshots import Snapshot
+from cotenant.api.splices import raw
+from cotenant.api.times import rfc3339
+from cotenant.api.validation.fields import FieldError, duplicate, label_value, not_supported, qualified_name, quantity
+from cotenant.api.validation.pod import TAINT_EFFECTS
+from cotenant.domain.node import NodeSources, overcommitted_amounts
+from cotenant.events.conditions import NodeCondition
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
+from cotenant.model.quantities import QuantityError, format_amount
+from cotenant.model.tiers import OVERCOMMITTED
+
+NODES = Kind("", "v1", "nodes", "Node", False, ("no",))
+MAX_CAPABILITIES_SHOWN = 64
+
+
+def compose_node(snapshot: Snapshot) -> Overlay:
+    """Return what executor, overcommitment and readiness add to the node."""
+    executor: ExecutorStatus | None = None
+    resources: NodeResources | None = None
+    condition: NodeCondition | None = None
+    reported_at: datetime | None = None
+    for event in snapshot.parts.values():
+        if event.tombstone:
+            continue
+        if isinstance(event.data, ExecutorStatus):
+            executor, reported_at = event.data, event.time
+        elif isinstance(event.data, NodeResources):
+            resources = event.data
+        elif isinstance(event.data, NodeCondition):
+            condition = event.data
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: list[tuple[str, str, str]] = []
+    status: dict[str, msgspec.Raw] = {}
+    capacity: dict[str, str] = {}
+    conditions: list[dict[str, str]] = []
+    if executor is not None:
+        labels = {LABEL_HOSTNAME: snapshot.address.name, **executor.labels}
+        taints += executor.taints
+        capacity |= {name: format_amount(name, amount) for name, amount in sorted(executor.capacity.items())}
+        annotations = _annotations(executor)
+        status |= _machine(executor)
+    sources = NodeSources(_declared(snapshot), executor, resources, condition)
+    if resources is not None and not resources.withdrawn:
+        shown = overcommitted_amounts(resources)
+        capacity |= {name: format_amount(name, amount) for name, amount in shown.items() if amount > 0 or name in _ALWAYS}
+    allocatable = _allocatable(sources)
+    if condition is not None:
+        taints += condition.taints
+        conditions.append(_ready(condition.status, condition.since, condition.reason, condition.message))
+    elif executor is not None:
+        conditions.append(_ready("True", reported_at, "ExecutorReady", executor.message or "the executor reports"))
+    merged = {name: texts for name, texts in (("capacity", capacity), ("allocatable", allocatable)) if texts}
+    return Overlay(
+        labels=labels,
+        annotations=annotations,
+        taints=tuple({"key": key, "value": value, "effect": effect} for key, value, effect in taints),
+        status=status,
+        merged_status=merged,
+        conditions=tuple(conditions),
+    )
+
+
+_ALWAYS = (BATCH_CPU, BATCH_MEMORY)
+
+
+def _declared(snapshot: Snapshot) -> Node:
+    """Return the document; an empty one where there is none or it cannot be read (stored by another writer)."""
+    if snapshot.stored is None:
+        return Node()
+    try:
+        return decode_node(snapshot.stored.raw)
+    except msgspec.DecodeError:
+        return Node()
+
+
+def _allocatable(sources: NodeSources) -> dict[str, str]:
+    """Return what is laid over the document's allocatable: what others decide, and what it leaves open.
+
+    Amounts that the document alone decides stay as written; overcommitted ones that are not offered appear only where it names
+    them.
+    """
+    try:
+        offered = sources.offered()
+    except QuantityError:
+        return {}
+    declared = sources.node.status.allocatable if sources.node is not None else {}
+    reported = sources.executor.allocatable if sources.executor is not None else {}
+    resources = sources.resources
+    shown: dict[str, str] = {}
+    for name, amount in sorted(offered.items()):
+        if resources is not None and name in OVERCOMMITTED:
+            hidden = name not in declared and (resources.withdrawn or (amount == 0 and name not in _ALWAYS))
+        else:
+            hidden = name in declared and name not in reported
+        if not hidden:
+            shown[name] = format_amount(name, amount)
+    return shown
+
+
+def _ready(status: str, since: datetime | None, reason: str, message: str) -> dict[str, str]:
+    condition = {"type": "Ready", "status": status, "reason": reason or "NodeReady", "message": message}
+    if since is not None:
+        condition["lastTransitionTime"] = rfc3339(since)
+    return condition
+
+
+def _annotations(executor: ExecutorStatus) -> dict[str, str]:
+    annotations = {"cotenant.io/sandbox": "true" if executor.sandbox else "false"}
+    if executor.capabilities:
+        shown = dict(sorted(executor.capabilities.items())[:MAX_CAPABILITIES_SHOWN])
+        annotations["cotenant.io/capabilities"] = msgspec.json.encode(shown).decode()
+    return annotations
+
+
+def _machine(executor: ExecutorStatus) -> dict[str, msgspec.Raw]:
+    runtime = "simulated" if executor.simulated else "process"
+    info = {
+        "kernelVersion": executor.kernel,
+        "osImage": executor.operating_system,
+        "operatingSystem": "linux",
+        "architecture": executor.labels.get("kubernetes.io/arch", ""),
+        "kubeletVersion": f"cotenant-{executor.version}" if executor.version else "cotenant",
+        "containerRuntimeVersion": f"{runtime}://{executor.version}" if executor.version else runtime,
+        "bootID": executor.boot,
+        "machineID": "",
+        "systemUUID": "",
+        "kubeProxyVersion": "",
+    }
+    addresses = [{"type": "InternalIP", "address": address} for address in executor.addresses]
+    return {
+        "nodeInfo": raw(info),
+        "addresses": raw([*addresses, {"type": "Hostname", "address": executor.node}]),
+    }
+
+
+def node_errors(node: Node) -> list[FieldError]:
+    """Taints are unique by key and effect and well formed; capacities are not negative."""
+    found: list[FieldError] = []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(node.spec.taints):
+        path = f"spec.taints[{index}]"
+        found += qualified_name(f"{path}.key", taint.key)
+        found += label_value(f"{path}.value", taint.value)
+        if taint.effect not in TAINT_EFFECTS:
+            found.append(not_supported(f"{path}.effect", taint.effect, TAINT_EFFECTS))
+        if (taint.key, taint.effect) in seen:
+            found.append(duplicate(path, f"{taint.key}:{taint.effect}"))
+        seen.add((taint.key, taint.effect))
+    for section, amounts in (("capacity", node.status.capacity), ("allocatable", node.status.allocatable)):
+        for resource, amount in amounts.items():
+            found += quantity(f"status.{section}[{resource}]", amount)
+    return found
+
+
+class _Condition(View, frozen=True, kw_only=True):
+    type: str = ""
+    status: str = ""
+
+
+class _Address(View, frozen=True, kw_only=True):
+    type: str = ""
+    address: str = ""
+
+
+class _NodeInfo(View, frozen=True, kw_only=True):
+    kubelet_version: str = ""
+    os_image: str = ""
+    kernel_version: str = ""
+    container_runtime_version: str = ""
+
+
+class _Spec(View, frozen=True, kw_only=True):
+    unschedulable: bool = False
+
+
+class _Status(View, frozen=True, kw_only=True):
+    conditions: list[_Condition] = []
+    addresses: list[_Address] = []
+    node_info: _NodeInfo = _NodeInfo()
+    allocatable: dict[str, str | int | float] = {}
+
+
+class _Shown(View, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_SHOWN = msgspec.json.Decoder(_Shown)
+
+
+def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
+    shown = _SHOWN.decode(snapshot.document)
+    ready = next((item.status for item in shown.status.conditions if item.type == "Ready"), "Unknown")
+    words = [{"True": "Ready", "False": "NotReady"}.get(ready, "NotReady" if ready == "Unknown" else "Unknown")]
+    if shown.spec.unschedulable:
+        words.append("SchedulingDisabled")
+    if shown.metadata.annotations.get("cotenant.io/sandbox") == "true":
+        words.append("Sandboxed")
+    prefix = "node-role.kubernetes.io/"
+    roles = sorted(key.removeprefix(prefix) for key in shown.metadata.labels if key.startswith(prefix))
+    info = shown.status.node_info
+    address = next((item.address for item in shown.status.addresses if item.type == "InternalIP"), "<none>")
+    return (
+        snapshot.address.name,
+        ",".join(words),
+        ",".join(roles) or "<none>",
+        age(shown.metadata.creation_timestamp, now),
+        info.kubelet_version,
+        address,
+        info.os_image or "<unknown>",
+        info.kernel_version or "<unknown>",
+        info.container_runtime_version or "<unknown>",
+        str(shown.status.allocatable.get(BATCH_CPU, "<none>")),
+        str(shown.status.allocatable.get(BATCH_MEMORY, "<none>")),
+    )
+
+
+DEFINITION = Definition(
+    NODES,
+    decode=decode_node,
+    compose=compose_node,
+    parts={ExecutorStatus: node_of_subject, NodeResources: node_of_subject, NodeCondition: node_of_subject},
+    errors=lambda node, _: node_errors(node),
+    layout=Layout(
+        (
+            NAME,
+            Column("Status"),
+            Column("Roles"),
+            AGE,
+            Column("Version"),
+            *wide("Internal-IP", "OS-Image", "Kernel-Version", "Container-Runtime", "Batch-CPU", "Batch-Memory"),
+        ),
+        _cells,
+    ),
+    field_labels=frozenset({"spec.unschedulable"}),
+    has_status=True,
+)

@@ -1,0 +1,150 @@
+"""scheduling.koordinator.sh/v1alpha1 PodMigrationJob = document + migration.
+
+A job that descheduler-arbiter made itself has no document.
+
+In: the `migrations.<job>` event. Out: the job's status, and its spec where it has no document. Source of the
+modes: Koordinator's custom resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.ages import age
+from cotenant.api.columns import AGE, NAME, Cell, Column, Layout, wide
+from cotenant.api.definitions import Definition, name_of_subject
+from cotenant.api.kinds import Kind
+from cotenant.api.objects.metadata import ObjectMeta, View
+from cotenant.api.objects.policies import PodMigrationJob
+from cotenant.api.overlay import Overlay, head_of
+from cotenant.api.snapshots import Snapshot
+from cotenant.api.splices import raw
+from cotenant.api.times import derived_uid, go_duration, rfc3339
+from cotenant.api.validation.fields import FieldError, not_supported, required
+from cotenant.events.migrations import JobCondition, Migration
+
+MIGRATION_JOBS = Kind("scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", False, ("pmj",), True)
+MIGRATION_MODES = ("ReservationFirst", "EvictDirectly")
+
+
+def _condition(condition: JobCondition) -> dict[str, str]:
+    shown = {"type": condition.type, "status": condition.status}
+    if condition.reason:
+        shown["reason"] = condition.reason
+    if condition.message:
+        shown["message"] = condition.message
+    if condition.last_transition_time is not None:
+        shown["lastTransitionTime"] = rfc3339(condition.last_transition_time)
+    return shown
+
+
+def compose_migration(snapshot: Snapshot) -> Overlay:
+    """Return what the arbiter reports of the job."""
+    for event in snapshot.parts.values():
+        if event.tombstone or not isinstance(event.data, Migration):
+            continue
+        job = event.data
+        status: dict[str, msgspec.Raw] = {"phase": raw(job.phase)}
+        for name, text in (("status", job.status), ("reason", job.reason), ("message", job.message)):
+            if text:
+                status[name] = raw(text)
+        conditions = tuple(_condition(condition) for condition in job.conditions)
+        if snapshot.stored is not None:
+            return Overlay(status=status, conditions=conditions)
+        uid = derived_uid("PodMigrationJob", job.job, job.uid)
+        spec: dict[str, object] = {
+            "mode": job.mode,
+            "paused": job.paused,
+            "podRef": {"apiVersion": "v1", "kind": "Pod", "namespace": job.namespace, "name": job.pod, "uid": job.uid},
+        }
+        if job.ttl_seconds:
+            spec["ttl"] = go_duration(job.ttl_seconds)
+        metadata: dict[str, str | int] = {"name": job.job, "uid": uid}
+        if job.created_at is not None:
+            metadata["creationTimestamp"] = rfc3339(job.created_at)
+        return Overlay(
+            head=head_of(MIGRATION_JOBS.api_version, "PodMigrationJob", spec),
+            metadata=metadata,
+            annotations={"cotenant.io/trigger": job.trigger} if job.trigger else {},
+            status=status,
+            conditions=conditions,
+            uid=uid,
+        )
+    return Overlay()
+
+
+def migration_job_errors(job: PodMigrationJob) -> list[FieldError]:
+    """A job names a pod, and one of the modes."""
+    found: list[FieldError] = []
+    if not job.spec.pod_ref.name:
+        found.append(required("spec.podRef.name"))
+    if not job.spec.pod_ref.namespace:
+        found.append(required("spec.podRef.namespace"))
+    if job.spec.mode and job.spec.mode not in MIGRATION_MODES:
+        found.append(not_supported("spec.mode", job.spec.mode, MIGRATION_MODES))
+    return found
+
+
+class _PodRef(View, frozen=True, kw_only=True):
+    namespace: str = ""
+    name: str = ""
+
+
+class _Spec(View, frozen=True, kw_only=True):
+    pod_ref: _PodRef = _PodRef()
+    ttl: str = ""
+
+
+class _Status(View, frozen=True, kw_only=True):
+    phase: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class _Shown(View, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_SHOWN = msgspec.json.Decoder(_Shown)
+
+
+def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
+    shown = _SHOWN.decode(snapshot.document)
+    return (
+        snapshot.address.name,
+        shown.status.phase or "Pending",
+        shown.status.status,
+        age(shown.metadata.creation_timestamp, now),
+        shown.spec.pod_ref.namespace,
+        shown.spec.pod_ref.name,
+        shown.spec.ttl,
+        shown.status.reason,
+    )
+
+
+DEFINITION = Definition(
+    MIGRATION_JOBS,
+    decode=msgspec.json.Decoder(PodMigrationJob).decode,
+    compose=compose_migration,
+    parts={Migration: name_of_subject},
+    errors=lambda job, _: migration_job_errors(job),
+    layout=Layout(
+        (
+            NAME,
+            Column("Phase"),
+            Column("Status"),
+            AGE,
+            Column("PodNamespace"),
+            Column("Pod"),
+            Column("TTL"),
+            *wide("Reason"),
+        ),
+        _cells,
+    ),
+    has_status=True,
+)

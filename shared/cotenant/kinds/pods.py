@@ -1,0 +1,237 @@
+"""core/v1 Pod = document + placement + waiting + run.
+
+In: the pod's document and the last placement, waiting and run events that carry its uid. Out: `spec.nodeName` and the
+status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with the reason in words),
+nominatedNodeName, containerStatuses, startTime, qosClass. Times are those of the events.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.definitions import Definition, Subresource
+from cotenant.api.kinds import Kind
+from cotenant.api.objects.pod import Pod, PodSpec, decode_pod
+from cotenant.api.overlay import Overlay
+from cotenant.api.snapshots import Snapshot
+from cotenant.api.splices import raw
+from cotenant.api.times import rfc3339
+from cotenant.domain.qos import KubeQoS, kube_qos
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from cotenant.kinds.pod_columns import LAYOUT
+from cotenant.model.by_identity import by_identity
+from cotenant.model.quantities import QuantityError
+
+PODS = Kind("", "v1", "pods", "Pod", True, ("po",))
+
+_PHASES = {
+    RunPhase.PENDING: "Pending",
+    RunPhase.RUNNING: "Running",
+    RunPhase.SUCCEEDED: "Succeeded",
+    RunPhase.FAILED: "Failed",
+    RunPhase.EVICTED: "Failed",
+}
+
+
+def live_placement(snapshot: Snapshot) -> Event | None:
+    """Return the newest placement of this pod that has not ended."""
+    return _newest(snapshot, Placement, lambda placement: placement.phase is not PlacementPhase.GONE)
+
+
+def newest_run(snapshot: Snapshot) -> Event | None:
+    """Return the newest run report of this pod."""
+    return _newest(snapshot, RunStatus)
+
+
+def waiting_reason(snapshot: Snapshot) -> Event | None:
+    """Return why this pod waits, if it does."""
+    return _newest(snapshot, Waiting)
+
+
+def _newest(snapshot: Snapshot, payload: type, wanted: object = None) -> Event | None:
+    found: Event | None = None
+    for event in snapshot.parts.values():
+        if event.tombstone or not isinstance(event.data, payload):
+            continue
+        if callable(wanted) and not wanted(event.data):
+            continue
+        if found is None or event.sequence > found.sequence:
+            found = event
+    return found
+
+
+def compose_pod(snapshot: Snapshot) -> Overlay:
+    """Return what placement, waiting and run add to the pod."""
+    if snapshot.stored is None:
+        return Overlay()
+    placed = waits = ran = None
+    if snapshot.parts:
+        placed, waits, ran = live_placement(snapshot), waiting_reason(snapshot), newest_run(snapshot)
+    spec: dict[str, msgspec.Raw] = {}
+    pod = snapshot.pod
+    fields = {
+        "spec.nodeName": pod.spec.node_name,
+        "spec.schedulerName": pod.spec.scheduler_name,
+        "spec.restartPolicy": pod.spec.restart_policy,
+        "status.nominatedNodeName": "",
+    }
+    node = ""
+    if placed is not None and isinstance(placed.data, Placement):
+        node = placed.data.node
+        spec["nodeName"] = raw(node)
+        fields["spec.nodeName"] = node
+    status: dict[str, msgspec.Raw] = {}
+    phase = pod.status.phase or "Pending"
+    conditions = [_scheduled(snapshot, placed, waits)]
+    if placed is None and waits is not None and isinstance(waits.data, Waiting) and waits.data.nomination is not None:
+        status["nominatedNodeName"] = raw(waits.data.nomination.node)
+        fields["status.nominatedNodeName"] = waits.data.nomination.node
+    if ran is not None and isinstance(ran.data, RunStatus):
+        run = ran.data
+        phase = _phase(run)
+        status |= _run_status(run)
+        conditions += _run_conditions(run, ran.time)
+        if run.message:
+            status["message"] = raw(run.message)
+        reason = run.reason or ("Evicted" if run.phase is RunPhase.EVICTED else "")
+        if reason:
+            status["reason"] = raw(reason)
+    status = {"phase": raw(phase), **status}
+    if not pod.status.qos_class:
+        status["qosClass"] = raw(_qos_class(pod.spec))
+    fields["status.phase"] = phase
+    return Overlay(spec=spec, status=status, conditions=tuple(conditions), fields=fields)
+
+
+@by_identity
+def _qos_class(spec: PodSpec) -> str:
+    """BestEffort where quantities cannot be read."""
+    try:
+        return kube_qos(Pod(spec=spec)).value
+    except QuantityError:
+        return KubeQoS.BEST_EFFORT.value
+
+
+def _scheduled(snapshot: Snapshot, placed: Event | None, waits: Event | None) -> dict[str, str]:
+    if placed is not None or snapshot.pod.spec.node_name:
+        since = placed.data.bound_at if placed is not None and isinstance(placed.data, Placement) else None
+        since = since or (placed.time if placed is not None else None)
+        return _condition("PodScheduled", True, since)
+    if waits is not None and isinstance(waits.data, Waiting):
+        return _condition("PodScheduled", False, waits.time, "Unschedulable", waits.data.message)
+    stored = snapshot.stored
+    return _condition("PodScheduled", False, stored.time if stored else None, "Pending", "not looked at yet")
+
+
+def _condition(kind: str, holds: bool, since: datetime | None, reason: str = "", message: str = "") -> dict[str, str]:
+    condition = {"type": kind, "status": "True" if holds else "False"}
+    if since is not None:
+        condition["lastTransitionTime"] = rfc3339(since)
+    if reason:
+        condition["reason"] = reason
+    if message:
+        condition["message"] = message
+    return condition
+
+
+def _phase(run: RunStatus) -> str:
+    if run.phase in _PHASES:
+        return _PHASES[run.phase]
+    # Stopped on order: what the containers left behind decides, as kubelet does for a pod that is deleted.
+    failed = any(container.exit_code not in (0, None) for container in run.containers)
+    return "Failed" if failed else "Succeeded"
+
+
+def _run_conditions(run: RunStatus, time: datetime | None) -> list[dict[str, str]]:
+    ready = run.phase is RunPhase.RUNNING and all(container.ready for container in run.containers)
+    reason = ""
+    if not ready:
+        reason = "PodCompleted" if run.phase is RunPhase.SUCCEEDED else "ContainersNotReady"
+    return [
+        _condition("Initialized", True, run.started_at or time),
+        _condition("ContainersReady", ready, time, reason),
+        _condition("Ready", ready, time, reason),
+    ]
+
+
+def _run_status(run: RunStatus) -> dict[str, msgspec.Raw]:
+    status: dict[str, msgspec.Raw] = {}
+    if run.started_at is not None:
+        status["startTime"] = raw(rfc3339(run.started_at))
+    if run.containers:
+        status["containerStatuses"] = raw([_container_status(container) for container in run.containers])
+    return status
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel"):
+    name: str
+    ready: bool
+    restart_count: int
+    started: bool
+    state: dict[str, dict[str, str | int]]
+    image: str = ""
+    image_id: str = msgspec.field(default="", name="imageID")
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+def _container_status(container: ContainerRun) -> _ContainerStatus:
+    detail: dict[str, str | int] = {}
+    if container.state == "terminated":
+        detail["exitCode"] = container.exit_code if container.exit_code is not None else 0
+        detail["reason"] = container.reason or ("Completed" if not container.exit_code else "Error")
+        if container.finished_at is not None:
+            detail["finishedAt"] = rfc3339(container.finished_at)
+    elif container.reason:
+        detail["reason"] = container.reason
+    if container.state != "waiting" and container.started_at is not None:
+        detail["startedAt"] = rfc3339(container.started_at)
+    if container.message:
+        detail["message"] = container.message
+    if container.state == "waiting" and "reason" not in detail:
+        detail["reason"] = "ContainerCreating"
+    return _ContainerStatus(
+        name=container.name,
+        ready=container.ready,
+        restart_count=container.restarts,
+        started=container.state == "running",
+        state={container.state: detail},
+        container_id=f"process://{container.pid}" if container.pid else "",
+    )
+
+
+def _pod_of(event: Event) -> tuple[str, str]:
+    """A fact about a pod names it."""
+    fact = event.data
+    assert isinstance(fact, (Placement, Waiting, RunStatus))
+    return fact.namespace, fact.name
+
+
+DEFINITION = Definition(
+    PODS,
+    decode=decode_pod,
+    decode_when_folded=True,
+    compose=compose_pod,
+    compose_document_alone=True,
+    parts={Placement: _pod_of, Waiting: _pod_of, RunStatus: _pod_of},
+    parts_carry_uid=True,
+    layout=LAYOUT,
+    field_labels=frozenset(
+        {
+            "spec.nodeName",
+            "spec.schedulerName",
+            "spec.restartPolicy",
+            "status.phase",
+            "status.nominatedNodeName",
+        }
+    ),
+    has_status=True,
+    categories=("all",),
+    subresources=(
+        Subresource("log", "Pod", ("get",)),
+        Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+    ),
+)

@@ -1,0 +1,44 @@
+"""Every kind that the API serves, in the order in which discovery lists them."""
+
+from __future__ import annotations
+
+from cotenant.api.definitions import Registry
+from cotenant.kinds import (
+    carried,
+    cluster_colocation_profiles,
+    config_maps,
+    elastic_quotas,
+    events,
+    namespaces,
+    node_metrics,
+    node_slos,
+    nodes,
+    pod_disruption_budgets,
+    pod_migration_jobs,
+    pods,
+    priority_classes,
+    runtime_classes,
+)
+
+REGISTRY = Registry(
+    (
+        pods.DEFINITION,
+        nodes.DEFINITION,
+        config_maps.DEFINITION,
+        namespaces.DEFINITION,
+        events.DEFINITION,
+        pod_disruption_budgets.DEFINITION,
+        priority_classes.DEFINITION,
+        runtime_classes.DEFINITION,
+        node_metrics.DEFINITION,
+        node_slos.DEFINITION,
+        pod_migration_jobs.DEFINITION,
+        carried.RESERVATION,
+        carried.DEVICE,
+        elastic_quotas.DEFINITION,
+        carried.POD_GROUP,
+        carried.QUOTA_PROFILE,
+        cluster_colocation_profiles.DEFINITION,
+        carried.TOPOLOGY,
+    )
+)

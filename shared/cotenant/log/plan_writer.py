@@ -1,0 +1,182 @@
+"""Stores plans on the log: writes that arrive together share one atomic batch.
+
+A batch holds at most one write per subject. If it is refused, its plans are repeated one by one, so that one stale
+client harms nobody. While a batch is being stored the next one gathers. The answer to a plan comes once the read
+model has folded it, so a client reads what it has written.
+
+Bounds: MAX_PENDING plans wait (beyond that `Overloaded`), BATCH_MESSAGES in a batch, SINGLES repeated at a time,
+FOLD_SECONDS waiting for the fold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+
+from cotenant.events.envelope import Event
+from cotenant.log.contract import WORTH_A_BATCH, Log, Refused, Stored, Write, store_batch
+from cotenant.log.plans import Outcome, Plan, Written
+
+logger = logging.getLogger(__name__)
+
+MAX_PENDING = 10_000
+BATCH_MESSAGES = 500
+SINGLES = 16
+REMEMBERED_SUBJECTS = 20_000
+FOLD_SECONDS = 2.0
+
+
+class Overloaded(Exception):  # noqa: N818 - answered with 503, not a fault
+    """More plans wait than the bound allows."""
+
+
+class _Pending:
+    __slots__ = ("actor", "done", "events", "plan")
+
+    def __init__(self, plan: Plan, actor: str, done: asyncio.Future[Outcome]) -> None:
+        self.plan = plan
+        self.actor = actor
+        self.done = done
+        self.events: tuple[Event, ...] = ()
+
+
+class PlanWriter:
+    """One task that stores what was submitted."""
+
+    def __init__(
+        self, log: Log, source: str, incarnation: str, clock: Callable[[], datetime], folded: Callable[[int], Awaitable[bool]]
+    ) -> None:
+        """`incarnation` makes event ids unique over restarts; `folded(sequence)` waits until the read model has it."""
+        self._log = log
+        self._source = source
+        self._incarnation = incarnation
+        self._clock = clock
+        self._folded = folded
+        self._pending: deque[_Pending] = deque()
+        self._wake = asyncio.Event()
+        self._count = 0
+        self._last: OrderedDict[str, int] = OrderedDict()
+        self._settling: set[asyncio.Task[None]] = set()
+        self.batches = 0
+        self.refused_batches = 0
+
+    async def submit(self, plan: Plan, actor: str) -> Outcome:
+        """Store a plan; returns when it is stored and folded, or refused. Raises Overloaded."""
+        if len(self._pending) >= MAX_PENDING:
+            raise Overloaded
+        pending = _Pending(plan, actor, asyncio.get_running_loop().create_future())
+        self._pending.append(pending)
+        self._wake.set()
+        return await pending.done
+
+    async def run(self) -> None:
+        """Store for ever; cancelled at the end of the process."""
+        while True:
+            if not self._pending:
+                self._wake.clear()
+                await self._wake.wait()
+                # Let the requests that arrived in the same iteration of the event loop join the batch.
+                await asyncio.sleep(0)
+            batch = self._take()
+            if sum(len(pending.plan.writes) for pending in batch) >= WORTH_A_BATCH:
+                await self._store(batch)
+            else:
+                # Few: each plan by itself costs the server less, and one that is refused takes nobody along.
+                await asyncio.gather(*(self._store([pending]) for pending in batch))
+
+    def _take(self) -> list[_Pending]:
+        """Return the next batch: plans in order of arrival, one write per subject, what is known to be stale refused."""
+        batch: list[_Pending] = []
+        later: list[_Pending] = []
+        subjects: set[str] = set()
+        messages = 0
+        while self._pending and messages < BATCH_MESSAGES:
+            pending = self._pending.popleft()
+            writes = pending.plan.writes
+            if any(write.subject in subjects for write in writes):
+                later.append(pending)
+                subjects.update(write.subject for write in writes)
+                continue
+            stale = self._stale(pending.plan)
+            if stale:
+                self._settle(pending, Refused(stale))
+                continue
+            if messages + len(writes) > BATCH_MESSAGES and batch:
+                self._pending.appendleft(pending)
+                break
+            subjects.update(write.subject for write in writes)
+            batch.append(pending)
+            messages += len(writes)
+        self._pending.extendleft(reversed(later))
+        # A lost answer is looked up by the first message's expectation.
+        batch.sort(key=lambda item: item.plan.writes[0].expected is None)
+        return batch
+
+    def _stale(self, plan: Plan) -> str:
+        for write in plan.writes:
+            last = self._last.get(write.subject, 0)
+            if write.expected is not None and last > write.expected:
+                return f"wrong last sequence: {last} on {write.subject}, expected {write.expected}"
+        return ""
+
+    def _events(self, pending: _Pending) -> Sequence[Event]:
+        if not pending.events:
+            now = self._clock()
+            events = []
+            for write in pending.plan.writes:
+                self._count += 1
+                event_id = f"{self._source}/{self._incarnation}/{self._count}"
+                events.append(write.event(now, event_id, self._source, pending.actor))
+            pending.events = tuple(events)
+        return pending.events
+
+    async def _store(self, batch: Sequence[_Pending]) -> None:
+        writes = [
+            Write(event=event, expected=planned.expected)
+            for pending in batch
+            for planned, event in zip(pending.plan.writes, self._events(pending), strict=True)
+        ]
+        self.batches += 1
+        outcome = await store_batch(self._log, writes)
+        if isinstance(outcome, Stored):
+            self._remember(batch, outcome.first)
+            task = asyncio.ensure_future(self._settle_when_folded(batch, outcome))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+            return
+        if isinstance(outcome, Refused) and len(batch) > 1:
+            self.refused_batches += 1
+            for start in range(0, len(batch), SINGLES):
+                await asyncio.gather(*(self._store([pending]) for pending in batch[start : start + SINGLES]))
+            return
+        for pending in batch:
+            self._settle(pending, outcome)
+
+    def _remember(self, batch: Sequence[_Pending], first: int) -> None:
+        sequence = first
+        for pending in batch:
+            for write in pending.plan.writes:
+                self._last[write.subject] = sequence
+                self._last.move_to_end(write.subject)
+                sequence += 1
+        while len(self._last) > REMEMBERED_SUBJECTS:
+            self._last.popitem(last=False)
+
+    async def _settle_when_folded(self, batch: Sequence[_Pending], stored: Stored) -> None:
+        try:
+            async with asyncio.timeout(FOLD_SECONDS):
+                await self._folded(stored.last)
+        except TimeoutError:
+            logger.warning("LOG:%d is stored and was not read back within %.0f s", stored.last, FOLD_SECONDS)
+        sequence = stored.first
+        for pending in batch:
+            count = len(pending.plan.writes)
+            self._settle(pending, Written(tuple(range(sequence, sequence + count))))
+            sequence += count
+
+    def _settle(self, pending: _Pending, outcome: Outcome) -> None:
+        if not pending.done.done():
+            pending.done.set_result(outcome)

@@ -1,0 +1,66 @@
+"""Writes that belong together: what the shell stores as one atomic batch, or not at all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.snapshots import Address
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.migrations import EvictionOutcome
+from cotenant.log.contract import TOMBSTONE_TTL_SECONDS, NoAnswer, Refused
+from cotenant.model.subjects import eviction_subject, object_subject
+
+
+class PlannedWrite(msgspec.Struct, frozen=True):
+    """One message: the subject it goes to and the last sequence that the subject must have (None: whatever it has)."""
+
+    subject: str
+    payload: Payload
+    expected: int | None
+    tombstone: bool = False
+    causes: tuple[str, ...] = ()
+
+    def event(self, now: datetime, event_id: str, source: str, actor: str) -> Event:
+        """Return the message itself, as somebody's who stores it at a moment."""
+        return Event(
+            subject=self.subject,
+            data=self.payload,
+            causes=self.causes,
+            time=now,
+            id=event_id,
+            source=source,
+            actor=actor,
+            tombstone=self.tombstone,
+            ttl_seconds=TOMBSTONE_TTL_SECONDS if self.tombstone else 0,
+        )
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Writes stored all or none. The first one is what the plan is about."""
+
+    writes: tuple[PlannedWrite, ...]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The plan is stored: the sequence of each of its writes."""
+
+    sequences: tuple[int, ...]
+
+
+Outcome = Written | Refused | NoAnswer
+
+
+def object_write(
+    address: Address, payload: Payload, expected: int, *, tombstone: bool = False, causes: tuple[str, ...] = ()
+) -> PlannedWrite:
+    """Return the write of an API object's own subject."""
+    kind = address.kind
+    subject = object_subject(kind.group, kind.plural, address.namespace, address.name)
+    return PlannedWrite(subject, payload, expected, tombstone, causes)
+
+
+def outcome_write(outcome: EvictionOutcome, causes: tuple[str, ...] = ()) -> PlannedWrite:
+    """Return the write of an answer to an eviction request."""
+    return PlannedWrite(eviction_subject(outcome.namespace, outcome.name), outcome, None, False, causes)
