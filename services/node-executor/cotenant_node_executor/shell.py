@@ -1,7 +1,8 @@
-"""The executor's shell: reads a node's subjects, runs its cycle every second and on news, stores what it reports.
+"""The executor's shell: folds a node's subjects, runs its cycle every second and on deliveries, stores what it reports.
 
-In: a log, a node. Out: nothing; it ends when `stopping` is set. Reading and storing have tasks of their own, so that the
-cycle keeps its second while the server is away: suppression goes on, processes are looked after.
+In: a log, a node. Out: nothing; it ends when `stopping` is set. `cotenant.runtime.follower` reads and starts over; reading and
+storing have tasks of their own, so that the cycle keeps its second while the server is away: suppression goes on, processes are
+looked after. A message that the core cannot fold is set aside.
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one report under way for each subject (what is newer is decided
 again); at most MAX_OUTBOX usage and execution events wait to be stored, each is tried
@@ -14,15 +15,17 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
-from nats.errors import Error as NatsError
 
+from cotenant.engine.load import RELOAD_PAUSE
+from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
-from cotenant.log.contract import LOG, USAGE, Behind, Log, Reader, Refused, Stored, Write
+from cotenant.log.contract import LOG, USAGE, Log, Refused, Stored, Write
 from cotenant.model.subjects import encode_token
+from cotenant.runtime.follower import LOG_ERRORS, Follower, Reading, publish_findings, utc_now
 from cotenant_node_executor.core.node import ExecutorNode
 
 logger = logging.getLogger(__name__)
@@ -33,15 +36,8 @@ MAX_OUTBOX = 1000
 STORING_TOGETHER = 16
 PUBLISH_TRIES = 20
 PUBLISH_PAUSE_SECONDS = 0.5
-LOG_ERRORS = (NatsError, TimeoutError, OSError)
-"""What a log's calls raise while the server cannot be asked."""
-
-MARKER_PAUSE_SECONDS = 0.5
-
-
-def utc_now() -> datetime:
-    """The wall clock in UTC."""
-    return datetime.now(UTC)
+MAX_PAUSE_SECONDS = 2.0
+"""Between loads: no cycle runs meanwhile."""
 
 
 class ExecutorShell:
@@ -64,117 +60,65 @@ class ExecutorShell:
         self._on_ready = on_ready
         self.node = node
         self.dropped = 0
-        self._news: asyncio.Queue[Sequence[Event]] = asyncio.Queue(QUEUE_PULLS)
+        self._quarantine = Quarantine()
         self._outbox: deque[Event] = deque()
         self._wake_outbox = asyncio.Event()
         self._under_way: set[str] = set()
         self._storing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Run until stopped; when too far behind, load again with a fresh core."""
+        """Run until stopped."""
+        token = encode_token(self.node.name)
+        follower = Follower(
+            self._log,
+            [f"node.{token}.>"],
+            self._stopping,
+            service=f"node {self.node.name}",
+            consumer=f"node-{token}",
+            pull_limit=PULL_LIMIT,
+            queue_pulls=QUEUE_PULLS,
+            max_pause_seconds=MAX_PAUSE_SECONDS,
+        )
         sender = asyncio.ensure_future(self._send())
         try:
-            while not self._stopping.is_set():
-                try:
-                    await self._live()
-                except Behind as behind:
-                    logger.warning("node %s: %s: loading again", self.node.name, behind)
-                    await asyncio.sleep(MARKER_PAUSE_SECONDS)
-                    self.node = self.node.restarted()
-                    self._news = asyncio.Queue(QUEUE_PULLS)
+            await follower.run(self._begin)
         finally:
             await self._flush()
             for task in (sender, *self._storing):
                 task.cancel()
             await asyncio.gather(sender, *self._storing, return_exceptions=True)
 
-    async def _live(self) -> None:
-        token = encode_token(self.node.name)
-        try:
-            reader = await self._log.follow(LOG, [f"node.{token}.>"], name=f"node-{token}")
-        except LOG_ERRORS as error:
-            raise Behind(f"no consumer: {type(error).__name__}: {error}") from error
-        reading = asyncio.ensure_future(self._read(reader))
-        try:
-            try:
-                await self._say_started()
-            except LOG_ERRORS as error:
-                raise Behind(f"no start marker: {type(error).__name__}: {error}") from error
-            await self._cycles(reader, reading)
-        finally:
-            reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Behind):
-                await reading
-            with contextlib.suppress(*LOG_ERRORS):
-                async with asyncio.timeout(2):
-                    await reader.close()
+    def _begin(self, number: int) -> _Incarnation:
+        if number > 1:
+            self.node = self.node.restarted()
+        return _Incarnation(self)
 
-    async def _read(self, reader: Reader) -> None:
-        while True:
-            try:
-                events = await reader.pull(PULL_LIMIT, 1.0)
-            except LOG_ERRORS as error:
-                raise Behind(f"reading broke off: {type(error).__name__}: {error}") from error
-            if events:
-                await self._news.put(events)
-
-    async def _say_started(self) -> None:
-        """Store the start marker over whatever stands there; its delivery ends the load."""
-        marker = self.node.identified(self.node.start_marker(utc_now()), self._cell)
-        while not self._stopping.is_set():
-            head = await self._log.head(marker.subject)
-            outcome = await self._log.append([Write(event=marker, expected=head.sequence if head is not None else 0)])
-            if isinstance(outcome, Stored):
-                return
-            if head is not None and head.event_id == marker.id:
-                return
-            logger.info("node %s: the start marker was not stored: %s", self.node.name, outcome.reason)
-            await asyncio.sleep(MARKER_PAUSE_SECONDS)
-
-    async def _cycles(self, reader: Reader, reading: asyncio.Task[None]) -> None:
+    async def cycles(self, reading: Reading) -> None:
+        """Run the node's cycles: at each sample, and when something was delivered."""
         loop = asyncio.get_running_loop()
         next_sample = loop.time()
         ready = False
         while not self._stopping.is_set():
-            await self._wait(max(0.0, next_sample - loop.time()), reading)
-            self._fold()
+            await reading.wait(max(0.0, next_sample - loop.time()))
+            while (events := reading.take()) is not None:
+                self._quarantine.fold(events, self.node.apply)
+            self._quarantine.decided()
+            if self._quarantine.findings:
+                await publish_findings(self._quarantine, self._log, f"node-executor {self.node.name}", utc_now())
             sample = loop.time() >= next_sample
             if sample:
                 next_sample = max(next_sample + self._period, loop.time())
             if self.node.core.loaded and not ready:
                 ready = True
-                reader.loaded()
+                reading.loaded()
                 self._on_ready()
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
             for event in self.node.step(utc_now(), sample=sample):
                 self._post(event)
 
-    async def _wait(self, seconds: float, reading: asyncio.Task[None]) -> None:
-        """Wait for the next sample, for news, for the end, or for a reader that fails."""
-        if not self._news.empty():
-            return
-        news = asyncio.ensure_future(self._news.get())
-        stop = asyncio.ensure_future(self._stopping.wait())
-        try:
-            done, _ = await asyncio.wait({news, stop, reading}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stop.cancel()
-        if news in done:
-            self._apply(news.result())
-        else:
-            news.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                self._apply(await news)
-        if reading in done:
-            reading.result()
-
-    def _fold(self) -> None:
-        while not self._news.empty():
-            self._apply(self._news.get_nowait())
-
-    def _apply(self, events: Sequence[Event]) -> None:
-        for event in events:
-            self.node.apply(event)
+    def start_marker(self, now: datetime) -> Event:
+        """Return the node's own report, whose delivery ends the load."""
+        return self.node.identified(self.node.start_marker(now), self._cell)
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
@@ -243,3 +187,28 @@ class ExecutorShell:
             async with asyncio.timeout(2):
                 while self._outbox or self._storing:  # noqa: ASYNC110 - bounded by the timeout above
                     await asyncio.sleep(0.02)
+
+
+class _Incarnation:
+    """One load of the node's subjects and the cycles behind it."""
+
+    def __init__(self, shell: ExecutorShell) -> None:
+        self._shell = shell
+
+    def marker(self, now: datetime) -> Event:
+        """See `runtime.follower.Incarnation`."""
+        return self._shell.start_marker(now)
+
+    @property
+    def pause(self) -> timedelta:
+        """See `runtime.follower.Incarnation`."""
+        return timedelta(0) if self._shell.node.core.loaded else RELOAD_PAUSE
+
+    def knows(self, sequence: int) -> bool:
+        """Own reports are read like all others: the core compares their sequences."""
+        del sequence
+        return False
+
+    async def run(self, reading: Reading) -> None:
+        """See `runtime.follower.Incarnation`."""
+        await self._shell.cycles(reading)

@@ -13,16 +13,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
+from cotenant.engine.commit import Identity
+from cotenant.engine.load import Load
+from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
-from cotenant.log.contract import LOG, Behind, Log, Stored, Write, store_batch
-from cotenant.model.subjects import marker_subject
+from cotenant.log.contract import Log, Stored, Write, store_batch
+from cotenant.runtime.follower import Follower, Reading, publish_findings
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, Setting, YarnCopilot
@@ -35,7 +38,7 @@ logger = logging.getLogger(__name__)
 MAX_SETTINGS = 500
 PARALLEL = 8
 MIN_PASS_SECONDS = 0.5
-PULL_LIMIT = 1000
+TICK_SECONDS = 1.0
 SERVICE = "yarn-copilot"
 
 
@@ -97,73 +100,36 @@ class Syncing:
         self.last_pass = PassReport()
         self._now = now
         self._cell = cell
-        self._replica = replica
-        self._loaded = False
-        self._loads = 0
+        self._identity = Identity(service=SERVICE, cell=cell, replica=replica)
         self._resources_changed = asyncio.Event()
 
     @property
     def source(self) -> str:
         """The mark of our own events."""
-        return f"/{self._cell}/{SERVICE}/0"
+        return self._identity.source
 
     async def run(self, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]) -> None:
-        """Follow and sync until stopped; too far behind the log, start over with a fresh state."""
-        while not stopping.is_set():
-            try:
-                await self._live(stopping, on_pass)
-            except Behind as behind:
-                logger.warning("%s: starting over with a fresh state", behind)
+        """Follow and sync until stopped."""
+        filters = (*FILTERS, self._identity.marker_subject)
 
-    async def _live(self, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]) -> None:
-        self.copilot = YarnCopilot(self.config.rounding)
-        self._loaded = False
-        self._loads += 1
-        marker = marker_subject(SERVICE, self._replica)
-        reader = await self.log.follow(LOG, (*FILTERS, marker))
-        try:
-            marker_id = await self._mark(marker)
-            while not stopping.is_set() and not self._loaded:
-                self._fold(await reader.pull(PULL_LIMIT, 1.0), marker_id)
-            reader.loaded()
-            passing: asyncio.Task[None] = asyncio.ensure_future(self._passes(stopping, on_pass))
-            try:
-                while not stopping.is_set() and not passing.done():
-                    self._fold(await reader.pull(PULL_LIMIT, 1.0), marker_id)
-            finally:
-                passing.cancel()
-                await asyncio.gather(passing, return_exceptions=True)
-            if not passing.cancelled() and (error := passing.exception()) is not None:
-                raise error
-        finally:
-            await reader.close()
+        def begin(number: int) -> _Incarnation:
+            self.copilot = YarnCopilot(self.config.rounding)
+            return _Incarnation(self, Load(self._identity, filters, number), stopping, on_pass)
 
-    async def _mark(self, subject: str) -> str:
-        """Store the start marker: its delivery says that everything before is folded."""
-        now = self._now()
-        event_id = f"{self._cell}/{SERVICE}/{self._replica}/start/{now.timestamp():.6f}/{self._loads}"
-        marker = Event(
-            subject=subject,
-            data=ServiceStarted(service=SERVICE, partition="0", replica=self._replica, filters=FILTERS, load=self._loads),
-            time=now,
-            id=event_id,
-            source=self.source,
-        )
-        outcome = await store_batch(self.log, [Write(event=marker)])
-        if not isinstance(outcome, Stored):
-            raise Behind(f"the start marker was not stored: {outcome.reason}")
-        return event_id
+        await Follower(self.log, filters, stopping, service=SERVICE, clock=self._now).run(begin)
 
-    def _fold(self, events: Sequence[Event], marker_id: str) -> None:
-        for event in events:
-            if isinstance(event.data, ServiceStarted):
-                self._loaded = self._loaded or event.id == marker_id
-                continue
-            self.copilot.apply(event)
-            if isinstance(event.data, NodeResources):
-                self._resources_changed.set()
+    def fold(self, event: Event) -> None:
+        """Fold one fact; changed resources call for a pass."""
+        self.copilot.apply(event)
+        if isinstance(event.data, NodeResources):
+            self._resources_changed.set()
 
-    async def _passes(self, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]) -> None:
+    async def publish_findings(self, quarantine: Quarantine) -> None:
+        """Say what was set aside."""
+        await publish_findings(quarantine, self.log, SERVICE, self._now())
+
+    async def passes(self, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]) -> None:
+        """Make passes until stopped."""
         while not stopping.is_set():
             self._resources_changed.clear()
             self.last_pass = await self.sync()
@@ -262,3 +228,58 @@ class Syncing:
             else:
                 logger.warning("%s was not stored: %s", event.subject, outcome.reason)
         return stored
+
+
+class _Incarnation:
+    """One load, and the passes behind it."""
+
+    def __init__(
+        self, syncing: Syncing, load: Load, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]
+    ) -> None:
+        self._syncing = syncing
+        self._load = load
+        self._stopping = stopping
+        self._on_pass = on_pass
+        self._quarantine = Quarantine()
+
+    def marker(self, now: datetime) -> Event:
+        """See `runtime.follower.Incarnation`."""
+        return self._load.marker(now)
+
+    @property
+    def pause(self) -> timedelta:
+        """See `runtime.follower.Incarnation`."""
+        return self._load.pause
+
+    def knows(self, sequence: int) -> bool:
+        """Own facts are read like all others."""
+        del sequence
+        return False
+
+    async def run(self, reading: Reading) -> None:
+        """Fold what is delivered; from the end of the load on, make passes."""
+        passing: asyncio.Task[None] | None = None
+        try:
+            while not self._stopping.is_set() and (passing is None or not passing.done()):
+                await reading.wait(TICK_SECONDS)
+                while (events := reading.take()) is not None:
+                    self._quarantine.fold(events, self._fold)
+                self._quarantine.decided()
+                if self._quarantine.findings:
+                    await self._syncing.publish_findings(self._quarantine)
+                if self._load.over and passing is None:
+                    reading.loaded()
+                    passing = asyncio.ensure_future(self._syncing.passes(self._stopping, self._on_pass))
+                    passing.add_done_callback(lambda _: reading.wake.set())
+            if passing is not None and passing.done():
+                passing.result()
+        finally:
+            if passing is not None:
+                passing.cancel()
+                await asyncio.gather(passing, return_exceptions=True)
+
+    def _fold(self, event: Event) -> None:
+        if isinstance(event.data, ServiceStarted):
+            self._load.ends_with(event)
+        else:
+            self._syncing.fold(event)

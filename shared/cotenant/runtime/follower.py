@@ -138,6 +138,7 @@ class Follower:
         views: Sequence[type[View]] = (),
         pull_limit: int = PULL_LIMIT,
         queue_pulls: int = QUEUE_PULLS,
+        max_pause_seconds: float = MAX_PAUSE_SECONDS,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.incarnations = 0
@@ -151,6 +152,7 @@ class Follower:
         self._views = tuple(views)
         self._pull_limit = pull_limit
         self._queue_pulls = queue_pulls
+        self._max_pause = max_pause_seconds
         self._clock = clock
 
     async def run(self, begin: Callable[[int], Incarnation]) -> None:
@@ -165,7 +167,7 @@ class Follower:
             except (Behind, *LOG_ERRORS) as reason:
                 said = str(reason) if isinstance(reason, Behind) else f"{type(reason).__name__}: {reason}"
                 in_vain = 0 if loop.time() - began > GOOD_SECONDS else in_vain + 1
-                pause = max(incarnation.pause.total_seconds(), _pause_seconds(in_vain))
+                pause = min(max(incarnation.pause.total_seconds(), _pause_seconds(in_vain)), self._max_pause)
                 logger.warning("%s: %s: loading the log again in %.1f s", self._service, said, pause)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
