@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 from cotenant_verification.actions import ACTIONS
 from cotenant_verification.chaos.run import schedule_of
 from cotenant_verification.workload.quotas import LEAVES, SHAPES
@@ -31,7 +32,7 @@ def test_seeds_differ_in_how_many_faults_and_which_kinds_they_have() -> None:
 
 
 def test_tombstones_run_out_within_some_runs() -> None:
-    assert {schedule_of(seed, SPAN).header.tombstone_s for seed in SEEDS} == {300, 86_400}
+    assert {schedule_of(seed, SPAN).header.tombstone_s for seed in SEEDS} == {300, TOMBSTONE_TTL_SECONDS}
 
 
 def test_pods_are_in_quotas_at_the_leaves_of_trees_of_several_levels() -> None:
