@@ -61,6 +61,7 @@ class DecidingService:
             views=definition.views,
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
+            living=True,
             clock=clock,
         )
 
