@@ -20,9 +20,9 @@ from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.settings import parser
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
+from cotenant_node_executor.host_facts import executor_status, host_facts
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.log_endpoint import log_handler
-from cotenant_node_executor.sampling.host_facts import executor_status, host_facts
 from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.targets.driver import open_driver

@@ -100,7 +100,11 @@ class SchedulerCore:
         self._endings = Endings(self._node_book.facts, self.ledger)
         self.pods = PodBook(self.nodes, self.ledger, PodReader(args), self._note_changed)
         self.queue = PodQueue()
-        self._quota = QuotaAdmission(self.ledger, self.policy.config)
+        self._quota = QuotaAdmission(
+            self.ledger,
+            runtime_limits=self.policy.config.quota_runtime_limits,
+            check_ancestors=self.policy.config.quota_check_ancestors,
+        )
         self._quota_sequences: dict[tuple[str, str], int] = {}
         self._causes_of_quota: dict[Membership, tuple[str, ...]] = {}
         """By quota, the messages about it and its ancestors."""

@@ -22,8 +22,8 @@ from cotenant.log.contract import LOG
 from cotenant.model.subjects import placement_subject, slo_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
+from cotenant_node_executor.host_facts import executor_status, host_facts
 from cotenant_node_executor.kernel_machine import KernelMachine
-from cotenant_node_executor.sampling.host_facts import executor_status, host_facts
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, Knob
 from tests.integration.node_kernel.waiting import until

@@ -14,8 +14,8 @@ from cotenant_gateway.admission.pods import REMEMBERED_LABELS
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import MAX_OBJECT_BYTES, TooNew
-from cotenant_gateway.planning.statuses import ApiError
 from cotenant_gateway.planning.updates import plan_patch, plan_replacement
+from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
 
 

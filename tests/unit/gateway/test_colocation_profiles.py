@@ -20,8 +20,8 @@ from cotenant_gateway.admission.profiles.selection import draw
 from cotenant_gateway.admission.tier_resources import translated_spec
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.documents import Planned
-from cotenant_gateway.planning.statuses import ApiError
 from cotenant_gateway.planning.updates import plan_patch
+from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -25,7 +25,7 @@ from cotenant_gateway.http.app import discovery_document
 from cotenant_gateway.http.routing import target_of
 from cotenant_gateway.http.tables import TableFormat, table
 from cotenant_gateway.http.watching import WatchEvents, seen_change
-from cotenant_gateway.planning.statuses import ApiError
+from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import NOW, World, pod_document
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant_gateway.admission.node_configuration import MAX_SAMPLE_NODES, overlap
-from cotenant_gateway.planning.statuses import ApiError
 from cotenant_gateway.planning.updates import plan_patch
+from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, kind
 
 CHECKED = {"koordinator.sh/configmap-type": "slo-controller-config"}

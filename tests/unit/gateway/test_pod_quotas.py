@@ -8,8 +8,8 @@ import pytest
 
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
 from cotenant.kinds.pods import PODS
-from cotenant_gateway.planning.statuses import ApiError
 from cotenant_gateway.planning.updates import plan_patch
+from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, pod_document
 
 PREFIX = "quota.scheduling.koordinator.sh"

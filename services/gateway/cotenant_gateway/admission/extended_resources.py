@@ -15,7 +15,7 @@ from cotenant.api.validation.fields import invalid
 from cotenant.model.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
 from cotenant_gateway.admission.review import Mutation, Review
-from cotenant_gateway.planning.statuses import invalid_object
+from cotenant_gateway.statuses import invalid_object
 
 Amounts = dict[str, Scalar]
 _FIELD = f"metadata.annotations[{ANNOTATION_EXTENDED_RESOURCE_SPEC}]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cotenant.api.snapshots import Snapshot
 from cotenant.kinds.namespaces import BUILT_IN_NAMESPACES, NAMESPACES
 from cotenant_gateway.admission.review import Review
-from cotenant_gateway.planning.statuses import ApiError, forbidden, not_found
+from cotenant_gateway.statuses import ApiError, forbidden, not_found
 
 
 def namespace_refusal(review: Review) -> ApiError | None:

@@ -33,7 +33,7 @@ from cotenant_gateway.http.discovery import (
 from cotenant_gateway.http.facts import PREFIX, FactHandlers
 from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
-from cotenant_gateway.planning.statuses import ApiError, bad_request, internal, no_such_path, too_large
+from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, too_large
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF
 from cotenant_gateway.http.protobuf import ProtobufError, as_json
 from cotenant_gateway.planning.deletions import DeletionRequest
-from cotenant_gateway.planning.statuses import (
+from cotenant_gateway.statuses import (
     ApiError,
     bad_request,
     too_large,

@@ -27,8 +27,8 @@ from cotenant.log.contract import EXECUTION, HISTORY, LOG, Reader
 from cotenant.log.nats.log import NatsLog
 from cotenant.model.subjects import eviction_subject, pod_subject
 from cotenant_gateway.http.bodies import json_response
-from cotenant_gateway.planning.statuses import bad_request, no_such_path, not_found
 from cotenant_gateway.shell.gateway import Gateway
+from cotenant_gateway.statuses import bad_request, no_such_path, not_found
 
 PREFIX = "/apis/cotenant.io/v1"
 MAX_LOOKUPS = 400

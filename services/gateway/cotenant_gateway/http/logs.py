@@ -16,7 +16,7 @@ from aiohttp import web
 from cotenant.api.snapshots import Snapshot
 from cotenant.events.requests import MAX_LOG_ANSWER_BYTES, LogsRequest, logs_subject
 from cotenant.kinds.pods import PODS
-from cotenant_gateway.planning.statuses import ApiError, bad_request, not_found, unavailable
+from cotenant_gateway.statuses import ApiError, bad_request, not_found, unavailable
 
 FOLLOW_SECONDS = 0.5
 ANSWER_SECONDS = 5.0

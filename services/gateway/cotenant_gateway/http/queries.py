@@ -10,7 +10,6 @@ import msgspec
 from cotenant.api.definitions import FIELD_LABELS, Definition
 from cotenant.api.snapshots import Snapshot
 from cotenant_gateway.http.routing import Target
-from cotenant_gateway.planning.statuses import ApiError, bad_request
 from cotenant_gateway.read_model.selectors import (
     EVERYTHING,
     Selector,
@@ -18,6 +17,7 @@ from cotenant_gateway.read_model.selectors import (
     parse_field_selector,
     parse_label_selector,
 )
+from cotenant_gateway.statuses import ApiError, bad_request
 
 MAX_LIMIT = 100_000
 MAX_WATCH_SECONDS = 3600

@@ -30,7 +30,9 @@ from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
 from cotenant_gateway.http.watching import MAX_WATCHES, watch
 from cotenant_gateway.planning.documents import existing
-from cotenant_gateway.planning.statuses import (
+from cotenant_gateway.planning.updates import PATCH_TYPES
+from cotenant_gateway.shell.gateway import Gateway
+from cotenant_gateway.statuses import (
     ApiError,
     StatusDetails,
     bad_request,
@@ -44,8 +46,6 @@ from cotenant_gateway.planning.statuses import (
     unavailable,
     unsupported_media,
 )
-from cotenant_gateway.planning.updates import PATCH_TYPES
-from cotenant_gateway.shell.gateway import Gateway
 
 
 class ResourceHandlers:

@@ -22,10 +22,10 @@ from cotenant.api.snapshots import Snapshot
 from cotenant_gateway.http.queries import Query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, with_version
-from cotenant_gateway.planning.statuses import ApiError, expired
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.read_model.ring import ObjectChange, TooOld
 from cotenant_gateway.shell.following import ReadModel
+from cotenant_gateway.statuses import ApiError, expired
 
 MAX_WATCHES = 2000
 CHUNK = 256

@@ -22,9 +22,9 @@ from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned, TooNew
 from cotenant_gateway.planning.evictions import plan_eviction
-from cotenant_gateway.planning.statuses import MODIFIED, ApiError, conflict, unavailable
 from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.statuses import MODIFIED, ApiError, conflict, unavailable
 
 
 class Carried(msgspec.Struct, frozen=True):

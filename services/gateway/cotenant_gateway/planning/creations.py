@@ -19,10 +19,10 @@ from cotenant_gateway.planning.documents import (
     admitted,
     read_object,
 )
-from cotenant_gateway.planning.statuses import (
+from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.statuses import (
     already_exists,
 )
-from cotenant_gateway.read_model.core import GatewayCore
 
 _TRANSIENT = frozenset({"resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"})
 """Members of metadata that a new object does not have, whatever its document says."""

@@ -16,10 +16,10 @@ from cotenant_gateway.planning.documents import (
     existing,
 )
 from cotenant_gateway.planning.endings import deletion
-from cotenant_gateway.planning.statuses import (
+from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.statuses import (
     conflict,
 )
-from cotenant_gateway.read_model.core import GatewayCore
 
 
 class DeletionRequest(msgspec.Struct, frozen=True):

@@ -16,7 +16,8 @@ from cotenant.log.plans import Plan
 from cotenant_gateway.admission.chain import admit
 from cotenant_gateway.admission.namespaces import namespace_refusal
 from cotenant_gateway.admission.review import Review, WrongTypes, open_review, type_error
-from cotenant_gateway.planning.statuses import (
+from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.statuses import (
     MODIFIED,
     ApiError,
     bad_request,
@@ -27,7 +28,6 @@ from cotenant_gateway.planning.statuses import (
     timeout,
     too_large,
 )
-from cotenant_gateway.read_model.core import GatewayCore
 
 MAX_OBJECT_BYTES = 768 * 1024
 HEAD = msgspec.json.Decoder(AnyObject)

@@ -31,13 +31,13 @@ from cotenant_gateway.planning.documents import (
     read_object,
     wrong_types,
 )
-from cotenant_gateway.planning.statuses import (
+from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.statuses import (
     ApiError,
     bad_request,
     conflict,
     forbidden,
 )
-from cotenant_gateway.read_model.core import GatewayCore
 
 
 def plan_replacement(

@@ -22,9 +22,9 @@ from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.loop.requests import Carried, Requests
 from cotenant_gateway.loop.steps import MoveOn, Reach, Request, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
-from cotenant_gateway.planning.statuses import ApiError, unavailable
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.shell.following import ReadModel
+from cotenant_gateway.statuses import ApiError, unavailable
 
 logger = logging.getLogger(__name__)
 

@@ -14,17 +14,16 @@ from cotenant.domain.quota.membership import Membership
 from cotenant.events.placements import Waiting, WaitingReason
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import quota_subject
-from cotenant_scheduler.framework.policy import SchedulerConfig
 from cotenant_scheduler.state.shapes import Shape
 
 
 class QuotaAdmission:
-    """Asks the ledger."""
+    """Asks the ledger. `runtime_limits` False: a quota limits by its max; `check_ancestors`: so do those above it."""
 
-    def __init__(self, ledger: QuotaLedger, config: SchedulerConfig) -> None:
+    def __init__(self, ledger: QuotaLedger, *, runtime_limits: bool, check_ancestors: bool) -> None:
         self._ledger = ledger
-        self._runtime_limits = config.quota_runtime_limits
-        self._check_ancestors = config.quota_check_ancestors
+        self._runtime_limits = runtime_limits
+        self._check_ancestors = check_ancestors
 
     def check(self, shape: Shape, membership: Membership, preemptible: bool) -> Waiting | None:
         """Return None, or why pods of this shape and quota wait."""

@@ -26,8 +26,8 @@ from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.loop.requests import Requests
 from cotenant_gateway.loop.steps import Request, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
-from cotenant_gateway.planning.statuses import ApiError
 from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.statuses import ApiError
 
 SOURCE = "/cell/gateway/0"
 FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrations.>", "evictions.>")

@@ -19,7 +19,7 @@ from cotenant.model.names import LABEL_PRIORITY, LABEL_QOS_CLASS
 from cotenant_gateway.admission.priority import find_priority_class
 from cotenant_gateway.admission.profiles.selection import ReadyProfile
 from cotenant_gateway.admission.review import Review, type_error
-from cotenant_gateway.planning.statuses import ApiError, invalid_object
+from cotenant_gateway.statuses import ApiError, invalid_object
 
 _TEXT = msgspec.json.Decoder(str)
 

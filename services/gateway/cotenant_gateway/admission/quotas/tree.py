@@ -16,7 +16,7 @@ from cotenant.kinds.pods import PODS
 from cotenant.model.names import LABEL_QUOTA_NAME
 from cotenant.model.quantities import QuantityError
 from cotenant_gateway.admission.review import Mutation, ObjectSource, Review
-from cotenant_gateway.planning.statuses import ApiError, forbidden
+from cotenant_gateway.statuses import ApiError, forbidden
 
 
 def stored_quotas(objects: ObjectSource) -> list[ElasticQuotaView]:
