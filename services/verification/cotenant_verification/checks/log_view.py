@@ -10,7 +10,7 @@ kept to the end of the run: some hundred bytes for every pod that ever was.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -37,6 +37,7 @@ from cotenant_verification.checks.records import CommitSeen, ObjectHead, revisio
 
 KEPT_VERSIONS = 64
 KEPT_LOG = 50_000
+REMEMBERED_REPLICAS = 5_000
 """Events; a cause further back is known to have been there, and not what it said."""
 
 
@@ -77,6 +78,8 @@ class LogView:
         """Nodes, namespaces, profiles: the subjects that there ever were, in the order in which they came."""
         self.needs = Needs()
         self.pods: dict[tuple[str, str], ObjectHead] = {}
+        self._replicas: deque[tuple[int, str, int]] = deque(maxlen=REMEMBERED_REPLICAS)
+        """The last changes of how many pods controllers have: sequence, controller, one more or one less."""
         self.revisions: dict[str, dict[str, int]] = {}
         """Pod's uid to its annotations with revisions, each the highest that a user was told is stored."""
         self.told: dict[str, str] = {}
@@ -166,10 +169,21 @@ class LogView:
             return
         key = (parts[3], parts[4])
         if isinstance(data, ObjectDeleted) or event.tombstone:
-            self.pods.pop(key, None)
+            self._count_replica(event.sequence, self.pods.pop(key, None), -1)
             self.ended.add(event.subject)
         else:
+            self._count_replica(event.sequence, self.pods.get(key), -1)
             self.pods[key] = _HEAD.decode(data.object)
+            self._count_replica(event.sequence, self.pods[key], 1)
+
+    def _count_replica(self, sequence: int, pod: ObjectHead | None, change: int) -> None:
+        for controller in pod.metadata.controllers if pod is not None else ():
+            self._replicas.append((sequence, controller, change))
+
+    def replicas_at(self, workload: str, sequence: int) -> int:
+        """Return how many pods a workload had at a sequence that is not long ago."""
+        now = sum(workload in pod.metadata.controllers for pod in self.pods.values())
+        return now - sum(change for at, controller, change in self._replicas if at > sequence and controller == workload)
 
     def _see_batch(self, event: Event) -> CommitSeen | None:
         if isinstance(event.data, Commit):

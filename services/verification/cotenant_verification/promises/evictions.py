@@ -88,9 +88,13 @@ def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
         yield subject, f"{len(moving)} pods are on the move at once, limit {limits.moving_globally}"
     per_workload = Counter(job.workload for job in moving if job.workload and _exists(view, job))
     for workload in sorted({job.workload for job in passed if job.workload and job.phase != "Running"}):
-        most = _of_workload(view, workload)
+        most = _of_workload(view, workload, seen)
         if per_workload[workload] > most:
-            yield subject, f"{per_workload[workload]} pods of workload {workload} are on the move at once, limit {most}"
+            jobs_of_it = [job for job in moving if job.workload == workload and _exists(view, job)]
+            named = ", ".join(sorted(f"{job.job} ({job.pod}, {job.phase})" for job in jobs_of_it))
+            newest = max(jobs_of_it, key=lambda job: (job in passed, job.job))
+            text = f"{per_workload[workload]} pods of workload {workload} are on the move at once, limit {most}: {named}"
+            yield migration_subject(newest.job), text
 
 
 def _victims(view: LogView, seen: CommitSeen) -> set[str]:
@@ -115,9 +119,10 @@ def _exists(view: LogView, job: Migration) -> bool:
     return pod is not None and pod.metadata.uid == job.uid
 
 
-def _of_workload(view: LogView, workload: str) -> int:
-    """A pod more or less than the checks know may have been known to who decided."""
-    replicas = sum(workload in pod.metadata.controllers for pod in view.pods.values())
+def _of_workload(view: LogView, workload: str, seen: CommitSeen) -> int:
+    """How many pods of a workload may be away, by its size when the commit was decided. A pod more or less may have been on its
+    way to who decided."""
+    replicas = view.replicas_at(workload, seen.commit.folded)
     return max(of_workload(near) for near in (replicas - 1, replicas, replicas + 1))
 
 
@@ -144,7 +149,7 @@ def orders_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
             known.workload == job.workload and not known.ignore_budgets and known.trigger not in UNARBITRATED
             for known in orders.values()
         )
-        most = _of_workload(view, job.workload) + LIMITER_BURST
+        most = _of_workload(view, job.workload, seen) + LIMITER_BURST
         if same > most:
             yield subject, f"{same} evictions of workload {job.workload} are ordered within {LIMITER_SECONDS} s, limit {most}"
 
