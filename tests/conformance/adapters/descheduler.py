@@ -42,7 +42,7 @@ from cotenant_descheduler_arbiter.migration.budgets import (
     per_node,
     per_workload,
 )
-from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.job_facts import JobFacts, job_moving
 from cotenant_descheduler_arbiter.migration.job_index import JobIndex
 from cotenant_descheduler_arbiter.migration.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
 from cotenant_descheduler_arbiter.migration.jobs import kept_for
@@ -413,7 +413,10 @@ def arbitrator_filter(given: dict, *, name: str) -> object:
     pod = _pod(given["pod"])
     pods = _pods([*given["pods"], *(given.get("workloadPods") or ()), given["pod"]])
     jobs = JobIndex([_job(document) for document in given["jobs"]], pods.get, arbitrating=True).everywhere(pod)
+    reason: object
     match given["filter"]:
+        case "existingJob":
+            reason = job_moving([_job(document) for document in given["jobs"]], pod.key, pod.uid)
         case "expectedReplicas":
             reason = expected_replicas(pod, given["expectedReplicas"], budgets)
         case "maxMigratingGlobally":

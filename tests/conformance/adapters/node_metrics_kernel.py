@@ -71,13 +71,15 @@ def cgroup_parse(given: Given, *, name: str) -> object:
 
 def cgroup_paths(given: Given, *, name: str) -> object:
     layout = Layout(given.get("driver", "systemd"))
-    qos = KubeQoS(given.get("kube_qos", "Guaranteed"))
+    qos = KubeQoS(given.get("kube_qos") or "Guaranteed")
 
     def container_path() -> str:
         return normpath(join(given["pod_dir"], paths.container_dir(layout, given["container_id"])))
 
     def file() -> str:
-        controller = given["resource"].partition(".")[0]
+        # Files of every hierarchy (tasks, cgroup.procs) are looked for in that of cpu.
+        resource = given["resource"]
+        controller = "cpu" if resource in ("tasks", "cgroup.procs") else resource.partition(".")[0]
         return paths.cgroup_file(_version(given), given["cgroup_root"], controller, container_path(), given["resource"])
 
     def application() -> str:

@@ -69,7 +69,10 @@ def _render(given: Json) -> object:
 
 
 def _config_shown(config: ColocationConfig) -> Json:
-    return dict(config.cluster) | {"nodeConfigs": [_selector(selector) | strategy for selector, strategy in config.entries]}
+    entries = [
+        _selector(entry.selector) | ({"name": entry.name} if entry.name else {}) | entry.strategy for entry in config.entries
+    ]
+    return dict(config.cluster) | {"nodeConfigs": entries}
 
 
 def _colocation_config(given: Json) -> object:

@@ -84,11 +84,19 @@ class _Section(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name,
     node_configs: list[NodeEntry] = []
 
 
+class NodeStrategy(msgspec.Struct, frozen=True):
+    """A node entry in force: `strategy` for the nodes that `selector` selects. The name is the user's, for people."""
+
+    selector: LabelSelector | None
+    strategy: JsonObject
+    name: str = ""
+
+
 class ColocationConfig(msgspec.Struct, frozen=True):
     """The section in force: the cluster's strategy and the node entries in their order, as documents to lay over."""
 
     cluster: JsonObject
-    entries: tuple[tuple[LabelSelector | None, JsonObject], ...] = ()
+    entries: tuple[NodeStrategy, ...] = ()
     fallen_back: tuple[str, ...] = ()
     """Names (or positions) of node entries that are out of range and count as the cluster strategy."""
 
@@ -171,22 +179,22 @@ def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> Coloca
     wrong = out_of_range(fit(cluster, ColocationStrategy, KEY))
     if wrong:
         raise ConfigError(f"{KEY}: {wrong}")
-    entries: list[tuple[LabelSelector | None, JsonObject]] = []
+    entries: list[NodeStrategy] = []
     fallen_back: list[str] = []
     for index, (entry, part) in enumerate(zip(section.node_configs, _entry_parts(document), strict=True)):
         merged = overlay(cluster, _strategy_fields(part))
         if out_of_range(fit(merged, ColocationStrategy, KEY)):
             merged = cluster
             fallen_back.append(entry.name or f"nodeConfigs[{index}]")
-        entries.append((entry.node_selector, merged))
+        entries.append(NodeStrategy(entry.node_selector, merged, entry.name))
     return ColocationConfig(cluster, tuple(entries), tuple(fallen_back))
 
 
 def select(config: ColocationConfig, labels: Mapping[str, str]) -> JsonObject:
     """Return the strategy for a node before what the node itself says: the first entry that selects it, else the cluster's."""
-    for selector, strategy in config.entries:
-        if selects(selector, labels):
-            return overlay(config.cluster, strategy)
+    for entry in config.entries:
+        if selects(entry.selector, labels):
+            return overlay(config.cluster, entry.strategy)
     return config.cluster
 
 

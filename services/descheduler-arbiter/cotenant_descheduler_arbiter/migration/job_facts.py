@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -32,3 +34,11 @@ class JobFacts(msgspec.Struct, frozen=True):
         if self.phase == "Running":
             return True
         return self.phase in ("", "Pending") and (self.passed or not arbitrating)
+
+
+def job_moving(jobs: Iterable[JobFacts], pod_key: str, uid: str) -> JobFacts | None:
+    """Return the first unfinished job of a pod, None where there is none; where both name a uid it must be the same."""
+    for job in jobs:
+        if job.active and job.pod_key == pod_key and (not (job.uid and uid) or job.uid == uid):
+            return job
+    return None

@@ -20,7 +20,7 @@ from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.eviction.evictable import EvictableRules, below_max_cost, forced, why_not_evictable
 from cotenant_descheduler_arbiter.eviction.object_limiter import limited
 from cotenant_descheduler_arbiter.migration import budgets
-from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.job_facts import JobFacts, job_moving
 from cotenant_descheduler_arbiter.migration.job_index import JobIndex
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away, scaled
 from cotenant_descheduler_arbiter.state.facts import PodFacts
@@ -88,10 +88,7 @@ class JobFilters:
 
     def active_job(self, pod: PodFacts) -> JobFacts | None:
         """Return the unfinished job of a pod."""
-        for job in self._active.get(pod.key, ()):
-            if not (job.uid and pod.uid) or job.uid == pod.uid:
-                return job
-        return None
+        return job_moving(self._active.get(pod.key, ()), pod.key, pod.uid)
 
     def evicted(self, pod: PodFacts) -> bool:
         """Tell whether the pod's eviction was granted before: it happens once."""
