@@ -120,9 +120,9 @@ class Bench:
 async def bench(hadoop: HadoopCluster, nats_server: NatsServer) -> AsyncIterator[Bench]:
     log = await connect(nats_server.url, "test")
     await log.declare()
-    calculator = DecidingService(
-        DEFINITION, CalculatorConfig(), Identity(service=DEFINITION.name), await connect(nats_server.url, DEFINITION.name), None
-    )
+    calculator_log = await connect(nats_server.url, DEFINITION.name)
+    identity = Identity(service=DEFINITION.name)
+    calculator = DecidingService(DEFINITION, CalculatorConfig(), identity, calculator_log, None)
     copilot_log = await connect(nats_server.url, "yarn-copilot")
     stopping = asyncio.Event()
     async with aiohttp.ClientSession() as session:
@@ -140,7 +140,7 @@ async def bench(hadoop: HadoopCluster, nats_server: NatsServer) -> AsyncIterator
         calculator.stopping.set()
         async with asyncio.timeout(WAIT_SECONDS):
             await asyncio.gather(*tasks)
-    for open_log in (calculator.log, copilot_log, log):
+    for open_log in (calculator_log, copilot_log, log):
         assert isinstance(open_log, NatsLog)
         await open_log.close()
 
