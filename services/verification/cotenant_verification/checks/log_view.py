@@ -78,6 +78,8 @@ class LogView:
         """Nodes, namespaces, profiles: the subjects that there ever were, in the order in which they came."""
         self.needs = Needs()
         self.pods: dict[tuple[str, str], ObjectHead] = {}
+        self._ended_at: dict[str, int] = {}
+        """At which sequence a pod had run to its end, by uid."""
         self._replicas: deque[tuple[int, str, int]] = deque(maxlen=REMEMBERED_REPLICAS)
         """The last changes of how many pods controllers have: sequence, controller, one more or one less."""
         self.revisions: dict[str, dict[str, int]] = {}
@@ -151,6 +153,7 @@ class LogView:
 
     def _see_end(self, event: Event, data: RunStatus) -> None:
         self.ended_runs.setdefault((data.node, data.uid), event.sequence)
+        self._ended_at.setdefault(data.uid, event.sequence)
         placed = self.placed[data.node].get((data.namespace, data.name))
         if placed is not None and isinstance(placed.data, Placement) and placed.data.uid == data.uid and placed.data.quota:
             self.charges.end(placed.data, event.sequence)
@@ -181,8 +184,12 @@ class LogView:
             self._replicas.append((sequence, controller, change))
 
     def replicas_at(self, workload: str, sequence: int) -> int:
-        """Return how many pods a workload had at a sequence that is not long ago."""
-        now = sum(workload in pod.metadata.controllers for pod in self.pods.values())
+        """Return how many pods of a workload had not ended at a sequence that is not long ago: one that has run to its end is
+        no replica any more, though its object is there."""
+        now = sum(
+            workload in pod.metadata.controllers and not 0 < self._ended_at.get(pod.metadata.uid, 0) <= sequence
+            for pod in self.pods.values()
+        )
         return now - sum(change for at, controller, change in self._replicas if at > sequence and controller == workload)
 
     def _see_batch(self, event: Event) -> CommitSeen | None:

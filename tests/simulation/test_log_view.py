@@ -1,0 +1,48 @@
+"""What the checks read off the log."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.events import Event, ObjectDeleted, ObjectStored, Payload, RunStatus
+from cotenant.events.runs import RunPhase
+from cotenant.model.subjects import pod_subject, run_subject
+from cotenant_verification.checks.log_view import LogView
+
+
+def pod(number: int) -> ObjectStored:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    document = {
+        "metadata": {
+            "name": f"p{number}",
+            "namespace": "team",
+            "uid": f"u{number}",
+            "ownerReferences": [owner],
+        }
+    }
+    return ObjectStored(object=msgspec.Raw(msgspec.json.encode(document)))
+
+
+def test_seed_920006_a_workloads_pods_are_those_that_had_not_ended_at_the_sequence_asked_about() -> None:
+    view = LogView()
+    sequence = 0
+
+    def see(subject: str, data: Payload, tombstone: bool = False) -> int:
+        nonlocal sequence
+        sequence += 1
+        view.see(Event(subject=subject, data=data, sequence=sequence, tombstone=tombstone))
+        return sequence
+
+    for number in range(10):
+        last = see(pod_subject("team", f"p{number}"), pod(number))
+    assert view.replicas_at("web", last) == 10
+    assert view.replicas_at("web", 4) == 4
+    ended = see(
+        run_subject("n1", "team", "p3"), RunStatus(node="n1", namespace="team", name="p3", uid="u3", phase=RunPhase.FAILED)
+    )
+    assert view.replicas_at("web", ended) == 9, "it has run to its end"
+    assert view.replicas_at("web", last) == 10
+    gone = see(pod_subject("team", "p4"), ObjectDeleted(uid="u4"), tombstone=True)
+    assert (view.replicas_at("web", gone), view.replicas_at("web", ended)) == (8, 9)
+    again = see(pod_subject("team", "p5"), pod(5))
+    assert view.replicas_at("web", again) == 8, "a changed pod is the same replica"
