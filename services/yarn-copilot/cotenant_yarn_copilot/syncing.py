@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
@@ -25,7 +25,7 @@ from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
 from cotenant.log.contract import Log, Stored, Write, store_batch
-from cotenant.runtime.follower import Follower, Reading, publish_findings
+from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, Setting, YarnCopilot
@@ -230,31 +230,17 @@ class Syncing:
         return stored
 
 
-class _Incarnation:
+class _Incarnation(LoadingIncarnation):
     """One load, and the passes behind it."""
 
     def __init__(
         self, syncing: Syncing, load: Load, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]
     ) -> None:
+        super().__init__(load)
         self._syncing = syncing
-        self._load = load
         self._stopping = stopping
         self._on_pass = on_pass
         self._quarantine = Quarantine()
-
-    def marker(self, now: datetime) -> Event:
-        """See `runtime.follower.Incarnation`."""
-        return self._load.marker(now)
-
-    @property
-    def pause(self) -> timedelta:
-        """See `runtime.follower.Incarnation`."""
-        return self._load.pause
-
-    def knows(self, sequence: int) -> bool:
-        """Own facts are read like all others."""
-        del sequence
-        return False
 
     async def run(self, reading: Reading) -> None:
         """Fold what is delivered; from the end of the load on, make passes."""
@@ -267,7 +253,7 @@ class _Incarnation:
                 self._quarantine.decided()
                 if self._quarantine.findings:
                     await self._syncing.publish_findings(self._quarantine)
-                if self._load.over and passing is None:
+                if self.load.over and passing is None:
                     reading.loaded()
                     passing = asyncio.ensure_future(self._syncing.passes(self._stopping, self._on_pass))
                     passing.add_done_callback(lambda _: reading.wake.set())
@@ -280,6 +266,6 @@ class _Incarnation:
 
     def _fold(self, event: Event) -> None:
         if isinstance(event.data, ServiceStarted):
-            self._load.ends_with(event)
+            self.load.ends_with(event)
         else:
             self._syncing.fold(event)

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from nats.errors import Error as NatsError
 
+from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, View, encode_event
@@ -134,6 +135,27 @@ class Incarnation(Protocol):
 
     async def run(self, reading: Reading) -> None:
         """Fold deliveries and act until told to stop. May raise Behind."""
+
+
+class LoadingIncarnation:
+    """What most incarnations are made of: a Load; own messages are read like all others."""
+
+    def __init__(self, load: Load) -> None:
+        self.load = load
+
+    def marker(self, now: datetime) -> Event:
+        """See `Incarnation`."""
+        return self.load.marker(now)
+
+    @property
+    def pause(self) -> timedelta:
+        """See `Incarnation`."""
+        return self.load.pause
+
+    def knows(self, sequence: int) -> bool:
+        """See `Incarnation`."""
+        del sequence
+        return False
 
 
 class Follower:

@@ -11,14 +11,14 @@ import contextlib
 import heapq
 import logging
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.log.contract import Log
-from cotenant.runtime.follower import Follower, Reading, publish_findings
+from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
 from cotenant_gateway.read_model.core import GatewayCore
 
 logger = logging.getLogger(__name__)
@@ -86,33 +86,19 @@ class ReadModel:
             self._watchers.discard(watcher)
 
 
-class _Folding:
+class _Folding(LoadingIncarnation):
     """One incarnation: a core that is shown once it is loaded."""
 
     def __init__(self, model: ReadModel, load: Load) -> None:
+        super().__init__(load)
         self._model = model
-        self._load = load
         self._core = GatewayCore()
         self._quarantine = model.quarantine
         self._clock = model.clock
 
-    def marker(self, now: datetime) -> Event:
-        """See `runtime.follower.Incarnation`."""
-        return self._load.marker(now)
-
-    @property
-    def pause(self) -> timedelta:
-        """See `runtime.follower.Incarnation`."""
-        return self._load.pause
-
-    def knows(self, sequence: int) -> bool:
-        """Own messages are read like all others: they are folded when they are delivered."""
-        del sequence
-        return False
-
     async def run(self, reading: Reading) -> None:
         """Fold what is delivered."""
-        model, core, load = self._model, self._core, self._load
+        model, core, load = self._model, self._core, self.load
 
         def fold(event: Event) -> None:
             core.apply(event)
