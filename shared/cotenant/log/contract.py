@@ -129,15 +129,6 @@ class Skipping(Protocol):
 
 
 @runtime_checkable
-class Living(Protocol):
-    """A reader that can leave tombstones out of its load: a fresh state holds nothing that they could end, and where pods come
-    and go there are more tombstones than pods."""
-
-    def living(self) -> None:
-        """Leave them out, unread. What ends after the load began is delivered."""
-
-
-@runtime_checkable
 class Clocked(Protocol):
     """A reader that knows the log's own clock, by which messages are stamped when they are stored."""
 

@@ -61,7 +61,6 @@ class DecidingService:
             views=definition.views,
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
-            living=True,
             clock=clock,
         )
 

@@ -26,20 +26,7 @@ from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, View, encode_event
-from cotenant.log.contract import (
-    LOG,
-    USAGE,
-    Behind,
-    Clocked,
-    Living,
-    Log,
-    Reader,
-    Skipping,
-    Stored,
-    Viewing,
-    Write,
-    store_batch,
-)
+from cotenant.log.contract import LOG, USAGE, Behind, Clocked, Log, Reader, Skipping, Stored, Viewing, Write, store_batch
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +161,6 @@ class Follower:
         pull_limit: int = PULL_LIMIT,
         queue_pulls: int = QUEUE_PULLS,
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
-        living: bool = False,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.incarnations = 0
@@ -189,7 +175,6 @@ class Follower:
         self._pull_limit = pull_limit
         self._queue_pulls = queue_pulls
         self._max_pause = max_pause_seconds
-        self._living = living
         self._clock = clock
 
     async def run(self, begin: Callable[[int], Incarnation]) -> None:
@@ -216,8 +201,6 @@ class Follower:
             readers.append(await self._log.follow(LOG, self._filters, name=self._consumer))
             if isinstance(readers[0], Skipping):
                 readers[0].skip(incarnation.knows)
-            if self._living and isinstance(readers[0], Living):
-                readers[0].living()
             if self._views and isinstance(readers[0], Viewing):
                 readers[0].view(self._views)
             if self._usage_filters:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar
 
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG
@@ -36,13 +36,6 @@ class Subscriber(Protocol):
 
 
 SubscriberT = TypeVar("SubscriberT", bound=Subscriber)
-
-
-@runtime_checkable
-class LoadsLiving(Protocol):
-    """A participant that loads no tombstones (`cotenant.log.contract.Living`)."""
-
-    loads_living: bool
 
 
 class Subscription(Generic[SubscriberT]):
@@ -97,7 +90,7 @@ class Subscription(Generic[SubscriberT]):
         self._log_through = EPOCH
         for stream, filters in ((log, self.participant.filters), (usage, self.participant.usage_filters)):
             if filters:
-                self._read(stream, stream.snapshot(filters), with_ended=not isinstance(self.participant, LoadsLiving))
+                self._read(stream, stream.snapshot(filters))
 
     def _forget(self) -> None:
         self.inbox.clear()
@@ -139,9 +132,9 @@ class Subscription(Generic[SubscriberT]):
         self._gap_until = None
         self._look()
 
-    def _read(self, stream: MemoryStream, sequences: Iterable[int], with_ended: bool = True) -> None:
+    def _read(self, stream: MemoryStream, sequences: Iterable[int]) -> None:
         found = (stream.event(sequence) for sequence in sequences)
-        self.inbox.extend(event for event in found if event is not None and (with_ended or not event.tombstone))
+        self.inbox.extend(event for event in found if event is not None)
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,6 @@ class NatsReader:
         self._arrived = asyncio.Event()
         self._known: Callable[[int], bool] | None = None
         self._decoders = WHOLE
-        self._living = False
         self._consumer_sequence = 0
         self._asked = False
         self._wanted = 0
@@ -215,8 +214,6 @@ class NatsReader:
             messages = await self._snapshot.take(limit)
             self._in_touch = boot_seconds()
             for name, sequence, block, data in messages:
-                if self._living and b"\r\nNats-Rollup: sub\r\n" in block:
-                    continue
                 await self._decode_into(events, name.decode(), sequence, block, data)
                 self.position = max(self.position, sequence)
             if not messages:
@@ -308,10 +305,6 @@ class NatsReader:
     def skip(self, known: Callable[[int], bool]) -> None:
         """See `cotenant.log.contract.Skipping`."""
         self._known = known
-
-    def living(self) -> None:
-        """See `cotenant.log.contract.Living`."""
-        self._living = True
 
     def view(self, views: Sequence[type[View]]) -> None:
         """See `cotenant.log.contract.Viewing`."""
