@@ -424,3 +424,28 @@ async def test_a_drained_log_holds_what_others_had_sent_before(nats_server: Nats
     await asyncio.gather(*writing)
     await writer.close()
     await asker.close()
+
+
+async def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+
+    async def under_way_after(steps: int) -> bool:
+        """Cancel a call after some steps of the event loop; whether it was still under way."""
+        call = asyncio.ensure_future(log._api.state(LOG))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if call.done():
+            return False
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled(), f"the cancellation after {steps} steps was swallowed"
+        return True
+
+    # The step in which the answer comes is another one each time: one of these sweeps meets it.
+    for _ in range(50):
+        steps = 0
+        while await under_way_after(steps):
+            steps += 1
+        assert steps
+    await log.close()

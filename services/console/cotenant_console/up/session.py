@@ -32,6 +32,7 @@ from cotenant_console.up.view import View, Work, summary_lines
 REFRESH_SECONDS = 1.0
 UNSEEN_SECONDS = 5.0
 """How often to look where nobody watches a screen and no demonstration is to be kept going: a stack at rest shall rest."""
+END_READING_SECONDS = 5.0
 HEALTH_EVERY = 5
 JOBS_EVERY = 1
 PROC_STAT = Path("/proc/stat")
@@ -152,7 +153,8 @@ class Session:
                             await self.stopping.wait()
         finally:
             reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            # Whatever the client does with the cancellation, Ctrl-C goes on to the processes.
+            await asyncio.wait([reading], timeout=END_READING_SECONDS)
 
     def _look(self, stack: Stack, demonstration: Demonstration | None, client: Client, turn: int) -> None:
         """Read everything once. A gateway that is away leaves the last figures; the screen says that it is not ready."""

@@ -95,8 +95,9 @@ class JetStream:
         self._client = client
 
     async def _call(self, subject: str, body: dict[str, Any], kind: type[T]) -> T:
-        reply = await self._client.request(f"$JS.API.{subject}", msgspec.json.encode(body), timeout=ANSWER_SECONDS)
-        return msgspec.json.decode(reply.data, type=kind)
+        # Not nats-py's `request`: its wait_for swallows a cancellation that comes with the answer, and its task never ends.
+        answer = await self._client.ask(f"$JS.API.{subject}", b"", msgspec.json.encode(body), seconds=ANSWER_SECONDS)
+        return msgspec.json.decode(answer, type=kind)
 
     async def declare(self, *, replicas: int, history_bytes: int) -> None:
         """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
