@@ -46,14 +46,16 @@ from cotenant_scheduler.cycle.queue import Group, PodQueue, States, Walk
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.figures import Figures
-from cotenant_scheduler.framework.policy import Policy, SchedulerConfig
+from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.results import KeptResults
 from cotenant_scheduler.framework.series import WORTHWHILE, Series
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.load_estimate import microseconds
 from cotenant_scheduler.state.node_cache import NodeBook
-from cotenant_scheduler.state.nodes import NodeTable, PodKey
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_reader import PodReader
 from cotenant_scheduler.state.pods import Counted, Placed, PodBook, PodRecord
 from cotenant_scheduler.state.stored_placements import PlacementView
@@ -87,32 +89,34 @@ _PRIORITY_CLASS = msgspec.json.Decoder(PriorityClassObject)
 class SchedulerCore:
     """Pure; see the module."""
 
-    def __init__(self, config: SchedulerConfig | None = None) -> None:
-        self.policy = Policy(config or SchedulerConfig())
-        args = self.policy.load_aware
+    def __init__(self, config: SchedulerConfig | None = None, profile: Profile | None = None) -> None:
+        """`profile`: plugins in place of the default ones; they keep state, so it is this core's alone."""
+        self.config = config or SchedulerConfig()
+        self.profile = profile or default_profile(self.config)
+        args = self.config.load_aware.defaulted()
         self._changed: dict[PodKey, PodRecord] = {}
         """Pods that changed since the last decision."""
         self.refused: dict[str, str] = {}
         """Subject to why its message is not used."""
-        self.nodes = NodeTable(args)
+        self.nodes = NodeTable(args, self.profile.counters)
         self.ledger = QuotaLedger()
         self._node_book = NodeBook(self.nodes, args, self._look_at_pods_of)
         self._endings = Endings(self._node_book.facts, self.ledger)
-        self.pods = PodBook(self.nodes, self.ledger, PodReader(args), self._note_changed)
+        self.pods = PodBook(self.nodes, self.ledger, PodReader(args, self.profile.readers), self._note_changed)
         self.queue = PodQueue()
         self._quota = QuotaAdmission(
             self.ledger,
-            runtime_limits=self.policy.config.quota_runtime_limits,
-            check_ancestors=self.policy.config.quota_check_ancestors,
+            runtime_limits=self.config.quota_runtime_limits,
+            check_ancestors=self.config.quota_check_ancestors,
         )
         self._quota_sequences: dict[tuple[str, str], int] = {}
         self._causes_of_quota: dict[Membership, tuple[str, ...]] = {}
         """By quota, the messages about it and its ancestors."""
         self._sequences = LastSequences()
         self._regroup = False
-        self._figures = Figures(self.policy, self.nodes.load.resources)
+        self._figures = Figures(self.profile, self.nodes.load.resources)
         self._assumed = Assumptions(self.nodes, self.ledger)
-        self._results = KeptResults(self.nodes, self.policy)
+        self._results = KeptResults(self.nodes, self.profile)
         self._waiting = WaitingPods(self.queue, self.nodes, self._assumed.holds)
         self._budgets = DisruptionBudgets()
         self._nominations = Nominations(self.nodes)
@@ -329,7 +333,7 @@ class SchedulerCore:
             walk.wake()
             group.verdict = group.stamp = None
             placed = 0
-            if len(group.live) >= WORTHWHILE and not (shape.host_ports or shape.relational):
+            if len(group.live) >= WORTHWHILE and not self.nodes.counters_of(shape):
                 run = self._fitting(walk.run(left), left)
                 if membership is not None and len(run) >= WORTHWHILE:
                     run = run[: self._quota.room(shape, membership, counted.preemptible, len(run))]

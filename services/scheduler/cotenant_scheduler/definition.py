@@ -8,7 +8,7 @@ from cotenant.engine.definition import Definition
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_scheduler.core import FILTERS, VIEWS, SchedulerCore
-from cotenant_scheduler.framework.policy import SchedulerConfig
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 
 PACE = timedelta(milliseconds=100)
 

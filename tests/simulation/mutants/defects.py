@@ -48,7 +48,7 @@ from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.cycle.being_stored import BeingStored
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.waiting import WaitingPods
-from cotenant_scheduler.plugins import row_count
+from cotenant_scheduler.framework.plugin import row_count
 from cotenant_scheduler.plugins.host_ports import NodePorts
 from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
 from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
@@ -316,7 +316,7 @@ def remembered_room(right: Function) -> Function:
 
     def wrong(self: NodeTable, name: str, key: Any) -> None:
         row = self.rows[name]
-        shape = self.pods[row][key][0]
+        shape = self.pods[row][key].shape
         right(self, name, key)
         if name in self.rows and shape.requests:
             self.requested[self.dims["cpu"], row] += shape.requests.get("cpu", 0)
@@ -784,7 +784,7 @@ MUTANTS = (
     ),
     Mutant("profiles_are_not_applied", ((profiles, "changed_by_profiles", no_profiles),), (16,), minutes=1, faults=PROFILED),
     Mutant("profiles_stay_as_first_seen", ((profiles, "ready_profiles", first_version),), (16,), minutes=1, faults=PROFILED),
-    Mutant("patient_pods_preempt", ((pod_reader, "NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
+    Mutant("patient_pods_preempt", ((pod_reader, "PREEMPT_NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
     Mutant("objects_end_late", ((gateway_duties, "endings", ended_late),), (12,), faults=DELETED),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
     Mutant(

@@ -30,7 +30,7 @@ from cotenant.model.subjects import (
     waiting_subject,
 )
 from cotenant_scheduler.core import VIEWS, SchedulerCore
-from cotenant_scheduler.framework.policy import SchedulerConfig
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GIB = 1 << 30

@@ -15,8 +15,9 @@ import msgspec
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
 from cotenant.events.placements import Placement
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.load_estimate import AssignedPod
-from cotenant_scheduler.state.nodes import NodeTable, PodKey
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pods import Counted
 from cotenant_scheduler.state.stored_placements import PlacementView
 

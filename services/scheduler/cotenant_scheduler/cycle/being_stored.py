@@ -16,7 +16,7 @@ from datetime import datetime
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, Waiting
-from cotenant_scheduler.state.nodes import PodKey
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.pods import Placed, PodBook
 
 FoldPlacement = Callable[[PodKey, Placement, int], Placed]

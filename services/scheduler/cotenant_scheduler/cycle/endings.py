@@ -28,8 +28,8 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, Waiti
 from cotenant.log.contract import ending
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
-from cotenant_scheduler.state.nodes import PodKey
 from cotenant_scheduler.state.pods import Placed, PodRecord
 from cotenant_scheduler.state.shapes import PodFacts
 

@@ -13,8 +13,9 @@ import msgspec
 
 from cotenant.events.placements import Nomination
 from cotenant_scheduler.cycle.queue import Group
+from cotenant_scheduler.state.counting import PodKey, held_key
 from cotenant_scheduler.state.load_estimate import AssignedPod, microseconds
-from cotenant_scheduler.state.nodes import NodeTable, PodKey, held_key
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pods import PodRecord
 from cotenant_scheduler.state.shapes import Shape
 

@@ -29,8 +29,9 @@ from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
 from cotenant_scheduler.cycle.queue import Group
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
-from cotenant_scheduler.state.nodes import NodeTable, PodKey
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pods import PodBook, PodRecord
 
 NOMINATIONS_PER_DECISION = 32

@@ -29,12 +29,11 @@ import numpy as np
 
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.events.placements import PlacementPhase, Victim
-from cotenant.model.names import PODS
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.host_ports import conflicts
 from cotenant_scheduler.state.columns import Changes, IntArray, distinct
+from cotenant_scheduler.state.counting import CountedPod, PodKey, is_held
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
-from cotenant_scheduler.state.nodes import NodeTable, PodKey, is_held
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pods import Placed, PodRecord
 from cotenant_scheduler.state.shapes import PodFacts, Shape
 
@@ -60,6 +59,7 @@ class _Pod(msgspec.Struct, frozen=True):
     """A pod on a row, as far as others may want its room."""
 
     key: PodKey
+    counted: CountedPod
     shape: Shape
     bound_us: int
     uid: str
@@ -81,45 +81,77 @@ def is_protected(facts: PodFacts) -> bool:
     return not is_preemptible(facts.labels) or facts.labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true"
 
 
-class _Row:
-    """A row without some of its pods: does the shape fit? Changes the relations that are counted while it is asked."""
+class _Asking:
+    """Who asks for room: the shape, and the filters whose refusals the end of pods can lift."""
 
-    def __init__(self, nodes: NodeTable, evaluation: Evaluation, row: int, amounts: dict[Shape, tuple[int, ...]]) -> None:
-        shape = evaluation.shape
-        self._relations = nodes.relations if shape.relational else None
-        self._shape = shape
+    def __init__(self, nodes: NodeTable, evaluation: Evaluation) -> None:
+        self.nodes = nodes
+        self.shape = evaluation.shape
+        self._sums, self.others = evaluation.liftable()
+        self._gives_back: dict[Shape, tuple[int, ...]] = {}
+
+    def room(self, row: int) -> list[int]:
+        """Return what is left of each limit on a row with the shape there; below 0 it does not fit."""
+        return [left for plugin in self._sums for left in plugin.room(self.nodes, self.shape, row)]
+
+    def gives_back(self, pod: _Pod) -> tuple[int, ...]:
+        """Return what the end of a pod adds to each limit's room."""
+        found = self._gives_back.get(pod.shape)
+        if found is None:
+            found = self._gives_back[pod.shape] = tuple(
+                amount for plugin in self._sums for amount in plugin.gives_back(self.shape, pod.shape)
+            )
+        return found
+
+
+class _WhatIf:
+    """A row without some of its pods: does the shape fit? What counters count is changed while it is asked, and put back by
+    `close`: nobody can tell afterwards."""
+
+    def __init__(self, asking: _Asking, row: int) -> None:
+        self._asking = asking
         self._row = row
-        self._amounts = amounts
-        self._left = _left(nodes, shape, row)
-        self._ports = dict(nodes.ports[row]) if shape.host_ports else {}
-        self._refusals = evaluation.relational_row_filters()
+        self._left = asking.room(row)
+        self._versions = [(counter, counter.version) for counter in asking.nodes.counters]
+        self._gone: dict[PodKey, _Pod] = {}
         self._refused: bool | None = None
-        """What those said last; None where the relations changed since."""
+        """What the other filters answered last; None where what they look at changed since."""
 
-    def take(self, pod: _Pod, sign: int) -> None:
-        """Take a pod away (1), or put it back (-1)."""
-        amounts = _amounts(self._shape, pod, self._amounts)
-        other = pod.shape
-        left = self._left
-        for index, amount in enumerate(amounts):
-            left[index] += amount * sign
-        if self._shape.host_ports:
-            for port in other.host_ports:
-                self._ports[port] = self._ports.get(port, 0) - sign
-        if self._relations is not None and other.relational:
-            self._relations.count(self._row, other, -sign)
+    def take(self, pod: _Pod) -> None:
+        """Take a pod away."""
+        self._gone[pod.key] = pod
+        self._add(pod, 1)
+        for counter in self._asking.nodes.counters_of(pod.shape):
+            counter.uncount(self._row, pod.key, pod.counted)
             self._refused = None
+
+    def put_back(self, pod: _Pod) -> None:
+        """Put a pod back that was taken away."""
+        del self._gone[pod.key]
+        self._add(pod, -1)
+        for counter in self._asking.nodes.counters_of(pod.shape):
+            counter.count(self._row, pod.key, pod.counted)
+            self._refused = None
+
+    def _add(self, pod: _Pod, sign: int) -> None:
+        left = self._left
+        for index, amount in enumerate(self._asking.gives_back(pod)):
+            left[index] += amount * sign
 
     def fits(self) -> bool:
         """Tell whether the shape fits now."""
-        if min(self._left) < 0:
-            return False
-        taken = [port for port, count in self._ports.items() if count > 0]
-        if any(conflicts(wanted, port) for wanted in self._shape.host_ports for port in taken):
+        if min(self._left, default=0) < 0:
             return False
         if self._refused is None:
-            self._refused = any(refuses(self._row) for refuses in self._refusals)
+            self._refused = any(refuses(self._row) for refuses in self._asking.others)
         return not self._refused
+
+    def close(self) -> None:
+        """Put all pods back."""
+        for pod in list(self._gone.values()):
+            self.put_back(pod)
+        for counter, version in self._versions:
+            counter.version = version
 
 
 class _Kept:
@@ -190,8 +222,7 @@ class Preemption:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(shape)
-        relations = nodes.relations.version + nodes.held_relations.version if shape.relational else 0
-        stamp = (nodes.version, relations, self._budgets.version)
+        stamp = (nodes.version, evaluation.counted_version(), self._budgets.version)
         positions = (nodes.changes.position, nodes.static_changes.position, self._touched.position)
         if kept.stamp == stamp and kept.positions == positions:
             return kept
@@ -208,16 +239,16 @@ class Preemption:
         self._forget_changed_lists()
         helpless = evaluation.beyond_preemption(slice(0, nodes.size))
         kept.hopeless = int(np.count_nonzero(helpless & (nodes.declared[: nodes.size] > 0)))
-        amounts: dict[Shape, tuple[int, ...]] = {}
+        asking = _Asking(nodes, evaluation)
         for row in rows[~helpless[rows]].tolist():
-            choice = self._choice(evaluation, row, amounts)
+            choice = self._choice(asking, row)
             if choice is not None:
                 kept.choices[row] = choice
         kept.stamp, kept.positions = stamp, positions
         return kept
 
-    def _choice(self, evaluation: Evaluation, row: int, amounts: dict[Shape, tuple[int, ...]]) -> Choice | None:
-        ending, pods = self._lower(row, evaluation.shape.priority)
+    def _choice(self, asking: _Asking, row: int) -> Choice | None:
+        ending, pods = self._lower(row, asking.shape.priority)
         if not ending and not pods:
             return None
         if self._budgets:
@@ -227,34 +258,14 @@ class Preemption:
             order += [pod for pod, violates in zip(pods, violating, strict=True) if not violates]
         else:
             costly, order = 0, pods
-        nodes, shape = self._nodes, evaluation.shape
-        if shape.host_ports or shape.relational:
-            victims = self._victims_anywhere(_Row(nodes, evaluation, row, amounts), ending, order)
+        if asking.others:
+            victims = _victims(_WhatIf(asking, row), ending, order)
         else:
-            taken = [_amounts(shape, pod, amounts) for pod in (*order, *ending)]
-            victims = _victims_by_amount(_left(nodes, shape, row), taken, len(order))
+            taken = [asking.gives_back(pod) for pod in (*order, *ending)]
+            victims = _victims_by_amount(asking.room(row), taken, len(order))
         if victims is None:
             return None
-        return _ranked(nodes.names[row], [(order[index], index < costly) for index in victims])
-
-    def _victims_anywhere(self, left: _Row, ending: list[_Pod], order: list[_Pod]) -> list[int] | None:
-        """Return which pods of an order cannot be put back, None if it does not fit without all of them. The relations that
-        are counted are as before afterwards."""
-        relations = self._nodes.relations
-        version = relations.version
-        for pod in (*ending, *order):
-            left.take(pod, 1)
-        found = left.fits()
-        victims = []
-        for index, pod in enumerate(order) if found else ():
-            left.take(pod, -1)
-            if not left.fits():
-                left.take(pod, 1)
-                victims.append(index)
-        for pod in (*ending, *((order[index] for index in victims) if found else order)):
-            left.take(pod, -1)
-        relations.version = version
-        return victims if found else None
+        return _ranked(self._nodes.names[row], [(order[index], index < costly) for index in victims])
 
     def _lower(self, row: int, priority: int) -> tuple[list[_Pod], list[_Pod]]:
         """Return the pods of lower priority that end already, and the others that may, by importance."""
@@ -275,7 +286,7 @@ class Preemption:
     def _listed_pods(self, row: int) -> list[_Pod]:
         node, records = self._nodes.names[row], self._records
         found = []
-        for key, (shape, assigned) in self._nodes.pods[row].items():
+        for key, counted in self._nodes.pods[row].items():
             if is_held(key):
                 continue
             record = records[key]
@@ -283,8 +294,9 @@ class Preemption:
             if placed is None or placed.facts is None:
                 continue  # assumed there by the decision that is being made
             ending, protected = is_ending(record, placed), is_protected(placed.facts)
-            pod = _Pod(key, shape, assigned.assigned_us, placed.data.uid, placed.facts.labels, ending, protected)
-            found.append((-shape.priority, assigned.assigned_us, key, pod))
+            shape, bound_us = counted.shape, counted.assigned.assigned_us
+            pod = _Pod(key, counted, shape, bound_us, placed.data.uid, placed.facts.labels, ending, protected)
+            found.append((-shape.priority, bound_us, key, pod))
         return [entry[3] for entry in sorted(found, key=_IMPORTANCE)]
 
     def _forget_changed_lists(self) -> None:
@@ -303,22 +315,22 @@ class Preemption:
 _IMPORTANCE = itemgetter(0, 1, 2)
 
 
-def _left(nodes: NodeTable, shape: Shape, row: int) -> list[int]:
-    """Return what is left on a row, by need of the shape, with the shape there; below 0 it does not fit."""
-    return [
-        (nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim >= 0 else 0) - amount
-        for dim, (_, amount) in zip(nodes.dims_of(shape), shape.needs, strict=True)
-    ]
-
-
-def _amounts(shape: Shape, pod: _Pod, known: dict[Shape, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return what a pod takes, by need of the shape."""
-    amounts = known.get(pod.shape)
-    if amounts is None:
-        requests = pod.shape.requests
-        amounts = tuple(1 if name == PODS else requests.get(name, 0) for name, _ in shape.needs)
-        known[pod.shape] = amounts
-    return amounts
+def _victims(what_if: _WhatIf, ending: list[_Pod], order: list[_Pod]) -> list[int] | None:
+    """Return which pods of an order cannot be put back, None if the shape does not fit without all of them."""
+    try:
+        for pod in (*ending, *order):
+            what_if.take(pod)
+        if not what_if.fits():
+            return None
+        victims = []
+        for index, pod in enumerate(order):
+            what_if.put_back(pod)
+            if not what_if.fits():
+                what_if.take(pod)
+                victims.append(index)
+        return victims
+    finally:
+        what_if.close()
 
 
 def _victims_by_amount(left: list[int], amounts: list[tuple[int, ...]], count: int) -> list[int] | None:

@@ -16,7 +16,7 @@ import msgspec
 
 from cotenant.domain.quota.membership import Membership
 from cotenant.events.placements import Waiting
-from cotenant_scheduler.state.nodes import PodKey
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.pods import Counted, PodRecord
 from cotenant_scheduler.state.shapes import PodFacts, Shape
 

@@ -20,8 +20,9 @@ from cotenant.model.subjects import waiting_subject
 from cotenant_scheduler.cycle.queue import Group, PodQueue, Verdict
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.explanation import explain
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.load_estimate import microseconds
-from cotenant_scheduler.state.nodes import NodeTable, PodKey
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pods import PodRecord
 
 WAITING_PAUSE = timedelta(seconds=30)

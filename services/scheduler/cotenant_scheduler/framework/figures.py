@@ -12,7 +12,7 @@ from operator import getitem
 
 from cotenant.events.placements import Figure
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.framework.policy import Policy
+from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.state.columns import IntArray
 
 FIGURES_KEPT = 8192
@@ -34,15 +34,15 @@ class _Shared(dict[int, Figure]):
 
 
 class Figures:
-    """Figures of a policy by name and value."""
+    """Figures of a profile by name and value."""
 
-    def __init__(self, policy: Policy, resources: tuple[str, ...]) -> None:
-        scores = [_Shared("score"), *(_Shared(f"score.{score.name}") for score in policy.scores)]
-        relational = [_Shared(f"score.{score.name}") for score, _ in policy.relational]
+    def __init__(self, profile: Profile, resources: tuple[str, ...]) -> None:
+        scores = [_Shared("score"), *(_Shared(f"score.{score.name}") for score in profile.scores)]
+        relational = [_Shared(f"score.{score.name}") for score, _ in profile.spanning_scores]
         load = [_Shared(f"node.{name}.{figure}") for name in resources for figure in ("used", "capacity")]
         self._plain = (*scores, *load)
         self._relational = (*scores, *relational, *load)
-        self._of_relations = {f"score.{score.name}" for score, _ in policy.relational}
+        self._of_relations = {f"score.{score.name}" for score, _ in profile.spanning_scores}
 
     def of_row(self, evaluation: Evaluation, row: int) -> tuple[Figure, ...]:
         """Return the figures of a row that can take a pod of the shape."""

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from copy import deepcopy
 
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.framework.policy import Policy
+from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.static_results import StaticResults
 from cotenant_scheduler.state.changed_columns import ChangedColumns
 from cotenant_scheduler.state.nodes import NodeTable
@@ -23,9 +23,9 @@ STATIC_KEPT = 256
 class KeptResults:
     """Least recently used results go first."""
 
-    def __init__(self, nodes: NodeTable, policy: Policy) -> None:
+    def __init__(self, nodes: NodeTable, profile: Profile) -> None:
         self._nodes = nodes
-        self._policy = policy
+        self._profile = profile
         self._changed = ChangedColumns(nodes)
         self._evaluations: OrderedDict[Shape, Evaluation] = OrderedDict()
         self._evaluation_bytes = 0
@@ -33,13 +33,13 @@ class KeptResults:
 
     def __deepcopy__(self, memo: dict[int, object]) -> KeptResults:
         """A copy begins with nothing kept: results look at the node table that they were made for."""
-        return KeptResults(deepcopy(self._nodes, memo), deepcopy(self._policy, memo))
+        return KeptResults(deepcopy(self._nodes, memo), deepcopy(self._profile, memo))
 
     def evaluation(self, shape: Shape) -> Evaluation:
         """Return the shape's results, brought up to the node table."""
         found = self._evaluations.get(shape)
         if found is None:
-            found = Evaluation(self._nodes, shape, self._policy, self._static_results(shape), self._changed)
+            found = Evaluation(self._nodes, shape, self._profile, self._static_results(shape), self._changed)
             self._evaluations[shape] = found
         else:
             self._evaluations.move_to_end(shape)
@@ -55,7 +55,7 @@ class KeptResults:
         key = (shape.node_selector, shape.affinity, shape.tolerations, shape.images)
         found = self._static.get(key)
         if found is None:
-            found = self._static[key] = StaticResults(self._nodes, shape, self._policy)
+            found = self._static[key] = StaticResults(self._nodes, shape, self._profile)
             if len(self._static) > STATIC_KEPT:
                 self._static.popitem(last=False)
         else:

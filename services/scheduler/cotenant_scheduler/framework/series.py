@@ -55,7 +55,7 @@ class Series:
         self._owner = np.zeros(0, dtype=np.int64)
         """Index of the candidate that an entry belongs to; entries of one candidate stand in the order of their pods."""
         self._totals = np.zeros(0, dtype=np.int64)
-        self._scores = np.zeros((len(evaluation.policy.scores), 0), dtype=np.int64)
+        self._scores = np.zeros((len(evaluation.profile.scores), 0), dtype=np.int64)
         """By entry: weighted scores by plugin."""
         self._load = np.zeros((2 * len(evaluation.nodes.load.resources), 0), dtype=np.int64)
         """By entry: what the node is taken to use, and its capacity, in turn by resource."""

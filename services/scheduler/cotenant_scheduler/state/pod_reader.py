@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from copy import deepcopy
 from functools import lru_cache
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from cotenant.api.objects.pod import decode_pod, pod_limits, pod_requests
+from cotenant.api.objects.pod import Pod, decode_pod, pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS
 from cotenant.model.quantities import QuantityError
@@ -27,7 +28,7 @@ from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load_estimate import estimate_pod, scaling_factors
 from cotenant_scheduler.state.pod_documents import Owner, PodDocument, PodHead
 from cotenant_scheduler.state.pod_needs import host_ports, images, nonzero_requests
-from cotenant_scheduler.state.priorities import NEVER, PriorityValues
+from cotenant_scheduler.state.priorities import PREEMPT_NEVER, PriorityValues
 from cotenant_scheduler.state.relations import SelectorBook
 from cotenant_scheduler.state.shapes import PodFacts, Shape, ShapeKey
 
@@ -41,6 +42,17 @@ _OWNERS = msgspec.json.Decoder(list[Owner])
 
 class ShapeError(ValueError):
     """The pod cannot be scheduled as it is written; the message says what is wrong with it."""
+
+
+class Reader(Protocol):
+    """A plugin that asks something of a pod's document that no other part of its shape says."""
+
+    name: str
+    annotations: tuple[str, ...]
+    """What it reads of the metadata, beside the spec and the labels of class and priority."""
+
+    def asks(self, pod: Pod) -> Hashable:
+        """Return what the pod asks; None for nothing. Raises ShapeError."""
 
 
 class _Template(msgspec.Struct, frozen=True):
@@ -65,8 +77,10 @@ def _owned_by_daemon_set(document: bytes) -> bool:
 class PodReader:
     """Reads pod documents and gives pods of the same needs the same shape."""
 
-    def __init__(self, args: LoadAwareArgs) -> None:
+    def __init__(self, args: LoadAwareArgs, readers: Sequence[Reader] = ()) -> None:
         self._args = args
+        self._readers = tuple(readers)
+        self._annotations = tuple(sorted({name for reader in readers for name in reader.annotations}))
         self._resources = args.tracked_resources()
         self._wants: set[tuple[object, ...]] = set()
         self._alike: dict[tuple[object, ...], _Template] = {}
@@ -76,7 +90,7 @@ class PodReader:
 
     def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
         """A copy goes on with the same shapes: they are known by their identity."""
-        copied = PodReader(self._args)
+        copied = PodReader(self._args, deepcopy(self._readers, memo))
         memo[id(self)] = copied
         copied.selectors = deepcopy(self.selectors, memo)
         copied._wants.update(self._wants)
@@ -100,6 +114,7 @@ class PodReader:
             labels.get(LABEL_QOS_CLASS),
             _owned_by_daemon_set(bytes(metadata.owner_references)),
             priorities.version,
+            self._annotations_read(_texts(bytes(metadata.annotations))) if self._readers else (),
         )
         template = self._alike.get(alike)
         if template is not None:
@@ -129,6 +144,9 @@ class PodReader:
             self._alike[alike] = _Template(facts, _DECODER.decode(document).spec.termination_grace_period_seconds)
         return facts
 
+    def _annotations_read(self, annotations: Mapping[str, str]) -> tuple[str | None, ...]:
+        return tuple([annotations.get(name) for name in self._annotations])
+
     def forget_unheld(self) -> Set[int]:
         """Forget the selectors that nobody holds, and what is known by their numbers; returns these."""
         forgotten = self.selectors.forget_unheld()
@@ -140,7 +158,7 @@ class PodReader:
     def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
         pod = _DECODER.decode(document)
         spec = pod.spec
-        priority, preempts = spec.priority, spec.preemption_policy != NEVER
+        priority, preempts = spec.priority, spec.preemption_policy != PREEMPT_NEVER
         if spec.from_class:
             value, class_preempts = priorities.of(spec.priority_class_name)
             priority = value if priority is None else priority
@@ -177,6 +195,7 @@ class PodReader:
             spec.host_network,
             pod.status.qos_class,
             tuple(sorted(custom.items())) if custom is not None else None,
+            self._annotations_read(pod.metadata.annotations) if self._readers else (),
         )
         found = self._recognised.get(recognition)
         if found is None:
@@ -242,6 +261,7 @@ class PodReader:
             tolerations=tuple(pod.spec.tolerations),
             host_ports=host_ports(pod),
             images=images(pod),
+            asks=tuple((reader.name, asked) for reader in self._readers if (asked := reader.asks(pod)) is not None),
             relations=self.selectors.relations(pod),
             selected_by=self.selectors.selecting(pod.metadata.namespace, pod.metadata.labels),
         )

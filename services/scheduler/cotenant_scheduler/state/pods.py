@@ -18,8 +18,9 @@ from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership, is_preemptible
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.load_estimate import AssignedPod, estimation_deadline, microseconds
-from cotenant_scheduler.state.nodes import NodeTable, PodKey
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_reader import PodReader
 from cotenant_scheduler.state.priorities import PriorityValues
 from cotenant_scheduler.state.shapes import PodFacts, Shape
