@@ -13,8 +13,8 @@ asked. The rules:
                victims of highest priority was bound; then the node whose name comes first in the alphabet
 Source: kube-scheduler's default preemption; the last tie-break is this scheduler's.
 
-What a node would cost is kept per shape, and the pods of a row by importance for all shapes; both are made anew for rows
-that changed. Bounds: KEPT_SHAPES shapes; one list a row that was ever asked about.
+What a node would cost is cached per shape, and the pods of a row by importance for all shapes; both are made again for rows
+that changed. Bounds: SHAPES_CACHED shapes; one list a row that was ever asked about.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from cotenant_scheduler.state.columns import Changes, IntArray, distinct
 from cotenant_scheduler.state.counting import CountedPod, PodKey, is_held
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pods import Placed, PodRecord
+from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
 from cotenant_scheduler.state.shapes import PodFacts, Shape
 
-KEPT_SHAPES = 32
+SHAPES_CACHED = 32
 LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
 PRIORITY_OFFSET = 1 << 31
 """Added to each priority of a sum, so that every victim counts."""
@@ -68,7 +68,7 @@ class _Pod(msgspec.Struct, frozen=True):
     protected: bool
 
 
-def is_ending(record: PodRecord, placed: Placed) -> bool:
+def is_ending(record: PodRecord, placed: PlacementRecord) -> bool:
     """Tell whether a placed pod ends whatever is decided."""
     facts = record.facts
     if placed.data.phase is not PlacementPhase.BOUND:
@@ -154,7 +154,7 @@ class _WhatIf:
             counter.version = version
 
 
-class _Kept:
+class _CachedChoices:
     """What the nodes cost one shape."""
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class Preemption:
         self._budgets = budgets
         self._leaving = leaving
         """By node, uids of the pods that leave it for others; a change of it changes the row too."""
-        self._kept: OrderedDict[Shape, _Kept] = OrderedDict()
+        self._cached: OrderedDict[Shape, _CachedChoices] = OrderedDict()
         self._touched = Changes()
         """Rows on which a pod began to end."""
         self._by_importance: dict[int, list[_Pod]] = {}
@@ -194,7 +194,7 @@ class Preemption:
 
     def pod_changed(self, record: PodRecord) -> None:
         """What is known of a pod changed otherwise than by being counted on a row."""
-        if self._kept:
+        if self._cached:
             for node in record.placements:
                 row = self._nodes.rows.get(node)
                 if row is not None:
@@ -213,39 +213,39 @@ class Preemption:
         """How many nodes refuse the shape for a reason that the end of pods does not change."""
         return self._refreshed(evaluation).hopeless
 
-    def _refreshed(self, evaluation: Evaluation) -> _Kept:
+    def _refreshed(self, evaluation: Evaluation) -> _CachedChoices:
         nodes, shape = self._nodes, evaluation.shape
-        kept = self._kept.get(shape)
-        if kept is None:
-            kept = self._kept[shape] = _Kept()
-            if len(self._kept) > KEPT_SHAPES:
-                self._kept.popitem(last=False)
+        cached = self._cached.get(shape)
+        if cached is None:
+            cached = self._cached[shape] = _CachedChoices()
+            if len(self._cached) > SHAPES_CACHED:
+                self._cached.popitem(last=False)
         else:
-            self._kept.move_to_end(shape)
+            self._cached.move_to_end(shape)
         stamp = (nodes.version, evaluation.counted_version(), self._budgets.version)
         positions = (nodes.changes.position, nodes.static_changes.position, self._touched.position)
-        if kept.stamp == stamp and kept.positions == positions:
-            return kept
+        if cached.stamp == stamp and cached.positions == positions:
+            return cached
         logs = (nodes.changes, nodes.static_changes, self._touched)
-        changed = [log.since(position) for log, position in zip(logs, kept.positions, strict=True)]
+        changed = [log.since(position) for log, position in zip(logs, cached.positions, strict=True)]
         known = [rows for rows in changed if rows is not None]
-        if kept.stamp != stamp or len(known) < len(changed):
-            kept.choices.clear()
+        if cached.stamp != stamp or len(known) < len(changed):
+            cached.choices.clear()
             rows: IntArray = np.arange(nodes.size)
         else:
             rows = distinct(np.concatenate(known), nodes.size)
             for row in rows.tolist():
-                kept.choices.pop(row, None)
+                cached.choices.pop(row, None)
         self._forget_changed_lists()
         helpless = evaluation.beyond_preemption(slice(0, nodes.size))
-        kept.hopeless = int(np.count_nonzero(helpless & (nodes.declared[: nodes.size] > 0)))
+        cached.hopeless = int(np.count_nonzero(helpless & (nodes.declared[: nodes.size] > 0)))
         asking = _Asking(nodes, evaluation)
         for row in rows[~helpless[rows]].tolist():
             choice = self._choice(asking, row)
             if choice is not None:
-                kept.choices[row] = choice
-        kept.stamp, kept.positions = stamp, positions
-        return kept
+                cached.choices[row] = choice
+        cached.stamp, cached.positions = stamp, positions
+        return cached
 
     def _choice(self, asking: _Asking, row: int) -> Choice | None:
         ending, pods = self._lower(row, asking.shape.priority)

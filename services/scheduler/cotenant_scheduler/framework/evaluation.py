@@ -27,7 +27,7 @@ FEW_ROWS = 10
 FEW_REPEATS = 512
 """Up to so many changes are taken as they are; among more, repeats are looked for."""
 
-SCORES_KEPT = 256
+SCORES_CACHED = 256
 """Rows whose scores are remembered beside their sum; then all are forgotten."""
 
 _OF_CODE = -2
@@ -52,12 +52,13 @@ class Evaluation:
         self._filters = tuple((base, f) for base, f in filters if not f.spanning)
         self._spanning_filters = tuple((base, f) for base, f in filters if f.spanning)
         """Asked about all rows at once, as a placement changes what all nodes of its domains are worth."""
-        self._in_columns = all(f.in_columns for _, f in self._filters)
         self.spanning = bool(self._spanning_filters) or any(score.concerns(shape) for score, _ in profile.spanning_scores)
         """Whether what other nodes have matters to the shape."""
         self._spanning_scores = profile.spanning_scores if self.spanning else ()
         self._scores = tuple((i, profile.weights[i], s) for i, s in enumerate(profile.scores) if not s.static)
         """Those that placements change: index, weight."""
+        self.in_columns = all(f.in_columns for _, f in filters) and all(s.in_columns for _, _, s in self._scores)
+        """Whether copies of rows can be asked about in place of the nodes."""
         self._filter_rows: list[tuple[int, RowFunction]] = []
         self._score_rows: list[tuple[int, int, RowFunction]] = []
         self._known_scores: dict[int, dict[int, int]] = {}
@@ -134,7 +135,7 @@ class Evaluation:
         elif changed.shape[0] >= FEW_REPEATS:
             self._update(distinct(changed, nodes.size))
         else:
-            self._update(changed, self._changed.since(before) if self._in_columns else None)
+            self._update(changed, self._changed.since(before) if self.in_columns else None)
 
     def best(self) -> int:
         """Return the best row, -1 if no node can take the shape."""
@@ -266,7 +267,7 @@ class Evaluation:
             key = _OF_CODE - code
         else:
             known = self._known_scores
-            if len(known) >= SCORES_KEPT:
+            if len(known) >= SCORES_CACHED:
                 known.clear()
             scores = known[row] = self._scores_of(row)
             key = (sum(scores.values()) << TIE_BITS) + self._base_cells[row]

@@ -2,7 +2,7 @@
 to use of what it has.
 
 In: the results of a shape and a row, or columns of such numbers. Out: `Figure` structs, shared where they repeat: scores
-do so all the time. Bounds: FIGURES_KEPT shared figures a name.
+do so all the time. Bounds: FIGURES_CACHED shared figures a name.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.state.columns import IntArray
 
-FIGURES_KEPT = 8192
-"""Figures of one name that are shared; further ones are made anew."""
+FIGURES_CACHED = 8192
+"""Figures of one name that are shared; further ones are made again."""
 
 
 class _Shared(dict[int, Figure]):
@@ -28,12 +28,12 @@ class _Shared(dict[int, Figure]):
 
     def __missing__(self, value: int) -> Figure:
         figure = Figure(name=self._name, value=value)
-        if len(self) < FIGURES_KEPT:
+        if len(self) < FIGURES_CACHED:
             self[value] = figure
         return figure
 
 
-class Figures:
+class FigureCache:
     """Figures of a profile by name and value."""
 
     def __init__(self, profile: Profile, resources: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@
     SpanningScore   prefers nodes by what is on other nodes
     Counter         keeps what it counts of the pods on each row (`state.counting`): `count` and `uncount`
     Allocator       gives a pod the very units that it runs on: a fragment of its placement's allocation
+    Grouping        says which pods are placed together or not at all
     Reader          reads what it asks of a pod's document, so that pods that ask alike are alike (`state.pod_reader`)
 
 Evaluation, series and preemption ask the same functions. What would fit after pods are gone is asked by uncounting them, asking
@@ -27,7 +28,7 @@ import numpy as np
 from cotenant.events.allocations import Allocation
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.shapes import PodFacts, Shape
 
 MAX_SCORE = 100
 
@@ -107,6 +108,8 @@ class Score(Protocol):
 
     name: str
     static: bool
+    in_columns: bool
+    """As of a filter."""
     weight: int
     normalise: Normalise
 
@@ -141,6 +144,20 @@ class Allocator(Protocol):
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
         """Return what a pod of the shape is given on a row that the filters let it run on; None where it asks for nothing."""
+
+
+class Together(msgspec.Struct, frozen=True):
+    """A group that pods are placed with: its name, not empty, and how many pods there must be to place any."""
+
+    name: str
+    size: int
+
+
+class Grouping(Protocol):
+    """Says which pods are placed together or not at all."""
+
+    def together(self, facts: PodFacts) -> Together | None:
+        """Return the group that a pod is placed with; None where it is placed alone."""
 
 
 def filter_of_row(plugin: Filter, nodes: NodeTable, shape: Shape) -> RowFunction:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cotenant.events.allocations import Allocation, merged
-from cotenant_scheduler.framework.plugin import Allocator, Filter, Score, SpanningScore
+from cotenant_scheduler.framework.plugin import Allocator, Filter, Grouping, Score, SpanningScore, Together
 from cotenant_scheduler.state.counting import Counter
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_reader import Reader
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.shapes import PodFacts, Shape
 
 CODES_PER_FILTER = 4096
 """Room for one filter's codes: `filters[i]`'s are shown to callers as `i * CODES_PER_FILTER + code`."""
@@ -34,6 +34,7 @@ class Profile:
         counters: Sequence[Counter] = (),
         allocators: Sequence[Allocator] = (),
         readers: Sequence[Reader] = (),
+        grouping: Grouping | None = None,
         weights: Mapping[str, int] | None = None,
     ) -> None:
         own = weights or {}
@@ -46,6 +47,11 @@ class Profile:
         self.counters = tuple(counters)
         self.allocators = tuple(allocators)
         self.readers = tuple(readers)
+        self._grouping = grouping
+
+    def together(self, facts: PodFacts) -> Together | None:
+        """Return the group that a pod is placed with; None where it is placed alone."""
+        return self._grouping.together(facts) if self._grouping is not None else None
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
         """Return what a pod of the shape is given on a row; None where it is given nothing but room."""

@@ -1,7 +1,7 @@
 """Results kept between decisions: one evaluation a shape, one set of static results a set of constraints.
 
 They are caches: which of them are kept changes the cost of a decision, never the decision. Bounds: at most
-EVALUATION_BYTES of evaluations and STATIC_KEPT sets of constraints; the least recently used go first.
+EVALUATION_BYTES of evaluations and STATIC_CACHED sets of constraints; the least recently used go first.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.shapes import Shape
 
 EVALUATION_BYTES = 96 << 20
-STATIC_KEPT = 256
+STATIC_CACHED = 256
 
 
-class KeptResults:
+class CachedResults:
     """Least recently used results go first."""
 
     def __init__(self, nodes: NodeTable, profile: Profile) -> None:
@@ -31,9 +31,9 @@ class KeptResults:
         self._evaluation_bytes = 0
         self._static: OrderedDict[tuple[object, ...], StaticResults] = OrderedDict()
 
-    def __deepcopy__(self, memo: dict[int, object]) -> KeptResults:
+    def __deepcopy__(self, memo: dict[int, object]) -> CachedResults:
         """A copy begins with nothing kept: results look at the node table that they were made for."""
-        return KeptResults(deepcopy(self._nodes, memo), deepcopy(self._profile, memo))
+        return CachedResults(deepcopy(self._nodes, memo), deepcopy(self._profile, memo))
 
     def evaluation(self, shape: Shape) -> Evaluation:
         """Return the shape's results, brought up to the node table."""
@@ -56,7 +56,7 @@ class KeptResults:
         found = self._static.get(key)
         if found is None:
             found = self._static[key] = StaticResults(self._nodes, shape, self._profile)
-            if len(self._static) > STATIC_KEPT:
+            if len(self._static) > STATIC_CACHED:
                 self._static.popitem(last=False)
         else:
             self._static.move_to_end(key)

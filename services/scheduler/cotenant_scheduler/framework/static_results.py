@@ -15,7 +15,7 @@ from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Row
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
 from cotenant_scheduler.state.shapes import Shape
 
-BASES_KEPT = 4
+BASES_CACHED = 4
 
 
 class StaticResults:
@@ -108,7 +108,7 @@ class StaticResults:
             for (_, weight, normalise, k), most in zip(self.normalised, highest, strict=True):
                 # A row above the highest is refused, or the highest is about to change: until then it counts as one at the top.
                 total += weight * scaled(normalise, np.minimum(self.raw[k], most), most)
-            if len(self._bases) >= BASES_KEPT:
+            if len(self._bases) >= BASES_CACHED:
                 self._bases.clear()
             known = self._bases[highest] = total << TIE_BITS | nodes.tie
         return known

@@ -21,6 +21,7 @@ class NodeResourcesBalancedAllocation:
 
     name = "NodeResourcesBalancedAllocation"
     static = False
+    in_columns = True
     weight = 1
     normalise = Normalise.PLAIN
 

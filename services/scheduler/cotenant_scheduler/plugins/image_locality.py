@@ -25,6 +25,7 @@ class ImageLocality:
 
     name = "ImageLocality"
     static = True
+    in_columns = True
     weight = 1
     normalise = Normalise.PLAIN
 

@@ -23,7 +23,7 @@ from cotenant_scheduler.state.node_facts import NodeFacts, describe, report_of
 from cotenant_scheduler.state.nodes import NodeTable
 
 
-class NodeBook:
+class NodeCache:
     """What is known of each node."""
 
     def __init__(self, table: NodeTable, args: LoadAwareArgs, look_at_pods_of: Callable[[str], None]) -> None:

@@ -29,10 +29,10 @@ from cotenant_scheduler.state.load_estimate import estimate_pod, scaling_factors
 from cotenant_scheduler.state.pod_documents import Owner, PodDocument, PodHead
 from cotenant_scheduler.state.pod_needs import host_ports, images, nonzero_requests
 from cotenant_scheduler.state.priorities import PREEMPT_NEVER, PriorityValues
-from cotenant_scheduler.state.relations import SelectorBook
+from cotenant_scheduler.state.relations import SelectorIndex
 from cotenant_scheduler.state.shapes import PodFacts, Shape, ShapeKey
 
-RECOGNITIONS_KEPT = 16_384
+RECOGNITIONS_CACHED = 16_384
 _POD_AFFINITY = re.compile(rb'"pod(Anti)?Affinity"')
 _DECODER = msgspec.json.Decoder(PodDocument)
 _HEAD = msgspec.json.Decoder(PodHead)
@@ -62,13 +62,13 @@ class _Template(msgspec.Struct, frozen=True):
     grace_seconds: int | None
 
 
-@lru_cache(maxsize=RECOGNITIONS_KEPT)
+@lru_cache(maxsize=RECOGNITIONS_CACHED)
 def _texts(document: bytes) -> dict[str, str]:
     """Labels or annotations; nobody changes them. Raises DecodeError."""
     return _TEXTS.decode(document) if document else {}
 
 
-@lru_cache(maxsize=RECOGNITIONS_KEPT)
+@lru_cache(maxsize=RECOGNITIONS_CACHED)
 def _owned_by_daemon_set(document: bytes) -> bool:
     """Whether owner references name a DaemonSet. Raises DecodeError."""
     return bool(document) and any(owner.kind == "DaemonSet" for owner in _OWNERS.decode(document))
@@ -85,7 +85,7 @@ class PodReader:
         self._wants: set[tuple[object, ...]] = set()
         self._alike: dict[tuple[object, ...], _Template] = {}
         self._recognised: dict[tuple[object, ...], Shape | str] = {}
-        self.selectors = SelectorBook()
+        self.selectors = SelectorIndex()
         self._shapes: WeakValueDictionary[ShapeKey, Shape] = WeakValueDictionary()
 
     def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
@@ -139,7 +139,7 @@ class PodReader:
             )
         facts = self._read(document, priorities)
         if facts.shape is not None and not self.selectors.selectors:
-            if len(self._alike) >= RECOGNITIONS_KEPT:
+            if len(self._alike) >= RECOGNITIONS_CACHED:
                 self._alike.clear()
             self._alike[alike] = _Template(facts, _DECODER.decode(document).spec.termination_grace_period_seconds)
         return facts
@@ -203,7 +203,7 @@ class PodReader:
                 found = self._shape(document, priority, preempts, daemon)
             except (msgspec.DecodeError, QuantityError, ShapeError) as error:
                 found = f"the pod cannot be read: {error}"
-            if len(self._recognised) >= RECOGNITIONS_KEPT:
+            if len(self._recognised) >= RECOGNITIONS_CACHED:
                 self._recognised.clear()
             self._recognised[recognition] = found
         shape, wrong = (None, found) if isinstance(found, str) else (found, "")
@@ -229,7 +229,7 @@ class PodReader:
         """Give numbers to the selectors of a pod before any pod is held against them."""
         with contextlib.suppress(msgspec.DecodeError):  # `_shape` says what is wrong with it
             self.selectors.relations(decode_pod(document))
-        if len(self._wants) >= RECOGNITIONS_KEPT:
+        if len(self._wants) >= RECOGNITIONS_CACHED:
             self._wants.clear()
         self._wants.add(wants)
 
