@@ -232,7 +232,7 @@ def test_a_group_that_no_batch_holds_says_so() -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_each_ticket_is_given_once_and_a_restarted_scheduler_decides_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_ticket_is_given_once_and_a_restart_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotenant_scheduler.cycle.placing.WORTHWHILE", 2)
     chance = random.Random(seed)
     story = story_with(*(ticket_node(f"n{i}", 2 + i) for i in range(3)))

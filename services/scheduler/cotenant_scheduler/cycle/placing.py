@@ -96,7 +96,7 @@ class Placing:
         while (top := self._top(walk)) is not None:
             entry, alike = top
             left = limit - len(bound)
-            if left < entry.event_count <= MOST_EVENTS:
+            if left < 2 * len(entry.records) and left < entry.event_count <= MOST_EVENTS:
                 break
             if isinstance(alike, GroupClass):
                 previous = None

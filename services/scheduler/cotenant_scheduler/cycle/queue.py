@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -26,8 +25,8 @@ QueueKey = tuple[int, str, str, str]
 """Minus priority, creation time, namespace, name."""
 
 
-class Entry(NamedTuple):
-    """Pods that are placed together, in queue order."""
+class Entry(msgspec.Struct, frozen=True, order=True):
+    """Pods that are placed together, in queue order. Entries are ordered as the queue is."""
 
     order: QueueKey
     """That of the first."""
@@ -136,9 +135,9 @@ class EquivalenceClass:
         if self._late:
             if len(self._late) <= LATE_INSERTS:
                 for entry in self._late:
-                    insort(entries, entry, lo=self._head, key=_order)
+                    insort(entries, entry, lo=self._head)
             else:
-                entries[self._head :] = sorted(entries[self._head :] + self._late, key=_order)
+                entries[self._head :] = sorted(entries[self._head :] + self._late)
             self._late = []
         live = self.live
         while self._head < len(entries) and live.get(entries[self._head].records[0].key) is not entries[self._head]:
@@ -204,8 +203,8 @@ class GroupClass(EquivalenceClass):
         self._head = 0
 
 
-def _order(entry: Entry | tuple[QueueKey, PodRecord, Charge]) -> QueueKey:
-    return entry[0]
+def _order(member: tuple[QueueKey, PodRecord, Charge]) -> QueueKey:
+    return member[0]
 
 
 class PodQueue:

@@ -83,7 +83,6 @@ class Filter(Protocol):
         """Return the reason for a code with the figures of the rows that were refused for it."""
 
 
-@runtime_checkable
 class RowFilter(Protocol):
     """A filter with a row form."""
 
@@ -117,7 +116,6 @@ class Score(Protocol):
         """Return the raw score of each row (int64, one entry a row), in a new array."""
 
 
-@runtime_checkable
 class RowScore(Protocol):
     """A score with a row form."""
 
@@ -138,7 +136,6 @@ class SpanningScore(Protocol):
         """Return 0..100 for each row in use (int64), normalised over the feasible ones."""
 
 
-@runtime_checkable
 class Allocator(Protocol):
     """Gives pods the very units that they run on."""
 
@@ -162,15 +159,17 @@ class Grouping(Protocol):
 
 def filter_of_row(plugin: Filter, nodes: NodeTable, shape: Shape) -> RowFunction:
     """Return a filter as a function of one row."""
-    if isinstance(plugin, RowFilter):
-        return plugin.row_filter(nodes, shape)
+    row_form: Callable[[NodeTable, Shape], RowFunction] | None = getattr(plugin, "row_filter", None)
+    if row_form is not None:
+        return row_form(nodes, shape)
     return lambda row: plugin.filter(nodes, shape, np.array([row])).item(0)
 
 
 def score_of_row(plugin: Score, nodes: NodeTable, shape: Shape) -> RowFunction:
     """Return a raw score as a function of one row."""
-    if isinstance(plugin, RowScore):
-        return plugin.row_score(nodes, shape)
+    row_form: Callable[[NodeTable, Shape], RowFunction] | None = getattr(plugin, "row_score", None)
+    if row_form is not None:
+        return row_form(nodes, shape)
     return lambda row: plugin.score(nodes, shape, np.array([row])).item(0)
 
 

@@ -100,21 +100,18 @@ class NodeColumns:
 
     def dims_of(self, shape: Shape) -> tuple[int, ...]:
         """Return the dimension of each of the shape's needs, -1 where no node offers the resource."""
-        return self._needs_of(shape).dims
+        return (self._needs.get(shape) or self._find_needs(shape)).dims
 
     def asked_by(self, shape: Shape) -> IntArray:
         """Return what the shape needs of each dimension, up to the last that it needs, as a column; NOT_ASKED where that is
         nothing."""
-        return self._needs_of(shape).asked
+        return (self._needs.get(shape) or self._find_needs(shape)).asked
 
     def counters_of(self, shape: Shape) -> tuple[Counter, ...]:
         """Return the plugins that count pods of the shape. Pods that none counts are sums, and are counted many at once."""
-        return self._needs_of(shape).counters
+        return (self._needs.get(shape) or self._find_needs(shape)).counters
 
-    def _needs_of(self, shape: Shape) -> Needs:
-        known = self._needs.get(shape)
-        if known is not None:
-            return known
+    def _find_needs(self, shape: Shape) -> Needs:
         dims = tuple(self.dims.get(name, -1) for name, _ in shape.needs)
         asked = np.full((max(dims) + 1, 1), NOT_ASKED, dtype=np.int64)
         for dim, (_, amount) in zip(dims, shape.needs, strict=True):
