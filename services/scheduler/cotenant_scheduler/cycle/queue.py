@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
+from operator import attrgetter
 
 import msgspec
 
@@ -25,8 +26,8 @@ QueueKey = tuple[int, str, str, str]
 """Minus priority, creation time, namespace, name."""
 
 
-class Entry(msgspec.Struct, frozen=True, order=True):
-    """Pods that are placed together, in queue order. Entries are ordered as the queue is."""
+class Entry(msgspec.Struct, frozen=True, eq=False):
+    """Pods that are placed together, in queue order."""
 
     order: QueueKey
     """That of the first."""
@@ -37,6 +38,8 @@ class Entry(msgspec.Struct, frozen=True, order=True):
         """How many events their placement takes: the end of a waiting event is one too."""
         return sum(1 if record.waiting is None else 2 for record in self.records)
 
+
+_place = attrgetter("order")
 
 State = tuple[int, ...]
 """Versions of all that decides, beside a class's key, whether its pods are refused and in which words."""
@@ -135,9 +138,9 @@ class EquivalenceClass:
         if self._late:
             if len(self._late) <= LATE_INSERTS:
                 for entry in self._late:
-                    insort(entries, entry, lo=self._head)
+                    insort(entries, entry, lo=self._head, key=_place)
             else:
-                entries[self._head :] = sorted(entries[self._head :] + self._late)
+                entries[self._head :] = sorted(entries[self._head :] + self._late, key=_place)
             self._late = []
         live = self.live
         while self._head < len(entries) and live.get(entries[self._head].records[0].key) is not entries[self._head]:

@@ -18,8 +18,8 @@ class States(msgspec.Struct, frozen=True):
     nodes: State
 
 
-_Open = tuple[Entry, EquivalenceClass, Cursor]
-"""The next entry of a class."""
+_Open = tuple[QueueKey, Entry, EquivalenceClass, Cursor]
+"""The next entry of a class, with its place in the queue."""
 
 
 class Walk:
@@ -68,13 +68,13 @@ class Walk:
         cursor = Cursor(alike)
         head = cursor.take()
         if head is not None and (behind is None or head.order > behind):
-            self._heap.append((head, alike, cursor))
+            self._heap.append((head.order, head, alike, cursor))
 
     def wake(self) -> None:
         """The top entry is about to be placed, or nominated: classes behind it are asked, also those passed over so far."""
         self._states = None
         if self._passed_over:
-            behind = self._heap[0][0].order
+            behind = self._heap[0][0]
             for alike in self._passed_over:
                 self._open(alike, behind)
             self._passed_over = []
@@ -82,32 +82,32 @@ class Walk:
 
     def top(self) -> tuple[Entry, EquivalenceClass] | None:
         """Return the first entry in queue order of the classes still open."""
-        return self._heap[0][:2] if self._heap else None
+        return self._heap[0][1:3] if self._heap else None
 
     def run(self, most: int) -> list[PodRecord]:
         """Return the pods of the top one's class that come before any other class's, at most so many."""
         heap = self._heap
-        entry, _, cursor = heap[0]
-        until = min(heap[1:3])[0].order if len(heap) > 1 else None
+        _, entry, _, cursor = heap[0]
+        until = min(heap[1:3])[0] if len(heap) > 1 else None
         return [entry.records[0], *cursor.look(most - 1, until)]
 
     def advance(self, count: int = 1) -> None:
         """The first entries of the top one's class were placed: go on with the next of it."""
         heap = self._heap
-        _, alike, cursor = heap[0]
+        _, _, alike, cursor = heap[0]
         if count > 1:
             cursor.skip(count - 1)
         head = cursor.take()
         if head is None:
             heapq.heappop(heap)
         else:
-            heapq.heapreplace(heap, (head, alike, cursor))
+            heapq.heapreplace(heap, (head.order, head, alike, cursor))
 
     def close(self, *, by_nodes: bool = False) -> None:
         """The top entry cannot be placed, and neither can the others of its class; if nodes refuse it, unless a pod is that
         they want."""
         closed = heapq.heappop(self._heap)
-        alike = closed[1]
+        alike = closed[2]
         alike.refused_in = None
         if by_nodes and alike.wanted:
             self._closed.append(closed)
@@ -128,7 +128,7 @@ class Walk:
             return
         closed, self._closed = self._closed, []
         for entry in closed:
-            if entry[1].wanted.isdisjoint(selected_by):
+            if entry[2].wanted.isdisjoint(selected_by):
                 self._closed.append(entry)
             else:
                 heapq.heappush(self._heap, entry)
