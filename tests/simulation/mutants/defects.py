@@ -27,7 +27,7 @@ import cotenant_node_executor.targets.levels as write_levels
 import cotenant_quota_tree.runtime as quota_runtime
 import cotenant_scheduler.cycle.waiting as waiting
 import cotenant_scheduler.plugins.taints as taints
-import cotenant_scheduler.state.pod_reader as pod_reader
+import cotenant_scheduler.state.reading.pod_reader as pod_reader
 import cotenant_verification.harness.gateways as chaos_gateways
 import cotenant_verification.harness.harness as harness
 from cotenant.engine.commit import Batch
@@ -56,8 +56,8 @@ from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.relation_counts import RelationCounts
-from cotenant_scheduler.state.relations import SelectorIndex
 from cotenant_verification.workload.schedule import Entry
 from cotenant_yarn_copilot.core import YarnCopilot
 from tests.simulation.mutants.patches import Mutant

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cotenant_scheduler.framework.plugin import filter_of_row, score_of_row
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.plugins.resource_fit import ScoringStrategy
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from tests.unit.scheduler.builders_scheduler import GIB, Story, batch_pod, node, pod
 
 percent = st.sampled_from([0, 10, 40, 65, 90])

@@ -19,8 +19,8 @@ from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pod_reader import ShapeError
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.pod_reader import ShapeError
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 TICKETS = "tickets"
 

@@ -26,7 +26,7 @@ from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement
 from cotenant_scheduler.state.counting import PodKey
-from cotenant_scheduler.state.load_estimate import AssignedPod
+from cotenant_scheduler.state.load.load_estimate import AssignedPod
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PlacementRecord
 from cotenant_scheduler.state.stored_placements import PlacementView

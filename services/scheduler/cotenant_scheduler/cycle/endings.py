@@ -32,7 +32,7 @@ from cotenant.model.subjects import node_subject, placement_subject, pod_subject
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
 from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
-from cotenant_scheduler.state.shapes import PodFacts
+from cotenant_scheduler.state.reading.shapes import PodFacts
 
 LAST_WORD = timedelta(seconds=60)
 """How long a silent node may take to report the end of a pod that it has to end."""

@@ -14,10 +14,10 @@ import msgspec
 from cotenant.events.placements import Nomination
 from cotenant_scheduler.cycle.queue import EquivalenceClass
 from cotenant_scheduler.state.counting import PodKey, held_key
-from cotenant_scheduler.state.load_estimate import AssignedPod, microseconds
+from cotenant_scheduler.state.load.load_estimate import AssignedPod, microseconds
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class Room(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE, Series
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.state.counting import PodKey
-from cotenant_scheduler.state.load_estimate import microseconds
+from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord

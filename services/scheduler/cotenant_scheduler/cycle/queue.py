@@ -20,7 +20,7 @@ from cotenant.events.placements import Waiting
 from cotenant_scheduler.framework.plugin import Together
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 QueueKey = tuple[int, str, str, str]
 """Minus priority, creation time, namespace, name."""

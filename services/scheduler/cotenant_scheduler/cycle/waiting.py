@@ -21,7 +21,7 @@ from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueu
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.explanation import explain
 from cotenant_scheduler.state.counting import PodKey
-from cotenant_scheduler.state.load_estimate import microseconds
+from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 

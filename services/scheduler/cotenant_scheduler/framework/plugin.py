@@ -6,7 +6,7 @@
     Counter         keeps what it counts of the pods on each row (`state.counting`): `count` and `uncount`
     Allocator       gives a pod the very units that it runs on: a fragment of its placement's allocation
     Grouping        says which pods are placed together or not at all
-    Reader          reads what it asks of a pod's document, so that pods that ask alike are alike (`state.pod_reader`)
+    Reader          reads what it asks of a pod's document, so that pods that ask alike are alike (`state.reading.pod_reader`)
 
 Evaluation, series and preemption ask the same functions. What would fit after pods are gone is asked by uncounting them, asking
 the filters again, and counting them again (`cycle.preemption`).
@@ -28,7 +28,7 @@ import numpy as np
 from cotenant.events.allocations import Allocation
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 MAX_SCORE = 100
 

@@ -12,8 +12,8 @@ from cotenant.events.allocations import Allocation, merged
 from cotenant_scheduler.framework.plugin import Allocator, Filter, Grouping, Score, SpanningScore, Together
 from cotenant_scheduler.state.counting import Counter
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pod_reader import Reader
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.pod_reader import Reader
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 CODES_PER_FILTER = 4096
 """Room for one filter's codes: `filters[i]`'s are shown to callers as `i * CODES_PER_FILTER + code`."""

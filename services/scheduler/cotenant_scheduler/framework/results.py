@@ -14,7 +14,7 @@ from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.static_results import StaticResults
 from cotenant_scheduler.state.changed_columns import ChangedColumns
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 EVALUATION_BYTES = 96 << 20
 STATIC_CACHED = 256

@@ -13,7 +13,7 @@ from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER, NOT_DECLARED, Profile
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows, distinct
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 BASES_CACHED = 4
 

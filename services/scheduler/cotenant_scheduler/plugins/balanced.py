@@ -13,7 +13,7 @@ from cotenant.model.names import CPU, MEMORY
 from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise, RowFunction
 from cotenant_scheduler.state.columns import IntArray, Rows, of_rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class NodeResourcesBalancedAllocation:

@@ -17,7 +17,7 @@ from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit, ScoringStr
 from cotenant_scheduler.plugins.taints import TaintToleration
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.plugins.unschedulable import NodeUnschedulable
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):

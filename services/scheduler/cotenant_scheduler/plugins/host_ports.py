@@ -14,8 +14,8 @@ from cotenant_scheduler.framework.plugin import Refusal, row_count, row_numbers
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pod_needs import HostPort
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.pod_needs import HostPort
+from cotenant_scheduler.state.reading.shapes import Shape
 
 ALL_ADDRESSES = "0.0.0.0"
 

@@ -13,7 +13,7 @@ import numpy as np
 from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise
 from cotenant_scheduler.state.columns import IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 MEBIBYTE = 1 << 20
 LEAST = 23 * MEBIBYTE

@@ -17,7 +17,7 @@ from cotenant.api.objects.selectors import any_node_term_holds, node_term_holds
 from cotenant_scheduler.framework.plugin import Normalise, Refusal, row_count, row_numbers
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape, decoded_affinity
+from cotenant_scheduler.state.reading.shapes import Shape, decoded_affinity
 
 _ABSENT = 1
 """Code of a node that does not match."""

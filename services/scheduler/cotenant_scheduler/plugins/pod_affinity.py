@@ -19,8 +19,8 @@ from cotenant_scheduler.framework.plugin import MAX_SCORE, Refusal, RowFunction
 from cotenant_scheduler.plugins.pod_relations import PodRelations
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.relation_counts import Tally
-from cotenant_scheduler.state.shapes import Shape
 
 EXISTING, OWN_ANTI, AFFINITY = 1, 2, 3
 

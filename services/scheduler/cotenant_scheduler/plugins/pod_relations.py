@@ -11,8 +11,8 @@ import numpy as np
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey, is_held
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.relation_counts import RelationCounts
-from cotenant_scheduler.state.shapes import Shape
 
 
 class PodRelations(Counter):

@@ -20,7 +20,7 @@ from cotenant.model.quantities import format_amount, format_milli
 from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows, of_rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 SCORED_EXTENDED = (BATCH_CPU, BATCH_MEMORY)
 

@@ -14,7 +14,7 @@ from cotenant.domain.tolerations import tolerated, untolerated
 from cotenant_scheduler.framework.plugin import Normalise, Refusal, row_count, row_numbers
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 SHOWN = 3
 """Different taints that a reason names."""

@@ -23,9 +23,9 @@ from cotenant_scheduler.plugins.node_affinity import matcher
 from cotenant_scheduler.plugins.pod_relations import PodRelations
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reading.relations import Spread
+from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.relation_counts import Tally
-from cotenant_scheduler.state.relations import Spread
-from cotenant_scheduler.state.shapes import Shape
 
 MILLIONTHS = 1_000_000
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.state.load_estimate import AssignedPod, estimation_deadline
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_estimate import AssignedPod, estimation_deadline
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 
 class AssignedPods:

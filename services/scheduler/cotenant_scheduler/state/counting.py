@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 import msgspec
 
 from cotenant.events.allocations import Allocation
-from cotenant_scheduler.state.load_estimate import AssignedPod
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.load.load_estimate import AssignedPod
+from cotenant_scheduler.state.reading.shapes import Shape
 
 PodKey = tuple[str, str]
 """Namespace and name."""

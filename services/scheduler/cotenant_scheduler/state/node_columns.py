@@ -16,9 +16,9 @@ import numpy as np
 
 from cotenant_scheduler.state.columns import FIRST_CAPACITY, IntArray, Rows, grown
 from cotenant_scheduler.state.counting import Counter
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.state.load_columns import LoadColumns
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_columns import LoadColumns
+from cotenant_scheduler.state.reading.shapes import Shape
 
 DIMENSIONS = 8
 """Resources that there is room for at first; for more the room is doubled."""

@@ -13,7 +13,7 @@ from cotenant.domain.quota.membership import Membership
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant_scheduler.state.counting import PodKey
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 from cotenant_scheduler.state.stored_placements import StoredPlacement
 
 ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTED})

@@ -20,12 +20,12 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunStatus
 from cotenant_scheduler.state.assigned_pods import AssignedPods
 from cotenant_scheduler.state.counting import PodKey
-from cotenant_scheduler.state.load_estimate import microseconds
+from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pod_reader import PodReader
 from cotenant_scheduler.state.pod_records import Charge, PlacementRecord, PodRecord
-from cotenant_scheduler.state.priorities import PriorityValues
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.pod_reader import PodReader
+from cotenant_scheduler.state.reading.priorities import PriorityValues
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 from cotenant_scheduler.state.stored_placements import PlacementInterner, PlacementView, StoredPlacement
 
 F = TypeVar("F", bound=PodFacts | None)

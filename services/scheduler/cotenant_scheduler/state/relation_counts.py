@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.relations import Term
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.relations import Term
+from cotenant_scheduler.state.reading.shapes import Shape
 
 K = TypeVar("K")
 

@@ -15,7 +15,7 @@ import msgspec
 from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import View, null_document
 from cotenant.events.placements import Figure, Placement, PlacementPhase
-from cotenant_scheduler.state.shapes import PodFacts
+from cotenant_scheduler.state.reading.shapes import PodFacts
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(tuple[Figure, ...]).decode

@@ -24,13 +24,13 @@ from cotenant.api.objects.pod import Pod, decode_pod, pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS
 from cotenant.model.quantities import QuantityError
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.state.load_estimate import estimate_pod, scaling_factors
-from cotenant_scheduler.state.pod_documents import Owner, PodDocument, PodHead
-from cotenant_scheduler.state.pod_needs import host_ports, images, nonzero_requests
-from cotenant_scheduler.state.priorities import PREEMPT_NEVER, PriorityValues
-from cotenant_scheduler.state.relations import SelectorIndex
-from cotenant_scheduler.state.shapes import PodFacts, Shape, ShapeKey
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
+from cotenant_scheduler.state.reading.pod_documents import Owner, PodDocument, PodHead
+from cotenant_scheduler.state.reading.pod_needs import host_ports, images, nonzero_requests
+from cotenant_scheduler.state.reading.priorities import PREEMPT_NEVER, PriorityValues
+from cotenant_scheduler.state.reading.relations import SelectorIndex
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape, ShapeKey
 
 RECOGNITIONS_CACHED = 16_384
 _POD_AFFINITY = re.compile(rb'"pod(Anti)?Affinity"')

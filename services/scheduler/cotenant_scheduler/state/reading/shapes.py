@@ -16,9 +16,9 @@ from cotenant.api.objects.pod import NodeAffinity, Toleration
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.model.tiers import PriorityClass
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.load_estimate import Vector
-from cotenant_scheduler.state.pod_needs import HostPort
-from cotenant_scheduler.state.relations import NO_RELATIONS, Relations
+from cotenant_scheduler.state.load.load_estimate import Vector
+from cotenant_scheduler.state.reading.pod_needs import HostPort
+from cotenant_scheduler.state.reading.relations import NO_RELATIONS, Relations
 
 
 class ShapeKey(msgspec.Struct, frozen=True, kw_only=True):
