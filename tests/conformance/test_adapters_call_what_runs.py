@@ -1,0 +1,129 @@
+"""An adapter calls only what a service runs; what waits to be wired stands in one table, and leaves it when it is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tests.conformance.running_code import Definition, definitions, imports, running, sources
+
+ADAPTERS = Path(__file__).parent / "adapters"
+
+METRIC_POLICY = "the collect policy of NodeMetric: aggregation windows, report interval, memory policy"
+DEVICES = "usages of devices in reports"
+THIRD_PARTY = "the share of a third-party resource manager in a node's annotations"
+YARN_NODES = "YARN nodes that are nodes of a Kubernetes cluster"
+NUMA_USAGE = "usage by NUMA node"
+IDENTITY = "identities of groups by annotation, and the sysctls that they need"
+BURST = "limits of groups read back: CPU burst, memory QoS"
+SATISFACTION = "eviction by how much of its request best-effort work gets, cores of groups"
+HOST_APPLICATIONS = "cgroups of host applications, and layouts of other container runtimes"
+
+NOT_WIRED: dict[str, str] = {
+    "cotenant.domain.qos.priority_value_default": "a priority from a pod's priority class label alone",
+    "cotenant.domain.third_party.find_allocation": THIRD_PARTY,
+    "cotenant.domain.third_party.parse_origin": THIRD_PARTY,
+    "cotenant.domain.third_party.write_allocation": THIRD_PARTY,
+    "cotenant.domain.third_party.write_origin": THIRD_PARTY,
+    "cotenant_descheduler_arbiter.low_node_load.scoring.percent_floor": "thresholds as numbers of pods",
+    "cotenant_metrics_ingest.aggregation.Point": METRIC_POLICY,
+    "cotenant_metrics_ingest.aggregation.aggregate": METRIC_POLICY,
+    "cotenant_metrics_ingest.policy.MemoryPolicy": METRIC_POLICY,
+    "cotenant_metrics_ingest.policy.duration_ms": METRIC_POLICY,
+    "cotenant_metrics_ingest.policy.effective_aggregate_duration": METRIC_POLICY,
+    "cotenant_metrics_ingest.policy.effective_report_interval": METRIC_POLICY,
+    "cotenant_metrics_ingest.policy.memory_series": METRIC_POLICY,
+    "cotenant_metrics_ingest.policy.policy_of": METRIC_POLICY,
+    "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
+    "cotenant_metrics_ingest.report.aggregated_entry": METRIC_POLICY,
+    "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
+    "cotenant_metrics_ingest.report.usage_of": METRIC_POLICY,
+    "cotenant_metrics_ingest.report.writes_status": METRIC_POLICY,
+    "cotenant_node_executor.sampling.proc.hugepages_bytes": NUMA_USAGE,
+    "cotenant_node_executor.sampling.proc.numa_usage_bytes": NUMA_USAGE,
+    "cotenant_node_executor.sampling.proc.parse_busy_ticks_per_cpu": SATISFACTION,
+    "cotenant_node_executor.sampling.proc.parse_numa_meminfo_kb": NUMA_USAGE,
+    "cotenant_node_executor.sampling.usage.Point": SATISFACTION,
+    "cotenant_node_executor.sampling.usage.best_effort_real_limit_milli": SATISFACTION,
+    "cotenant_node_executor.sampling.usage.best_effort_request_milli": SATISFACTION,
+    "cotenant_node_executor.sampling.usage.best_effort_usage_milli": SATISFACTION,
+    "cotenant_node_executor.sampling.usage.group_cores": SATISFACTION,
+    "cotenant_node_executor.sampling.usage.node_cores": SATISFACTION,
+    "cotenant_node_executor.sampling.usage.system_usage": SATISFACTION,
+    "cotenant_node_executor.strategies.group_identity.annotated_identity": IDENTITY,
+    "cotenant_node_executor.strategies.group_identity.enabled_sysctls": IDENTITY,
+    "cotenant_node_executor.strategies.group_identity.host_identity": IDENTITY,
+    "cotenant_node_executor.strategies.group_identity.identity_supported": IDENTITY,
+    "cotenant_node_executor.targets.convert.memory_limit_v2": BURST,
+    "cotenant_node_executor.targets.cpulist.smallest_cpu_list": "CPU lists in the form of a node's annotation",
+    "cotenant_node_executor.targets.parse.parse_cfs_period": BURST,
+    "cotenant_node_executor.targets.parse.parse_cfs_quota": BURST,
+    "cotenant_node_executor.targets.parse.parse_cpu_shares": BURST,
+    "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
+    "cotenant_node_executor.targets.paths.HostApplicationPath": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.KubeQoS": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.Layout": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.cgroup_file": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.container_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.container_number_of_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.detect_layout": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.host_application_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.kube_qos_of_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.pod_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.pod_life_event": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.pod_uid_of_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.sandbox_container_id": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.paths.tier_dir": HOST_APPLICATIONS,
+    "cotenant_yarn_copilot.batch_source.batch_of_node": YARN_NODES,
+    "cotenant_yarn_copilot.reconcile.KubernetesNode": YARN_NODES,
+    "cotenant_yarn_copilot.reconcile.PlanKind": YARN_NODES,
+    "cotenant_yarn_copilot.reconcile.outcome_of": YARN_NODES,
+    "cotenant_yarn_copilot.reconcile.plan_node": YARN_NODES,
+    "cotenant_yarn_copilot.reconcile.used_of": YARN_NODES,
+}
+"""What adapters call and no service runs yet, with the capability that will."""
+
+
+def called(path: Path) -> set[Definition]:
+    """Return what an adapter imports from the services, or takes from a module of theirs."""
+    tree = ast.parse(path.read_text())
+    modules: dict[str, str] = {}
+    found: set[Definition] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("cotenant"):
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                if whole in sources():
+                    modules[alias.asname or alias.name] = whole
+                else:
+                    found.add((node.module, alias.name))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            found.add((modules[node.value.id], node.attr))
+    return {defined(module, name) for module, name in found}
+
+
+def defined(module: str, name: str) -> Definition:
+    """Return where a name is defined that a module defines or imports."""
+    known = imports(module)
+    return defined(*known[name]) if name not in definitions(module) and name in known else (module, name)
+
+
+def test_adapters_call_only_what_a_service_runs() -> None:
+    offenders = {
+        f"{module}.{name}"
+        for path in sorted(ADAPTERS.glob("*.py"))
+        for module, name in called(path)
+        if (module, name) not in running()
+    }
+    assert sorted(offenders - NOT_WIRED.keys()) == [], "no service runs it"
+    assert sorted(NOT_WIRED.keys() - offenders) == [], "it runs, or no adapter calls it: take it out of the table"
+
+
+def test_what_runs_is_found_by_who_names_it() -> None:
+    scheduler = "cotenant_scheduler.core"
+    assert (scheduler, "SchedulerCore") in running()
+    assert ("cotenant_scheduler.plugins.load_aware", "LoadAwareScheduling") in running()
+    assert ("cotenant.domain.third_party", "write_origin") not in running()
+    assert "SchedulerCore" in definitions(scheduler)
+    assert imports(scheduler)["Profile"] == ("cotenant_scheduler.framework.profile", "Profile")
