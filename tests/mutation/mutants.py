@@ -46,6 +46,7 @@ _LEFT_ALONE = {"annotation", "returns", "decorator_list"}
 _NO_BEHAVIOUR = (ast.JoinedStr, ast.Assert, ast.Raise, ast.Import, ast.ImportFrom)
 _CHECKED_OPTIONS = {"strict", "maxsize", "exc_info", "stacklevel"}
 _SHOWN_PARENTS = (ast.expr, ast.keyword, ast.Return, ast.Assign, ast.AnnAssign)
+_LONG, _CONTEXT = 120, 40
 _TESTED = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
@@ -142,7 +143,16 @@ def _described(site: _Site, variant: ast.AST) -> str:
     site.put(ast.copy_location(variant, site.node))
     after = ast.unparse(variant if shown is site.node else shown)
     site.put(site.node)
-    return " ".join(f"{before} -> {after}".split())
+    return _shortened(" ".join(before.split()), " ".join(after.split()))
+
+
+def _shortened(before: str, after: str) -> str:
+    """Return both texts; of long ones the place where they differ."""
+    if len(before) > _LONG:
+        start = next((place for place, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
+        first = max(0, start - _CONTEXT)
+        before, after = (text[first : start + _CONTEXT] for text in (before, after))
+    return f"{before} -> {after}"
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[_Site, ast.AST]]:
