@@ -1,17 +1,17 @@
-"""Forked processes that answer with their exit status, so many at a time, each with a bound on its time."""
+"""Forked processes that answer with their exit status, so many at a time; each ends itself when an alarm of its own rings."""
 
 from __future__ import annotations
 
 import os
-import select
+import resource
 import signal
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import TypeVar
 
 _T = TypeVar("_T")
+_MEMORY_BYTES = 8 << 30
 
 
 class Outcome(Enum):
@@ -22,47 +22,45 @@ class Outcome(Enum):
     TIMED_OUT = "timed out"
 
 
+def alarm_in(seconds: float) -> None:
+    """End this process when so many seconds have passed; 0 takes the alarm back."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
 def fork_each(
-    jobs: Iterable[tuple[_T, Callable[[], bool], float]], at_once: int, show: bool = False
+    jobs: Iterable[tuple[_T, Callable[[], bool]]], at_once: int = 1, show: bool = False
 ) -> Iterator[tuple[_T, Outcome]]:
-    """Run each job `(name, function, seconds)` in a child and yield how it ended, in the order of ending.
+    """Run each job `(name, function)` in a child and yield how it ended, in the order of ending.
 
     A function that returns False, raises or ends its process has failed. `show`: let children write to the terminal.
     """
-    running: dict[int, tuple[_T, int, float]] = {}
-    for name, function, seconds in jobs:
+    running: dict[int, _T] = {}
+    for name, function in jobs:
         while len(running) >= at_once:
-            yield from _ended(running)
+            yield _ended(running)
         child = os.fork()
         if child == 0:
             _run(function, show)
-        running[child] = (name, os.pidfd_open(child), time.monotonic() + seconds)
+        running[child] = name
     while running:
-        yield from _ended(running)
+        yield _ended(running)
 
 
-def _ended(running: dict[int, tuple[_T, int, float]]) -> Iterator[tuple[_T, Outcome]]:
-    """Wait until one child has ended or one is out of time."""
-    soonest = min(deadline for _, _, deadline in running.values())
-    poll = select.poll()
-    for _, handle, _ in running.values():
-        poll.register(handle, select.POLLIN)
-    poll.poll(max(0.0, soonest - time.monotonic()) * 1000 + 1)
-    for child, (name, handle, deadline) in list(running.items()):
-        late = time.monotonic() >= deadline
-        if late:
-            os.kill(child, signal.SIGKILL)
-        ended, status = os.waitpid(child, 0 if late else os.WNOHANG)
-        if ended:
-            os.close(handle)
-            del running[child]
-            yield name, Outcome.TIMED_OUT if late else Outcome.PASSED if status == 0 else Outcome.FAILED
+def _ended(running: dict[int, _T]) -> tuple[_T, Outcome]:
+    """Wait until one of the children has ended."""
+    child, status = os.wait()
+    if status == 0:
+        return running.pop(child), Outcome.PASSED
+    rang = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
+    return running.pop(child), Outcome.TIMED_OUT if rang else Outcome.FAILED
 
 
 def _run(function: Callable[[], bool], show: bool) -> None:
     """Run in the child and end it, whatever happens."""
     status = 1
     try:
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         if not show:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)

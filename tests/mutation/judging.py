@@ -23,22 +23,22 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
 
-from tests.mutation.children import Outcome, fork_each
+from tests.mutation.children import Outcome, alarm_in, fork_each
 from tests.mutation.groups import Group
 from tests.mutation.mutants import Mutant, bodies_of, mutants_of, mutated
 
 AT_IMPORT = "at import"
 UNREACHED = "no test reaches it"
-_BASELINE_SECONDS = 900.0
+_IMPORT_SECONDS = 60.0
 
 
 def judge(group: Group, files: Sequence[Path], at_once: int, scratch: Path) -> Iterator[tuple[Mutant, str]]:
     """Yield each mutant of the files with "survived", "killed", "timed out" or UNREACHED."""
     answer = scratch / f"{group.name}.json"
     answer.unlink(missing_ok=True)
-    arguments = [*group.test_paths(), "-q", "-p", "no:warnings", "-p", "no:cacheprovider", "--no-header"]
+    arguments = [*group.test_paths(), "-q", "-p", "no:warnings", "-p", "no:timeout", "-p", "no:cacheprovider", "--no-header"]
     judging = _Judging(files, at_once, answer)
-    for _ in fork_each([(None, lambda: pytest.main(arguments, [judging]) == 0, 86400.0)], 1, show=True):
+    for _ in fork_each([(None, lambda: pytest.main(arguments, [judging]) == 0)], show=True):
         pass
     if not answer.exists():
         raise RuntimeError(f"group {group.name}: its tests do not pass unchanged")
@@ -46,7 +46,7 @@ def judge(group: Group, files: Sequence[Path], at_once: int, scratch: Path) -> I
     mutants = [mutant for path in files for mutant in mutants_of(path)]
     yield from ((mutant, result) for mutant, result in zip(mutants, results, strict=True) if result != AT_IMPORT)
     jobs = [
-        (mutant, _importing(mutant, arguments, seconds), 20 + 3 * sum(seconds.values()))
+        (mutant, _importing(mutant, arguments, seconds))
         for mutant, result in zip(mutants, results, strict=True)
         if result == AT_IMPORT
     ]
@@ -84,8 +84,8 @@ class _Judging(_Examples):
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         measured = self._answer.with_suffix(".measured")
-        baseline = [(None, lambda: self._measure(session.items, measured), _BASELINE_SECONDS)]
-        if [outcome for _, outcome in fork_each(baseline, 1, show=True)] != [Outcome.PASSED]:
+        baseline = [(None, lambda: self._measure(session.items, measured))]
+        if [outcome for _, outcome in fork_each(baseline, show=True)] != [Outcome.PASSED]:
             return True
         seconds, reached = json.loads(measured.read_text())
         gc.collect()
@@ -104,8 +104,7 @@ class _Judging(_Examples):
                 items = sorted((session.items[place] for place in places), key=lambda item: seconds[item.nodeid])
                 results[-1] = UNREACHED
                 if items:
-                    limit = 5 + 5 * sum(seconds[item.nodeid] for item in items)
-                    jobs.append((len(results) - 1, _replacing(mutant, functions, items), limit))
+                    jobs.append((len(results) - 1, _replacing(mutant, functions, items, seconds)))
         for number, outcome in fork_each(jobs, self._at_once):
             results[number] = _WORDS[outcome]
         self._answer.write_text(json.dumps([seconds, results]))
@@ -132,6 +131,11 @@ class _Judging(_Examples):
         return True
 
 
+def _limit(seconds: float) -> float:
+    """Return how long a test may take that takes so many seconds unchanged and traced."""
+    return 3 + 3 * seconds
+
+
 def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
     return not any(report.failed for report in runtestprotocol(item, nextitem=following, log=False))
 
@@ -151,7 +155,9 @@ def _tracer(files: set[str], lines: set[tuple[str, int]]) -> Callable[[FrameType
     return called
 
 
-def _replacing(mutant: Mutant, functions: Sequence[FunctionType], items: Sequence[pytest.Item]) -> Callable[[], bool]:
+def _replacing(
+    mutant: Mutant, functions: Sequence[FunctionType], items: Sequence[pytest.Item], seconds: Mapping[str, float]
+) -> Callable[[], bool]:
     """Return a job that replaces the code of the changed function and runs the tests."""
 
     def job() -> bool:
@@ -164,7 +170,11 @@ def _replacing(mutant: Mutant, functions: Sequence[FunctionType], items: Sequenc
                 code.co_firstlineno,
             ):
                 function.__code__ = code
-        return all(_passes(item, after) for item, after in zip(items, [*items[1:], None], strict=True))
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            alarm_in(_limit(seconds[item.nodeid]))
+            if not _passes(item, following):
+                return False
+        return True
 
     return job
 
@@ -179,6 +189,7 @@ def _importing(mutant: Mutant, arguments: Sequence[str], seconds: Mapping[str, f
         return original(loader, name)
 
     def job() -> bool:
+        alarm_in(_IMPORT_SECONDS)
         SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]  # this process runs the tests once and ends
         return pytest.main([*arguments, "-x"], [_QuickestFirst(seconds)]) == 0
 
@@ -191,6 +202,9 @@ class _QuickestFirst(_Examples):
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: self._seconds.get(item.nodeid, 0.0))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        alarm_in(_limit(self._seconds.get(nodeid, 0.0)))
 
 
 def _compiled(mutant: Mutant) -> CodeType:
