@@ -72,6 +72,7 @@ def test_only_the_dimensions_that_are_added_matter_to_its_own_fit() -> None:
     limit = {"a": 5, "b": 5}
     assert fits_in_its_own({"a": 6, "b": 2}, {"b": 3, "c": 9}, limit)
     assert not fits_in_its_own({"b": 2}, {"b": 4}, limit)
+    assert not fits_in_its_own({}, {"a": 1, "b": 6}, limit)
     assert fits_in_its_own({}, {"b": 5}, limit)
     assert not fits_in_its_own({}, {"b": 6}, limit)
 
