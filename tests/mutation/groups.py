@@ -51,7 +51,7 @@ GROUPS = (
     Group(
         "cycle",
         ("shared/cotenant/engine/cycle.py",),
-        ("contract/test_cycle.py", "unit/shared", "unit/batch_resource_calculator"),
+        ("contract/test_cycle.py", "contract/test_cycle_bounds.py", "unit/shared", "unit/batch_resource_calculator"),
     ),
     Group(
         "model",
