@@ -43,9 +43,10 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="name the mutants without judging them")
     options = parser.parse_args()
     good = True
+    parts = [word for word in options.chosen if word not in {group.name for group in GROUPS}]
     for group in GROUPS:
         whole = not options.chosen or group.name in options.chosen
-        files = [path for path in group.files() if whole or any(part in str(path) for part in options.chosen)]
+        files = [path for path in group.files() if whole or any(part in str(path) for part in parts)]
         if not files:
             continue
         if options.list:
