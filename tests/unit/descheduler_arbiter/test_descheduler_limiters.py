@@ -51,6 +51,7 @@ def test_another_eviction_waits_for_a_whole_token() -> None:
 
     assert waits(9)
     assert not waits(10)
+    assert not waits(100)
     assert waits(4, migrating=2)
     assert not waits(5, migrating=2)
     assert not waits(0, burst=2)
@@ -92,6 +93,7 @@ def test_a_pod_without_a_node_is_not_refused_by_node_and_no_limit_refuses_nothin
     closed = CycleCounts(CycleLimits(max_no_of_pods_to_evict_per_node=0))
     assert closed.refusal("", "x") is None
     assert closed.refusal("a", "x") is not None
+    assert not CycleCounts(CycleLimits(max_no_of_pods_to_evict_per_namespace=1)).namespace_full("x")
     assert CycleCounts(CycleLimits(), [("a", "x")] * 9).refusal("a", "x") is None
 
 
@@ -149,6 +151,7 @@ def test_the_last_granted_move_of_a_workload_counts() -> None:
     [
         (11, None, 1),
         (29, None, 2),
+        (100, None, 10),
         (10, None, 2),
         (4, None, 2),
         (3, None, 1),
