@@ -8,6 +8,8 @@ zero quantity also as an absent dimension, as the pages' comparison rules say. O
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from cotenant.model.quantities import QuantityError, parse_nanos
@@ -25,34 +27,53 @@ def same_quantity(expected: str, actual: Any) -> bool:
         return False
 
 
-def difference(expected: Any, actual: Any, path: str = "$") -> str:
-    """Return where and how the result differs, "" where it does not."""
+def differences(expected: Any, actual: Any, path: str = "$") -> Iterator[tuple[str, str]]:
+    """Walk the paths at which the result differs, each with how."""
     if isinstance(expected, dict):
         if not isinstance(actual, dict):
-            return f"{path}: expected an object, got {actual!r}"
-        for key, value in expected.items():
-            if f"{path}.{key}" in IGNORED:
-                continue
-            if key not in actual:
-                if value is None or (isinstance(value, str) and same_quantity(value, 0)):
-                    continue
-                return f"{path}.{key}: missing (expected {value!r})"
-            found = difference(value, actual[key], f"{path}.{key}")
-            if found:
-                return found
-        return ""
-    if isinstance(expected, list):
+            yield path, f"expected an object, got {actual!r}"
+        elif not expected and actual:
+            yield path, f"expected an empty object, got {actual!r}"
+        else:
+            yield from _of_objects(expected, actual, path)
+    elif isinstance(expected, list):
         if not isinstance(actual, (list, tuple)) or len(actual) != len(expected):
-            return f"{path}: expected {expected!r}, got {actual!r}"
+            yield path, f"expected {expected!r}, got {actual!r}"
+            return
         for index, (one, other) in enumerate(zip(expected, actual, strict=True)):
-            found = difference(one, other, f"{path}[{index}]")
-            if found:
-                return found
-        return ""
+            yield from differences(one, other, f"{path}[{index}]")
+    elif not _same(expected, actual):
+        yield path, f"expected {expected!r}, got {actual!r}"
+
+
+def _of_objects(expected: dict[str, Any], actual: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for key, value in expected.items():
+        if f"{path}.{key}" in IGNORED:
+            continue
+        if key in actual:
+            yield from differences(value, actual[key], f"{path}.{key}")
+        elif value is not None and not (isinstance(value, str) and same_quantity(value, 0)):
+            yield f"{path}.{key}", f"missing (expected {value!r})"
+
+
+def _same(expected: Any, actual: Any) -> bool:
     if isinstance(expected, bool) or isinstance(actual, bool):
-        same = expected is actual
-    elif isinstance(expected, (int, float)) and isinstance(actual, (int, float)):
-        same = math.isclose(expected, actual, rel_tol=1e-9, abs_tol=1e-9)
-    else:
-        same = expected == actual or (isinstance(expected, str) and same_quantity(expected, actual))
-    return "" if same else f"{path}: expected {expected!r}, got {actual!r}"
+        return expected is actual
+    if isinstance(expected, (int, float)) and isinstance(actual, (int, float)):
+        return math.isclose(expected, actual, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(expected == actual) or (isinstance(expected, str) and same_quantity(expected, actual))
+
+
+def difference(expected: Any, actual: Any) -> str:
+    """Return where and how the result differs first, "" where it does not."""
+    return next((f"{path}: {how}" for path, how in differences(expected, actual)), "")
+
+
+def unexplained(expected: Any, actual: Any, paths: Sequence[str]) -> str:
+    """Return what is wrong with a mended result, "" for nothing: it differs, and only at the paths that it names (`*` stands
+    for any characters)."""
+    found = list(differences(expected, actual))
+    for path, how in found:
+        if not any(fnmatchcase(path, pattern) for pattern in paths):
+            return f"{path}: {how}, which the mark does not name"
+    return "" if found else "marked as mended, but there is nothing to mend: it is as expected"

@@ -151,7 +151,7 @@ def quota_tree(given: dict, *, name: str) -> object:
         world.do(step)
     if name == "pod seen before its quota exists":
         # Membership is a fold: the pod counts as soon as its quota is there, not with the pod's next event.
-        return mended(world.seen, trap="T9")
+        return mended(world.seen, "$.*.podCount", "$.*.request", trap="T9")
     return world.seen
 
 

@@ -22,7 +22,7 @@ from cotenant.model.amounts import parse_amounts
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import object_subject
 from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
-from cotenant_gateway.admission.quotas.tree import inherit_tree
+from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree
 from cotenant_gateway.admission.review import open_review
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_quota_tree.totals import tree_totals
@@ -71,7 +71,7 @@ def quota_validation(given: Json, *, name: str) -> object:
     places = [(pod["metadata"].get("namespace", ""), pod["metadata"].get("labels") or {}) for pod in pods]
     answer = _answer(validate_quota(quota, others, lambda old: any(binds(old, *place) for place in places)))
     if name == "namespace of another quota on update":
-        return mended(answer, trap="the upstream text says UpdadteQuota")
+        return mended(answer, "$.message", trap="the upstream text says UpdadteQuota")
     return answer
 
 
@@ -95,25 +95,24 @@ def _raw(document: Json) -> msgspec.Raw:
 
 
 def _mutated(document: Json, existing: list[Json]) -> object:
-    """The tree is written into the object; the other defaults are how a quota is read."""
-    weight = json.loads((document["metadata"].get("annotations") or {}).get(ANNOTATION_SHARED_WEIGHT) or "{}")
-    if weight and weight.keys() != (document["spec"].get("max") or {}).keys():
-        raise NotImplementedError("a weight is not completed: a dimension that it lacks has weight 0")
+    """Tree and shared weight are written into the object; the parent's default is how a quota is read."""
     core = GatewayCore()
     for sequence, other in enumerate(existing, start=1):
         _fold(core, other, sequence)
     review = open_review(core.kinds.of(ELASTIC_QUOTAS), msgspec.Raw(json.dumps(document).encode()), None, core)
-    inherited = inherit_tree(review)
-    if inherited is not None:
-        review.take(inherited)
-    view = decode_quota(review.document)
+    for mutate in (inherit_tree, complete_weight):
+        mutation = mutate(review)
+        if mutation is not None:
+            review.take(mutation)
+    view, stored = decode_quota(review.document), review.view
+    assert isinstance(stored, ElasticQuota)
     others = [_view(other) for other in existing]
     if view.parent != ROOT and all(other.name != view.parent for other in others):
-        return mended(_answer(validate_quota(view, others)), trap="one text for a parent that does not exist")
+        return mended(_answer(validate_quota(view, others)), "$.message", trap="one text for a parent that does not exist")
     return {
         "allowed": True,
         "labels": {LABEL_PARENT: view.parent, LABEL_TREE: view.tree},
-        "sharedWeight": {resource: format_amount(resource, amount) for resource, amount in view.shared_weight.items()},
+        "sharedWeight": json.loads(stored.metadata.annotations.get(ANNOTATION_SHARED_WEIGHT, "{}")),
     }
 
 
@@ -125,7 +124,8 @@ def _fold(core: GatewayCore, quota: Json, sequence: int) -> None:
 
 
 def _of_the_api(code: str) -> object:
-    return mended({"allowed": False, "message": ""}, trap=f"{code} in the words that every kind has, before any rule of quotas")
+    trap = f"{code} in the words that every kind has, before any rule of quotas"
+    return mended({"allowed": False, "message": ""}, "$.message", trap=trap)
 
 
 def quota_status(given: Json, *, name: str) -> object:

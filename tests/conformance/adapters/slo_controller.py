@@ -312,7 +312,7 @@ def _nrt_update(given: Json) -> object:
             resources[name] = new
         zones.append({**zone, "resources": sorted(resources.values(), key=lambda resource: str(resource["name"]))})
     found = {"needUpdate": changed, "zones": zones}
-    return mended(found, trap="zones without a result keep stale values") if forgotten else found
+    return mended(found, "$.zones*", "$.needUpdate", trap="zones without a result keep stale values") if forgotten else found
 
 
 def _as_quantities(found: Amounts, names: Mapping[str, Any], *, zone_level: bool) -> Json:

@@ -103,7 +103,7 @@ def _with_profiles(given: Json, core: GatewayCore) -> object:
     pod = _admitted(core, given["pod"], lambda review: changed_by_profiles(review, drawn)[0])
     ready = core.derived(PROFILES, ready_profiles).profiles
     if any(profile.faults for profile in ready) or any(0 < profile.percent == random for profile in ready):
-        return mended({"pod": pod}, trap="T31")
+        return mended({"pod": pod}, "$.pod*", trap="T31")
     return {"pod": pod}
 
 
