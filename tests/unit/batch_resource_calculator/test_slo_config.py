@@ -8,7 +8,14 @@ from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequiremen
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, camel_name, overlay
-from cotenant_batch_resource_calculator.config.sections import QOS, SYSTEM, load_strategies, select_strategy
+from cotenant_batch_resource_calculator.config.sections import (
+    CPU_BURST,
+    QOS,
+    SYSTEM,
+    THRESHOLD,
+    load_strategies,
+    select_strategy,
+)
 from cotenant_batch_resource_calculator.config.selectors import selects
 from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio
 from cotenant_batch_resource_calculator.rendering import cpu_list, render_spec
@@ -53,6 +60,65 @@ def test_what_cannot_be_used_is_refused_by_name(text: str, named: str) -> None:
         colocation.load(text)
 
 
+def test_the_defaults_are_those_of_koordinator() -> None:
+    assert colocation.DEFAULTS == {
+        "enable": False,
+        "metricAggregateDurationSeconds": 300,
+        "metricReportIntervalSeconds": 60,
+        "metricAggregatePolicy": {"durations": ["5m0s", "10m0s", "30m0s"]},
+        "metricMemoryCollectPolicy": "usageWithoutPageCache",
+        "cpuReclaimThresholdPercent": 60,
+        "cpuCalculatePolicy": "usage",
+        "memoryReclaimThresholdPercent": 65,
+        "memoryCalculatePolicy": "usage",
+        "degradeTimeMinutes": 15,
+        "updateTimeThresholdSeconds": 300,
+        "resourceDiffThreshold": 0.1,
+        "midCPUThresholdPercent": 100,
+        "midMemoryThresholdPercent": 100,
+        "midUnallocatedPercent": 0,
+        "midStaticCPUReservedPercent": 0,
+        "midStaticMemoryReservedPercent": 0,
+    }
+    assert load_strategies(THRESHOLD, None).cluster == {
+        "enable": False,
+        "cpuSuppressThresholdPercent": 65,
+        "cpuSuppressPolicy": "cpuset",
+        "memoryEvictThresholdPercent": 70,
+        "cpuEvictPolicy": "evictByRealLimit",
+    }
+    assert load_strategies(CPU_BURST, None).cluster == {
+        "policy": "none",
+        "cpuBurstPercent": 1000,
+        "cfsQuotaBurstPercent": 300,
+        "cfsQuotaBurstPeriodSeconds": -1,
+        "sharePoolThresholdPercent": 50,
+    }
+
+
+def test_field_names_of_node_entries_match_in_any_case() -> None:
+    config = colocation.load('{"NodeConfigs": [{"NAME": "all", "nodeselector": {}, "cpureclaimthresholdpercent": 7}]}')
+    assert config.entries[0].name == "all"
+    assert colocation.select(config, {})["cpuReclaimThresholdPercent"] == 7
+
+
+@pytest.mark.parametrize(("percent", "good"), [(-1, False), (0, True), (1, True), (100, True), (101, False)])
+def test_percentages_of_thresholds_are_between_0_and_100(percent: int, good: bool) -> None:
+    text = f'{{"clusterStrategy": {{"cpuSuppressThresholdPercent": {percent}}}}}'
+    if good:
+        assert load_strategies(THRESHOLD, text).cluster["cpuSuppressThresholdPercent"] == percent
+    else:
+        with pytest.raises(ConfigError, match=f"cpuSuppressThresholdPercent is {percent}"):
+            load_strategies(THRESHOLD, text)
+
+
+def test_an_empty_policy_is_none_given() -> None:
+    text = '{"clusterStrategy": {"cpuSuppressPolicy": "", "cpuEvictPolicy": "evictByAllocatable"}}'
+    section = load_strategies(THRESHOLD, text)
+    assert section.cluster["cpuSuppressPolicy"] == "cpuset"
+    assert section.cluster["cpuEvictPolicy"] == "evictByAllocatable"
+
+
 def test_a_node_entry_out_of_range_falls_back_to_the_cluster_and_is_named() -> None:
     config = colocation.load(
         '{"cpuReclaimThresholdPercent": 50, "nodeConfigs": [{"name": "odd", "nodeSelector": {}, "degradeTimeMinutes": -1}]}'
@@ -82,6 +148,8 @@ def test_the_first_entry_that_selects_wins() -> None:
         (requirement("DoesNotExist"), {"pool": ""}, False),
         (requirement("In"), {"pool": "x"}, False),
         (requirement("Exists", "x"), {"pool": "x"}, False),
+        (requirement("DoesNotExist"), {}, True),
+        (requirement("DoesNotExist", "x"), {}, False),
         (requirement("Near", "x"), {"pool": "x"}, False),
     ],
 )
@@ -91,7 +159,19 @@ def test_label_selectors(selector: LabelSelector | None, labels: dict[str, str],
 
 @pytest.mark.parametrize(
     ("text", "percent"),
-    [("0.29", 28), ("0.57", 56), ("1.5", 150), ("0", 0), ("-1", None), ("x", None), ("nan", None), ("inf", None), (None, None)],
+    [
+        ("0.29", 28),
+        ("0.57", 56),
+        ("1.5", 150),
+        ("0", 0),
+        ("100", 10_000),
+        ("100.5", None),
+        ("-1", None),
+        ("x", None),
+        ("nan", None),
+        ("inf", None),
+        (None, None),
+    ],
 )
 def test_ratio_labels_truncate_and_nonsense_is_ignored(text: str | None, percent: int | None) -> None:
     assert colocation.ratio_percent(text) == percent

@@ -40,6 +40,25 @@ def test_milli_cpu_becomes_shares_and_quota(milli: int, shares: int, quota: int)
     assert (convert.milli_to_shares(milli), convert.milli_to_quota_us(milli)) == (shares, quota)
 
 
+@pytest.mark.parametrize(("shares", "weight"), [(2, 1), (1024, 39), (262_144, 10_000)])
+def test_shares_become_weight(shares: int, weight: int) -> None:
+    assert convert.shares_to_weight(shares) == weight
+
+
+@pytest.mark.parametrize(("weight", "shares"), [(1, 2), (39, 998), (9_999, 262_117), (10_000, 262_144)])
+def test_weight_becomes_shares(weight: int, shares: int) -> None:
+    assert convert.weight_to_shares(weight) == shares
+
+
+def test_shares_and_weight_out_of_range_are_refused() -> None:
+    for shares in (1, 262_145):
+        with pytest.raises(ValueError, match=f"cpu.shares {shares} is outside 2..262144"):
+            convert.shares_to_weight(shares)
+    for weight in (0, 10_001):
+        with pytest.raises(ValueError, match=f"cpu.weight {weight} is outside 1..10000"):
+            convert.weight_to_shares(weight)
+
+
 @given(st.sets(st.integers(0, 300)))
 def test_a_cpu_list_survives_writing_and_reading(cpus: set[int]) -> None:
     assert parse_cpu_list(format_cpu_list(cpus)) == tuple(sorted(cpus))

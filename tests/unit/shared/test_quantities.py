@@ -15,6 +15,7 @@ from cotenant.model.quantities import (
     format_decimal,
     format_milli,
     multiply_milli,
+    multiply_value,
     parse_milli,
     parse_nanos,
     parse_value,
@@ -98,6 +99,49 @@ def test_what_is_formatted_parses_to_the_same(amount: int) -> None:
         assert resource_amount(resource, format_amount(resource, amount)) == amount
 
 
+@pytest.mark.parametrize(("suffix", "power"), [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)])
+def test_binary_suffixes_are_powers_of_1024(suffix: str, power: int) -> None:
+    assert parse_value(f"1{suffix}") == 2**power
+    assert format_binary(2**power) == f"1{suffix}"
+
+
+@pytest.mark.parametrize(("suffix", "power"), [("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)])
+def test_decimal_suffixes_are_powers_of_1000(suffix: str, power: int) -> None:
+    assert parse_value(f"1{suffix}") == 10**power
+    assert format_decimal(10**power) == f"1{suffix}"
+
+
+def test_what_is_beyond_the_largest_suffix_is_written_in_it() -> None:
+    assert format_decimal(10**21) == "1000E"
+    assert format_binary(2**70) == "1024Ei"
+
+
+def test_a_text_of_64_characters_is_read() -> None:
+    assert parse_value("0" * 63 + "7") == 7
+
+
+def test_numbers_become_integers_rounded_up() -> None:
+    assert parse_nanos(1e-10) == 1
+    assert isinstance(parse_nanos(0.25), int)
+    assert parse_nanos(2**63) == parse_nanos(str(2**63)) == (2**63 - 1) * 10**9
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 1500, "1500m"),
+        ("memory", 1024, "1Ki"),
+        ("kubernetes.io/batch-memory", 1024, "1Ki"),
+        ("ephemeral-storage", 1024, "1Ki"),
+        ("hugepages-2Mi", 2 << 20, "2Mi"),
+        ("pods", 1024, "1024"),
+        ("kubernetes.io/batch-cpu", 2000, "2k"),
+    ],
+)
+def test_memory_and_storage_are_written_in_binary_units(resource: str, amount: int, text: str) -> None:
+    assert format_amount(resource, amount) == text
+
+
 def test_canonical_texts() -> None:
     assert [format_milli(value) for value in (1500, 2000, 2_000_000, 0)] == ["1500m", "2", "2k", "0"]
     assert [format_binary(value) for value in (120 << 30, 1000, 1 << 20)] == ["120Gi", "1000", "1Mi"]
@@ -107,3 +151,5 @@ def test_canonical_texts() -> None:
 def test_multiplication_truncates_towards_zero_in_doubles() -> None:
     assert multiply_milli(3333, 0.65) == 2166
     assert multiply_milli(-3333, 0.65) == -2166
+    assert multiply_value(1001, 0.5) == 500
+    assert multiply_value(-1001, 0.5) == -500

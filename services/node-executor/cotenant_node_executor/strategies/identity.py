@@ -1,7 +1,8 @@
 """CPU identity as desired values: `cpu.bvt_warp_ns` of the QoS directories, of pods and of their containers.
 
 In: the situation. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off.
-Children inherit a value only when they are made, so every container has a value of its own.
+Children inherit a value only when they are made, so every container has a value of its own. A group without a manifest has
+that of its QoS directory. Source: group identity hook, koordlet rule.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
         if pod_group in pods:
             values[group] = pods[pod_group]
         elif depth == 2 or parts[0].startswith("pod"):
-            values[group] = rule.kube_qos_pod[kube_qos_of_path(group)]
+            values[group] = rule.kube_qos_dir[kube_qos_of_path(group)]
     return Decision({
         group: (Desired(Knob.CPU_BVT, str(values[group]), NAME, "identity of its class"),) for group in sorted(values)
     })

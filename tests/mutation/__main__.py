@@ -1,0 +1,100 @@
+"""`python -m tests.mutation [group or part of a path ...]`: which small changes would the unit tests not notice.
+
+Prints one line a file (mutants, killed, equivalent, survived) and one a survivor with its place and its change. The exit
+status is 1 where a group has less than 90 % killed, or `equivalent.txt` has an entry that is wrong or matches nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.mutation.groups import GROUPS, ROOT
+from tests.mutation.judging import judge
+from tests.mutation.mutants import Mutant, mutants_of
+
+FLOOR_PERCENT = 90.0
+_KILLED = ("killed", "timed out")
+_EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+
+
+def equivalents() -> dict[str, str]:
+    """Return the reason of each mutant that no test can notice, by its key."""
+    reasons: dict[str, str] = {}
+    key = ""
+    for line in _EQUIVALENT.read_text().splitlines():
+        if line.startswith("    ") and key:
+            reasons[key] = f"{reasons[key]} {line.strip()}".strip()
+        elif line and not line.startswith("#"):
+            key = line
+            reasons[key] = ""
+    return reasons
+
+
+def main() -> int:
+    """Run the chosen groups and report."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("chosen", nargs="*", help="groups, or parts of paths; all where none is named")
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
+    parser.add_argument("--list", action="store_true", help="name the mutants without judging them")
+    options = parser.parse_args()
+    good = True
+    parts = [word for word in options.chosen if word not in {group.name for group in GROUPS}]
+    for group in GROUPS:
+        whole = not options.chosen or group.name in options.chosen
+        files = [path for path in group.files() if whole or any(part in str(path) for part in parts)]
+        if not files:
+            continue
+        if options.list:
+            for path in files:
+                for mutant in mutants_of(path):
+                    print(mutant.key(ROOT))
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            results = list(judge(group, files, options.jobs, Path(scratch)))
+        good = report(group.name, files, results, equivalents()) and good
+    return 0 if good else 1
+
+
+def report(name: str, files: list[Path], results: list[tuple[Mutant, str]], reasons: dict[str, str]) -> bool:
+    """Print a group's table and survivors; return whether it is good enough."""
+    counts: Counter[tuple[Path, str]] = Counter()
+    survivors: list[tuple[Mutant, str]] = []
+    good = True
+    for mutant, result in results:
+        key = mutant.key(ROOT)
+        if key in reasons:
+            if result in _KILLED or not reasons[key]:
+                print(f"wrong entry in {_EQUIVALENT.name} ({result}): {key}")
+                good = False
+            result = "equivalent"
+        elif result not in _KILLED:
+            survivors.append((mutant, result))
+        counts[mutant.path, result] += 1
+    names = {mutant.key(ROOT) for mutant, _ in results}
+    for key in reasons:
+        if any(key.startswith(f"{path.relative_to(ROOT)} ") for path in files) and key not in names:
+            print(f"entry in {_EQUIVALENT.name} that names no mutant: {key}")
+            good = False
+    for mutant, result in sorted(survivors, key=lambda pair: (pair[0].path, pair[0].line)):
+        print(f"{mutant.path.relative_to(ROOT)}:{mutant.line}: {result}: {mutant.scope or '<module>'}: {mutant.change}")
+    print(f"\n{'mutants':>8} {'killed':>7} {'equiv.':>7} {'survived':>9} {'percent':>8}  {name}")
+    for place in [*files, None]:
+        of_it = {
+            result: sum(n for (path, r), n in counts.items() if r == result and place in (None, path)) for _, result in counts
+        }
+        everything, equivalent = sum(of_it.values()), of_it.get("equivalent", 0)
+        killed = sum(of_it.get(result, 0) for result in _KILLED)
+        percent = 100.0 * killed / (everything - equivalent) if everything > equivalent else 100.0
+        label = place.relative_to(ROOT) if place else "all"
+        print(f"{everything:8} {killed:7} {equivalent:7} {everything - equivalent - killed:9} {percent:8.1f}  {label}")
+    print(flush=True)
+    return good and percent >= FLOOR_PERCENT
+
+
+if __name__ == "__main__":
+    sys.exit(main())

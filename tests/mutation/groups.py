@@ -1,0 +1,77 @@
+"""Which files are mutated, and which unit tests judge them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Group:
+    """`sources` are globs of files below the root, `tests` files or folders below tests."""
+
+    name: str
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    def files(self) -> list[Path]:
+        """Return the mutated files, sorted. Raises FileNotFoundError for a glob that matches none."""
+        found: set[Path] = set()
+        for pattern in self.sources:
+            matches = [path for path in ROOT.glob(pattern) if path.name != "__init__.py"]
+            if not matches:
+                raise FileNotFoundError(f"group {self.name}: no file matches {pattern}")
+            found.update(matches)
+        return sorted(found)
+
+    def test_paths(self) -> list[str]:
+        """Return the tests as pytest takes them."""
+        return [str(ROOT / "tests" / path) for path in self.tests]
+
+
+_CALCULATOR = "services/batch-resource-calculator/cotenant_batch_resource_calculator"
+_EXECUTOR = "services/node-executor/cotenant_node_executor"
+_QUOTA = "services/quota-tree/cotenant_quota_tree"
+_ARBITER = "services/descheduler-arbiter/cotenant_descheduler_arbiter"
+_METRICS = "services/metrics-ingest/cotenant_metrics_ingest"
+_SCHEDULER = "services/scheduler/cotenant_scheduler"
+
+GROUPS = (
+    Group("batch-formulas", (f"{_CALCULATOR}/formulas/*.py",), ("unit/batch_resource_calculator",)),
+    Group("batch-config", (f"{_CALCULATOR}/config/*.py",), ("unit/batch_resource_calculator",)),
+    Group("executor-strategies", (f"{_EXECUTOR}/strategies/*.py",), ("unit/node_executor",)),
+    Group("executor-convert", (f"{_EXECUTOR}/targets/convert.py",), ("unit/node_executor_kernel", "unit/node_executor")),
+    Group(
+        "quota-formulas",
+        (f"{_QUOTA}/share.py", f"{_QUOTA}/scale_min.py", f"{_QUOTA}/runtime.py", f"{_QUOTA}/totals.py"),
+        ("unit/quota_tree",),
+    ),
+    Group(
+        "cycle",
+        ("shared/cotenant/engine/cycle.py",),
+        ("contract/test_cycle.py", "contract/test_cycle_bounds.py", "unit/shared", "unit/batch_resource_calculator"),
+    ),
+    Group(
+        "model",
+        (
+            "shared/cotenant/domain/node.py",
+            *(f"shared/cotenant/model/{name}.py" for name in ("tiers", "amounts", "quantities")),
+        ),
+        ("unit/shared", "unit/quota_tree", "unit/descheduler_arbiter"),
+    ),
+    Group("low-node-load", (f"{_ARBITER}/low_node_load/*.py",), ("unit/descheduler_arbiter",)),
+    Group(
+        "eviction-limits",
+        (f"{_ARBITER}/eviction/*.py", f"{_ARBITER}/migration/max_unavailable.py"),
+        ("unit/descheduler_arbiter",),
+    ),
+    Group(
+        "aggregation",
+        tuple(f"{_METRICS}/{name}.py" for name in ("aggregation", "means", "percentiles", "slots", "points")),
+        ("unit/metrics_ingest",),
+    ),
+    Group("scheduler-plugins", (f"{_SCHEDULER}/plugins/*.py",), ("unit/scheduler",)),
+    Group("scheduler-cycle", (f"{_SCHEDULER}/cycle/*.py",), ("unit/scheduler",)),
+)

@@ -1,0 +1,219 @@
+"""Unit tests judge the mutants of a group, in processes forked from one that has collected the tests.
+
+First every test runs once unchanged, which tells how long it takes and which lines of the group's files it reaches. A
+mutant is then judged by the tests that reach its line, the quickest first, until one fails. Nothing is written to the
+checkout: the code of the changed function is replaced in a child. Code that runs while modules are imported (class
+bodies, constants) cannot be replaced afterwards; for such a mutant a child imports everything anew, the changed file
+through an import hook.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+from hypothesis import Phase, settings
+
+from tests.mutation.children import Outcome, alarm_in, fork_each
+from tests.mutation.groups import Group
+from tests.mutation.mutants import Mutant, bodies_of, mutants_of, mutated
+
+AT_IMPORT = "at import"
+UNREACHED = "no test reaches it"
+_IMPORT_SECONDS = 60.0
+
+
+def judge(group: Group, files: Sequence[Path], at_once: int, scratch: Path) -> Iterator[tuple[Mutant, str]]:
+    """Yield each mutant of the files with "survived", "killed", "timed out" or UNREACHED."""
+    answer = scratch / f"{group.name}.json"
+    answer.unlink(missing_ok=True)
+    arguments = [*group.test_paths(), "-q", "-p", "no:warnings", "-p", "no:timeout", "-p", "no:cacheprovider", "--no-header"]
+    judging = _Judging(files, at_once, answer)
+    for _ in fork_each([(None, lambda: pytest.main(arguments, [judging]) == 0)], show=True):
+        pass
+    if not answer.exists():
+        raise RuntimeError(f"group {group.name}: its tests do not pass unchanged")
+    seconds, results = json.loads(answer.read_text())
+    mutants = [mutant for path in files for mutant in mutants_of(path)]
+    yield from ((mutant, result) for mutant, result in zip(mutants, results, strict=True) if result != AT_IMPORT)
+    jobs = [
+        (mutant, _importing(mutant, arguments, seconds))
+        for mutant, result in zip(mutants, results, strict=True)
+        if result == AT_IMPORT
+    ]
+    for mutant, outcome in fork_each(jobs, at_once):
+        yield mutant, _WORDS[outcome]
+
+
+_WORDS = {Outcome.PASSED: "survived", Outcome.FAILED: "killed", Outcome.TIMED_OUT: "timed out"}
+
+
+class _Examples:
+    """Makes hypothesis find the same examples each time; a failure is not shrunk."""
+
+    def pytest_collection(self) -> None:
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile("mutation", settings(), derandomize=True, database=None, phases=phases, print_blob=False)
+        settings.load_profile("mutation")
+
+
+class _Judging(_Examples):
+    """The pytest plugin of the process that collects the tests."""
+
+    def __init__(self, files: Sequence[Path], at_once: int, answer: Path) -> None:
+        self._files = [str(path) for path in files]
+        self._at_once = at_once
+        self._answer = answer
+        self._imported: set[tuple[str, int]] = set()
+
+    def pytest_collection(self) -> None:
+        super().pytest_collection()
+        sys.settrace(_tracer(set(self._files), self._imported))
+
+    def pytest_collection_finish(self) -> None:
+        sys.settrace(None)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        measured = self._answer.with_suffix(".measured")
+        baseline = [(None, lambda: self._measure(session.items, measured))]
+        if [outcome for _, outcome in fork_each(baseline, show=True)] != [Outcome.PASSED]:
+            return True
+        seconds, reached = json.loads(measured.read_text())
+        gc.collect()
+        functions = [found for found in gc.get_objects() if isinstance(found, FunctionType)]
+        results: list[str] = []
+        jobs = []
+        loaded = {function.__code__.co_filename for function in functions}
+        for path in self._files:
+            bodies = bodies_of(Path(path))
+            for mutant in mutants_of(Path(path)):
+                results.append(AT_IMPORT)
+                body = bodies.get(mutant.function, range(0))
+                if path not in loaded or not body or any((path, line) in self._imported for line in body):
+                    continue
+                places = {place for line in mutant.lines for place in reached.get(f"{path}:{line}", [])}
+                items = sorted((session.items[place] for place in places), key=lambda item: seconds[item.nodeid])
+                results[-1] = UNREACHED
+                if items:
+                    jobs.append((len(results) - 1, _replacing(mutant, functions, items, seconds)))
+        for number, outcome in fork_each(jobs, self._at_once):
+            results[number] = _WORDS[outcome]
+        self._answer.write_text(json.dumps([seconds, results]))
+        return True
+
+    def _measure(self, items: Sequence[pytest.Item], measured: Path) -> bool:
+        """Run every test unchanged and write how long each takes and which tests reach each line."""
+        files = set(self._files)
+        seconds: dict[str, float] = {}
+        reached: dict[str, list[int]] = {}
+        for place, item in enumerate(items):
+            lines: set[tuple[str, int]] = set()
+            began = time.monotonic()
+            sys.settrace(_tracer(files, lines))
+            passed = _passes(item, items[place + 1] if place + 1 < len(items) else None)
+            sys.settrace(None)
+            if not passed:
+                print(f"fails unchanged: {item.nodeid}")
+                return False
+            seconds[item.nodeid] = time.monotonic() - began
+            for path, line in lines:
+                reached.setdefault(f"{path}:{line}", []).append(place)
+        measured.write_text(json.dumps([seconds, reached]))
+        return True
+
+
+def _limit(seconds: float) -> float:
+    """Return how long a test may take that takes so many seconds unchanged and traced."""
+    return 3 + 3 * seconds
+
+
+def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
+    return not any(report.failed for report in runtestprotocol(item, nextitem=following, log=False))
+
+
+def _tracer(files: set[str], lines: set[tuple[str, int]]) -> Callable[[FrameType, str, Any], Any]:
+    """Return a trace function that notes which lines of the files run."""
+
+    def local(frame: FrameType, event: str, _: Any) -> Any:
+        lines.add((frame.f_code.co_filename, frame.f_lineno))
+        return local
+
+    def called(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename not in files:
+            return None
+        return local(frame, event, None)
+
+    return called
+
+
+def _replacing(
+    mutant: Mutant, functions: Sequence[FunctionType], items: Sequence[pytest.Item], seconds: Mapping[str, float]
+) -> Callable[[], bool]:
+    """Return a job that replaces the code of the changed function and runs the tests."""
+
+    def job() -> bool:
+        code = next(code for code in _codes(_compiled(mutant)) if code.co_qualname == mutant.function)
+        for function in functions:
+            old = function.__code__
+            if (old.co_filename, old.co_qualname, old.co_firstlineno) == (
+                code.co_filename,
+                code.co_qualname,
+                code.co_firstlineno,
+            ):
+                function.__code__ = code
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            alarm_in(_limit(seconds[item.nodeid]))
+            if not _passes(item, following):
+                return False
+        return True
+
+    return job
+
+
+def _importing(mutant: Mutant, arguments: Sequence[str], seconds: Mapping[str, float]) -> Callable[[], bool]:
+    """Return a job that runs all tests, the quickest first, with the changed file in place of the original."""
+    original = SourceFileLoader.get_code
+
+    def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+        if Path(loader.get_filename(name)) == mutant.path:
+            return _compiled(mutant)
+        return original(loader, name)
+
+    def job() -> bool:
+        alarm_in(_IMPORT_SECONDS)
+        SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]  # this process runs the tests once and ends
+        return pytest.main([*arguments, "-x"], [_QuickestFirst(seconds)]) == 0
+
+    return job
+
+
+class _QuickestFirst(_Examples):
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        self._seconds = seconds
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: self._seconds.get(item.nodeid, 0.0))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        alarm_in(_limit(self._seconds.get(nodeid, 0.0)))
+
+
+def _compiled(mutant: Mutant) -> CodeType:
+    return compile(mutated(mutant), str(mutant.path), "exec")
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and all that stand inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
