@@ -11,10 +11,10 @@ from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.node import Node
 from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.domain.qos import priority_default
+from cotenant.domain.selectors import SelectorError
 from cotenant.events.migrations import AnomalyStreak, DetectorState, JobCondition, Migration
 from cotenant.model.quantities import resource_amount
 from cotenant.model.tiers import PriorityClass
-from cotenant_descheduler_arbiter.config.selection import SelectorError
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts, CycleLimits
 from cotenant_descheduler_arbiter.eviction.evictable import EvictableRules, below_max_cost, why_not_evictable
 from cotenant_descheduler_arbiter.eviction.fit import misfit

@@ -17,7 +17,7 @@ import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.pod import Pod
-from cotenant_descheduler_arbiter.config.selection import selects
+from cotenant.domain.selectors import selects
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 
 ANNOTATION_EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -149,6 +149,6 @@ def why_not_evictable(facts: PodFacts, rules: EvictableRules) -> str | None:
     reason = _ownership(facts, rules) or _importance(pod, rules) or _storage(pod, rules)
     if reason is not None:
         return reason
-    if "LabelSelector" not in rules.skip_gates and not selects(rules.label_selector, pod.metadata.labels):
+    if "LabelSelector" not in rules.skip_gates and not selects(rules.label_selector, pod.metadata.labels, absent=True):
         return "the label selector does not select it"
     return None

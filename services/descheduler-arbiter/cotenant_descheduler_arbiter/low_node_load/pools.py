@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
+from cotenant.domain.selectors import predicate
 from cotenant.model.names import CPU, MEMORY
-from cotenant_descheduler_arbiter.config.selection import check_selector, selects
 from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
 from cotenant_descheduler_arbiter.low_node_load.thresholds import (
@@ -81,9 +81,8 @@ def filter_nodes(
     selector: LabelSelector | None, nodes: Sequence[tuple[str, Mapping[str, str]]], processed: Collection[str]
 ) -> list[str]:
     """Return the names of the nodes (name, labels) that a pool takes. Raises SelectorError."""
-    if selector is not None:
-        check_selector(selector)
-    return [name for name, labels in nodes if name not in processed and selects(selector, labels)]
+    selected = predicate(selector, absent=True)
+    return [name for name, labels in nodes if name not in processed and selected(labels)]
 
 
 def judge(pool: Pool, nodes: Sequence[MeasuredNode]) -> JudgedPool:
