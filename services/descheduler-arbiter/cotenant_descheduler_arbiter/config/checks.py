@@ -10,7 +10,7 @@ from cotenant_descheduler_arbiter.config.configuration import (
     NamespaceRule,
 )
 from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
-from cotenant_descheduler_arbiter.migration.max_unavailable import IntOrPercent, scaled
+from cotenant_descheduler_arbiter.config.scaling import IntOrPercent, scaled
 
 
 class PolicyError(ValueError):

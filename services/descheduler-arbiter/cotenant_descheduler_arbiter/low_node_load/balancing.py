@@ -21,13 +21,12 @@ from cotenant.events.migrations import KeptPod, Migration, NodeLoadJudged
 from cotenant.events.placements import Figure
 from cotenant.model.names import PODS
 from cotenant.model.subjects import descheduling_subject, migration_subject
-from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, Policy
+from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, LowNodeLoad, Policy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, workload_key
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.low_node_load.balance import Move, StayingPod
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, LowNodeLoad, run_cycle, streaks_of
-from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, run_cycle, streaks_of
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
 from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, namespace_refusal
@@ -35,7 +34,7 @@ from cotenant_descheduler_arbiter.migration.reconcile import job_name
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import end
-from cotenant_descheduler_arbiter.state.measuring import add_amounts, amounts, fresh, measure, system_amounts
+from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, add_amounts, amounts, fresh, measure, system_amounts
 from cotenant_descheduler_arbiter.state.node_views import is_ready, node_facts, node_labels, node_names
 
 MAX_KEPT = 10
