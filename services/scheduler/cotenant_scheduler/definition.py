@@ -7,8 +7,10 @@ from datetime import timedelta
 from cotenant.engine.definition import Definition
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant_scheduler.core import FILTERS, VIEWS, SchedulerCore
-from cotenant_scheduler.framework.policy import SchedulerConfig
+from cotenant_scheduler.core import SchedulerCore
+from cotenant_scheduler.cycle.folding import FILTERS
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig
+from cotenant_scheduler.state.stored_placements import PlacementView
 
 PACE = timedelta(milliseconds=100)
 
@@ -23,7 +25,7 @@ DEFINITION = Definition(
     name="scheduler",
     core_version="1",
     filters=FILTERS,
-    views=VIEWS,
+    views=(PlacementView,),
     config_type=SchedulerConfig,
     make_core=SchedulerCore,
     pace=PACE,

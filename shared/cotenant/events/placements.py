@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import Part, Payload, null_document
 
 VICTIMS_SHOWN = 3
@@ -34,7 +35,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     `pod` is the manifest (null once gone), taken from the object's message `object_sequence`; it is stored again when
     the object changes. `requests` is what the pod counts for (cpu in milli-cores, others in units). `terminating_at`
     is when it was first told to end, and `reason` why. `figures`: the score, its parts by plugin, the node's figures
-    that they rest on.
+    that they rest on. `allocation`: the very units that it was given, if any.
     """
 
     TYPE = "cotenant.placement.v1"
@@ -54,6 +55,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     figures: tuple[Figure, ...] = ()
     object_sequence: int = 0
     terminating_at: datetime | None = None
+    allocation: Allocation | None = None
 
 
 class WaitingReason(Part, frozen=True, kw_only=True):

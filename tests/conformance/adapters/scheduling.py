@@ -12,8 +12,8 @@ from cotenant.api.objects.node import Node
 from cotenant.domain.node import estimate_node_allocatable
 from cotenant.model.quantities import format_amount, resource_amount
 from cotenant_scheduler.plugins.load_aware import LoadAwareScheduling
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs, parse_duration_seconds, thresholds_of
-from cotenant_scheduler.state.load_estimate import (
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs, parse_duration_seconds, thresholds_of
+from cotenant_scheduler.state.load.load_estimate import (
     MICROSECONDS,
     AssignedPod,
     NodeReport,
@@ -24,9 +24,9 @@ from cotenant_scheduler.state.load_estimate import (
     microseconds,
 )
 from cotenant_scheduler.state.nodes import NodeDescription, NodeTable
-from cotenant_scheduler.state.pod_reader import PodReader
-from cotenant_scheduler.state.priorities import PriorityValues
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.pod_reader import PodReader
+from cotenant_scheduler.state.reading.priorities import PriorityValues
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 Json = dict[str, Any]
 

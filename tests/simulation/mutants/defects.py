@@ -27,7 +27,7 @@ import cotenant_node_executor.targets.levels as write_levels
 import cotenant_quota_tree.runtime as quota_runtime
 import cotenant_scheduler.cycle.waiting as waiting
 import cotenant_scheduler.plugins.taints as taints
-import cotenant_scheduler.state.pod_reader as pod_reader
+import cotenant_scheduler.state.reading.pod_reader as pod_reader
 import cotenant_verification.harness.gateways as chaos_gateways
 import cotenant_verification.harness.harness as harness
 from cotenant.engine.commit import Batch
@@ -45,19 +45,19 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.runtime.restart import ALWAYS
 from cotenant_node_executor.targets.interface import Knob
 from cotenant_quota_tree.core import QuotaTreeCore
-from cotenant_scheduler.cycle.being_stored import BeingStored
+from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.waiting import WaitingPods
-from cotenant_scheduler.plugins import row_count
+from cotenant_scheduler.framework.plugin import row_count
 from cotenant_scheduler.plugins.host_ports import NodePorts
 from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
 from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pods import PodBook
+from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.relation_counts import RelationCounts
-from cotenant_scheduler.state.relations import SelectorBook
 from cotenant_verification.workload.schedule import Entry
 from cotenant_yarn_copilot.core import YarnCopilot
 from tests.simulation.mutants.patches import Mutant
@@ -78,10 +78,10 @@ def always_new(_: Function) -> Function:
 def charged_again(right: Function) -> Function:
     """A placement that is stored again is charged again."""
 
-    def wrong(self: PodBook, record: Any, node: str, placed: Any) -> None:
-        if placed.counted is not None and placed.counted.membership is not None:
-            counted = placed.counted
-            self._quotas.charge(counted.membership, counted.shape.requests, preemptible=counted.preemptible)
+    def wrong(self: PodCache, record: Any, node: str, placed: Any) -> None:
+        charge = placed.charge
+        if charge is not None and charge.membership is not None:
+            self._quotas.charge(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
         right(self, record, node, placed)
 
     return wrong
@@ -260,7 +260,7 @@ def children_first(right: Function) -> Function:
 
 def refused_and_kept(_: Function) -> Function:
     """What was assumed stays in the core although its batch was refused."""
-    return lambda self: self._forget()
+    return lambda self: self._assumed._batch.clear()
 
 
 def leaf_only(_: Function) -> Function:
@@ -316,7 +316,7 @@ def remembered_room(right: Function) -> Function:
 
     def wrong(self: NodeTable, name: str, key: Any) -> None:
         row = self.rows[name]
-        shape = self.pods[row][key][0]
+        shape = self.pods[row][key].shape
         right(self, name, key)
         if name in self.rows and shape.requests:
             self.requested[self.dims["cpu"], row] += shape.requests.get("cpu", 0)
@@ -395,7 +395,7 @@ def gates_ignored(_: Function) -> Function:
 def labels_at_birth(right: Function) -> Function:
     """A namespace keeps the labels that it was first seen with."""
 
-    def wrong(self: SelectorBook, namespace: str, labels: Mapping[str, str]) -> bool:
+    def wrong(self: SelectorIndex, namespace: str, labels: Mapping[str, str]) -> bool:
         return False if namespace in self._namespaces else bool(right(self, namespace, labels))
 
     return wrong
@@ -484,7 +484,7 @@ def spread_without(**less: Any) -> Callable[[Function], Function]:
     """A spread constraint is taken for one that does not say something."""
 
     def changed(right: Function) -> Function:
-        def wrong(self: SelectorBook, pod: Any) -> Any:
+        def wrong(self: SelectorIndex, pod: Any) -> Any:
             constraints = [msgspec.structs.replace(each, **less) for each in pod.spec.topology_spread_constraints]
             spec = msgspec.structs.replace(pod.spec, topology_spread_constraints=constraints)
             return right(self, msgspec.structs.replace(pod, spec=spec))
@@ -704,7 +704,7 @@ MUTANTS = (
     ),
     Mutant(
         "what_was_assumed_of_a_refused_batch_stays",
-        ((BeingStored, "withdraw", refused_and_kept),),
+        ((SchedulerCore, "withdraw", refused_and_kept),),
         (1, 2, 10, 15),
         (2, 6, 1, 3),
         faults=STALE,
@@ -719,7 +719,7 @@ MUTANTS = (
             for letter in "ab"
         ),
     ),
-    Mutant("a_placement_stored_again_is_charged_again", ((PodBook, "_account", charged_again),), (10, 15)),
+    Mutant("a_placement_stored_again_is_charged_again", ((PodCache, "_account", charged_again),), (10, 15)),
     Mutant("the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "_reason_to_end", never_ends),), (2, 12)),
     Mutant("shares_are_rounded_up", ((quota_runtime, "share", rounded_up),), (3,)),
@@ -777,14 +777,14 @@ MUTANTS = (
     Mutant("node_affinity_is_not_looked_at", ((NodeAffinityMatch, "filter", any_node),), (1,), (1, 2), 1, faults=ZONED),
     Mutant("gates_are_not_looked_at", ((Endings, "wants_node", gates_ignored),), (1,), (1, 2), 1, faults=GATED),
     Mutant(
-        "a_namespaces_new_labels_change_nothing", ((SelectorBook, "label_namespace", labels_at_birth),), (1, 10), faults=TIERED
+        "a_namespaces_new_labels_change_nothing", ((SelectorIndex, "label_namespace", labels_at_birth),), (1, 10), faults=TIERED
     ),
     Mutant(
         "pods_that_left_keep_others_away", ((RelationCounts, "count", never_given_back),), (10, 12, 15), minutes=2, faults=APART
     ),
     Mutant("profiles_are_not_applied", ((profiles, "changed_by_profiles", no_profiles),), (16,), minutes=1, faults=PROFILED),
     Mutant("profiles_stay_as_first_seen", ((profiles, "ready_profiles", first_version),), (16,), minutes=1, faults=PROFILED),
-    Mutant("patient_pods_preempt", ((pod_reader, "NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
+    Mutant("patient_pods_preempt", ((pod_reader, "PREEMPT_NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
     Mutant("objects_end_late", ((gateway_duties, "endings", ended_late),), (12,), faults=DELETED),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
     Mutant(
@@ -797,7 +797,7 @@ MUTANTS = (
     ),
     Mutant(
         "min_domains_are_ignored",
-        ((SelectorBook, "relations", spread_without(min_domains=None)),),
+        ((SelectorIndex, "relations", spread_without(min_domains=None)),),
         (1,),
         (1, 2),
         1,
@@ -805,7 +805,7 @@ MUTANTS = (
     ),
     Mutant(
         "match_label_keys_are_ignored",
-        ((SelectorBook, "relations", spread_without(match_label_keys=[])),),
+        ((SelectorIndex, "relations", spread_without(match_label_keys=[])),),
         (1,),
         (1, 2),
         1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,8 +29,10 @@ from cotenant.model.subjects import (
     run_subject,
     waiting_subject,
 )
-from cotenant_scheduler.core import VIEWS, SchedulerCore
-from cotenant_scheduler.framework.policy import SchedulerConfig
+from cotenant_scheduler.core import SchedulerCore
+from cotenant_scheduler.definition import DEFINITION
+from cotenant_scheduler.framework.profile import Profile
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GIB = 1 << 30
@@ -49,6 +51,7 @@ def pod(
     deleting: bool = False,
     image: str = "",
     requests: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
     """A pod's document; `requests` replaces cpu and memory, `spec` adds fields of the spec by their JSON names."""
@@ -60,6 +63,8 @@ def pod(
         "creationTimestamp": created,
         "labels": labels or {},
     }
+    if annotations:
+        metadata["annotations"] = annotations
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T12:00:00Z"
     container = {"name": "main", "image": image, "resources": {"requests": wanted, "limits": wanted}}
@@ -109,15 +114,19 @@ def node(
 class Story:
     """A log with one scheduler on it: facts are stored and folded, decisions are stored and folded back."""
 
-    def __init__(self, config: SchedulerConfig | None = None) -> None:
+    def __init__(self, config: SchedulerConfig | None = None, profile: Callable[[], Profile] | None = None) -> None:
         self.config = config
-        self.core = SchedulerCore(config)
+        self.profile = profile
+        self.core = self._new_core()
         self.now = NOW
         self.sequence = 0
         self.last: dict[str, Event] = {}
         """The last message of each subject."""
         self.checked = False
         """Whether a test compares every decision with a reference."""
+
+    def _new_core(self) -> SchedulerCore:
+        return SchedulerCore(self.config, self.profile() if self.profile is not None else None)
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -279,13 +288,13 @@ class Story:
 
     def reloaded(self, order: Sequence[str] | None = None) -> SchedulerCore:
         """A fresh core that folds only the last message of each subject, over the wire, in a given order."""
-        core = SchedulerCore(self.config)
+        core = self._new_core()
         for subject in order if order is not None else sorted(self.last, key=lambda s: self.last[s].sequence):
             core.apply(over_the_wire(self.last[subject]))
         return core
 
 
-VIEWED = MessageDecoders(VIEWS)
+VIEWED = MessageDecoders(DEFINITION.views)
 
 
 def over_the_wire(event: Event) -> Event:

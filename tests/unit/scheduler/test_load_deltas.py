@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cotenant_scheduler.state.load_estimate import AssignedPod, NodeReport, ReportedPod, estimate_node
+from cotenant_scheduler.state.load.load_estimate import AssignedPod, NodeReport, ReportedPod, estimate_node
 
 MEASURED = ("default", "measured")
 NEW = ("default", "new")

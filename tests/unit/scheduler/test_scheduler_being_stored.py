@@ -129,7 +129,18 @@ def test_one_batch_is_assumed_at_a_time() -> None:
         story.core.assume(batch)
 
 
-def test_an_event_that_cannot_be_taken_back_is_refused() -> None:
+def test_a_payload_that_the_scheduler_does_not_read_can_be_stored_with_the_others() -> None:
     story = Story()
-    with pytest.raises(TypeError, match="it is not known how to take a NodeCondition back"):
+    story.nodes(node("a"))
+    story.pods(pod("web"))
+    batch = [*story.core.decide(NOW), Event(subject="gangs.default.web", data=NodeCondition(node="a"))]
+    story.core.assume(batch)
+    assert not story.core.decide(NOW)
+    story.core.withdraw()
+    assert said(story.core.decide(NOW)) == said(batch[:-1])
+
+
+def test_an_event_of_another_service_is_refused() -> None:
+    story = Story()
+    with pytest.raises(ValueError, match=r"node\.a\.condition is not written by the scheduler"):
         story.core.assume([Event(subject="node.a.condition", data=NodeCondition(node="a"))])

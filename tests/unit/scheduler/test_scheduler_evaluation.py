@@ -40,11 +40,11 @@ def small_bounds() -> Iterator[None]:
 
 
 def kept_is_fresh(story: Story) -> None:
-    results = story.core._results
-    nodes, policy = story.core.nodes, story.core.policy
+    results = story.core._placing._results
+    nodes, profile = story.core.nodes, story.core.profile
     for shape, kept in results._evaluations.items():
         kept.refresh()
-        fresh = Evaluation(nodes, shape, policy, StaticResults(nodes, shape, policy), ChangedColumns(nodes))
+        fresh = Evaluation(nodes, shape, profile, StaticResults(nodes, shape, profile), ChangedColumns(nodes))
         fresh.refresh()
         assert kept.codes.tolist() == fresh.codes.tolist()
         best = kept.best()

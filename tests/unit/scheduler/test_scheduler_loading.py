@@ -121,7 +121,7 @@ def test_figures_of_any_size_come_back() -> None:
             core.apply(over_the_wire(story.last[event.subject]))
             break
     [kept] = core.pods.records["default", "p1"].placements.values()
-    assert kept.kept.whole().figures == figures
+    assert kept.stored.whole().figures == figures
     assert kept.data.figures == ()
 
 

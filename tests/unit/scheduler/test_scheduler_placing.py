@@ -5,7 +5,7 @@ from __future__ import annotations
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase
 from cotenant_scheduler.core import SchedulerCore
-from cotenant_scheduler.framework.policy import SchedulerConfig
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.plugins.resource_fit import ScoringStrategy
 from tests.unit.scheduler.builders_scheduler import GIB, NOW, Story, batch_pod, node, pod
 

@@ -7,9 +7,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant_scheduler.framework.policy import SchedulerConfig
+from cotenant_scheduler.framework.plugin import filter_of_row, score_of_row
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.plugins.resource_fit import ScoringStrategy
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from tests.unit.scheduler.builders_scheduler import GIB, Story, batch_pod, node, pod
 
 percent = st.sampled_from([0, 10, 40, 65, 90])
@@ -97,18 +98,18 @@ def test_a_row_alone_gets_the_answer_that_it_gets_among_all(
     shapes = {id(r.facts.shape): r.facts.shape for r in story.core.pods.records.values() if r.facts and r.facts.shape}
     assert len(shapes) == len(PODS)
     for shape in shapes.values():
-        for plugin in story.core.policy.filters:
+        for plugin in story.core.profile.filters:
             codes = plugin.filter(nodes, shape, nodes.all_rows)
-            alone = plugin.row_filter(nodes, shape)
+            alone = filter_of_row(plugin, nodes, shape)
             assert codes.tolist() == [alone(row) for row in range(nodes.size)], plugin.name
             assert plugin.filter(nodes, shape, some).tolist() == codes[some].tolist(), plugin.name
             assert plugin.filter(nodes, shape, part).tolist() == codes[part].tolist(), plugin.name
             for code in sorted(set(codes.tolist()) - {0}):
                 refused = np.flatnonzero(codes == code)
                 assert plugin.reason(nodes, shape, code, refused).text
-        for score in story.core.policy.scores:
+        for score in story.core.profile.scores:
             values = score.score(nodes, shape, nodes.all_rows)
-            one = score.row_score(nodes, shape)
+            one = score_of_row(score, nodes, shape)
             assert values.tolist() == [one(row) for row in range(nodes.size)], score.name
             assert score.score(nodes, shape, some).tolist() == values[some].tolist(), score.name
             assert score.score(nodes, shape, part).tolist() == values[part].tolist(), score.name

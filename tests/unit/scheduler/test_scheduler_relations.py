@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotenant.events.placements import Placement, PlacementPhase
+from cotenant_scheduler.plugins.pod_relations import PodRelations
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 from tests.unit.scheduler.reference_preemption import schedule
 
@@ -193,7 +194,8 @@ def test_a_selector_is_forgotten_with_the_last_pod_that_holds_it() -> None:
     assert huge is not None
     assert vast is not None
     assert (huge.message, huge.wakes_on) == (vast.message, vast.wakes_on)
-    assert not story.core.nodes.relations.holders(wished=False)
+    [relations] = [counter for counter in story.core.nodes.counters if isinstance(counter, PodRelations)]
+    assert not relations.placed.holders(wished=False)
     story.pod(pod("holder", affinity=apart))
     story.settle()
     assert story.node_of("holder") is None

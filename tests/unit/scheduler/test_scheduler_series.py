@@ -16,7 +16,7 @@ from tests.unit.scheduler.reference_preemption import schedule
 @pytest.fixture(autouse=True, scope="module")
 def _worthwhile_from_two() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cotenant_scheduler.core.WORTHWHILE", 2)
+        patch.setattr("cotenant_scheduler.cycle.placing.WORTHWHILE", 2)
         yield
 
 

@@ -17,7 +17,7 @@ from cotenant.log.contract import Write
 from cotenant.model.subjects import executor_subject, node_subject, pod_subject, run_subject
 from cotenant.simulation import START, ServiceParticipant, World
 from cotenant_scheduler.definition import DEFINITION
-from cotenant_scheduler.framework.policy import SchedulerConfig
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 NODES = 5

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cotenant.events.runs import RunPhase
-from cotenant_scheduler.cycle.queue import Walk
+from cotenant_scheduler.cycle.walk import Walk
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 ROOM = {"max": {"cpu": 4000}, "parent": "koordinator-root-quota"}
@@ -68,7 +68,7 @@ def test_nobody_is_asked_again_while_nothing_changes(monkeypatch: pytest.MonkeyP
     def note(self: Walk) -> object:
         found = top(self)
         if found is not None:
-            asked.append(found[0].key[1])
+            asked.append(found[0].records[0].key[1])
         return found
 
     monkeypatch.setattr(Walk, "top", note)

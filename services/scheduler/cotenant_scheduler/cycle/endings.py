@@ -3,15 +3,16 @@
 In: the records of pods that changed, what is known of nodes. Out: events. The rules:
 
     a placement ends when its pod's object is deleted, being deleted, or of another uid, or when its node's object is
-    deleted: it is stored again as terminating, which tells the executor to end the pod, and is gone (a tombstone) when
-      - the run says that the pod has ended, or
+    deleted: it is stored again as terminating, which asks the executor to end the pod, and is gone (a tombstone) when
+      - the run reports that the pod has ended, or
       - no executor ever reported from the node, so nobody runs the pod, or
       - the node's object is deleted and 60 s have passed since terminating, or
       - no run was ever reported, and the grace period and 60 s have passed since terminating
     a placement is stored again when the pod's object changed (the executor sees only its node's subjects)
     a pod whose spec names a node is placed there without being asked about (its executor admits it), by whatever
     scheduler a pod that is scheduling-gated, malformed, waits for its predecessor's end, or names a node that is not
-    there: waiting a waiting event ends when its pod has a placement, or is gone, or is another scheduler's
+    there: waiting
+    a waiting event ends when its pod has a placement, or is gone, or is another scheduler's
 A pod whose node's object was deleted is placed again once its old placement is gone.
 """
 
@@ -28,13 +29,13 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, Waiti
 from cotenant.log.contract import ending
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
-from cotenant_scheduler.state.nodes import PodKey
-from cotenant_scheduler.state.pods import Placed, PodRecord
-from cotenant_scheduler.state.shapes import PodFacts
+from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
+from cotenant_scheduler.state.reading.shapes import PodFacts
 
 LAST_WORD = timedelta(seconds=60)
-"""How long a silent node may take to say what became of a pod that it was told to end."""
+"""How long a silent node may take to report the end of a pod that it has to end."""
 
 _BOUND = PlacementPhase.BOUND
 NAMED_BY_POD = "the pod names its node"
@@ -52,12 +53,12 @@ class Endings:
         """Have a pod looked at, unless nothing can follow: it waits for a node, or runs where it was placed."""
         facts = record.facts
         if facts is None:
-            calm = False
+            settled = False
         elif record.placements:
-            calm = self._only_runs(record, facts)
+            settled = self._only_runs(record, facts)
         else:
-            calm = not facts.error and (record.group is not None or self.wants_node(record))
-        if not calm:
+            settled = not facts.error and (record.queued_in is not None or self.wants_node(record))
+        if not settled:
             self._attention[record.key] = record
 
     def _only_runs(self, record: PodRecord, facts: PodFacts) -> bool:
@@ -145,10 +146,10 @@ class Endings:
 
     # -- placements ----------------------------------------------------------------------------------------------
 
-    def _is_of(self, record: PodRecord, placed: Placed) -> bool:
+    def _is_of(self, record: PodRecord, placed: PlacementRecord) -> bool:
         return record.facts is not None and record.facts.uid == placed.data.uid
 
-    def _reason_to_end(self, record: PodRecord, node: str, placed: Placed) -> str | None:
+    def _reason_to_end(self, record: PodRecord, node: str, placed: PlacementRecord) -> str | None:
         facts = record.facts
         if record.unreadable:
             return None
@@ -160,14 +161,14 @@ class Endings:
             return "the pod is being deleted"
         if not self._declared(node):
             return "the node was deleted"
-        # What was told to end ends, even if its node came back meanwhile.
+        # A terminating pod ends, even if its node came back meanwhile.
         return placed.data.reason if placed.data.phase is PlacementPhase.TERMINATING else None
 
     def _declared(self, node: str) -> bool:
         facts = self._nodes.get(node)
         return facts is not None and "object" in facts.sequences
 
-    def _has_ended(self, record: PodRecord, node: str, placed: Placed, now: datetime) -> bool:
+    def _has_ended(self, record: PodRecord, node: str, placed: PlacementRecord, now: datetime) -> bool:
         run = record.run_of(node, placed.data.uid)
         if run is not None and run[0].phase.terminal:
             return True
@@ -186,13 +187,13 @@ class Endings:
         self,
         record: PodRecord,
         node: str,
-        placed: Placed,
+        placed: PlacementRecord,
         phase: PlacementPhase,
         reason: str,
         terminating_at: datetime | None,
     ) -> Event:
         """Return the placement stored again, with the object's present document where it is of this pod."""
-        data = placed.kept.whole()
+        data = placed.stored.whole()
         facts, document = record.facts, record.document
         if facts is not None and document is not None and facts.uid == data.uid:
             data = msgspec.structs.replace(
@@ -208,7 +209,7 @@ class Endings:
             causes=self._ending_causes(record, node, placed),
         )
 
-    def _gone(self, record: PodRecord, node: str, placed: Placed, reason: str) -> Event:
+    def _gone(self, record: PodRecord, node: str, placed: PlacementRecord, reason: str) -> Event:
         data = placed.data
         run = record.run_of(node, data.uid)
         return ending(
@@ -226,7 +227,7 @@ class Endings:
             (*self._ending_causes(record, node, placed), *((f"LOG:{run[1]}",) if run is not None else ())),
         )
 
-    def _ending_causes(self, record: PodRecord, node: str, placed: Placed) -> tuple[str, ...]:
+    def _ending_causes(self, record: PodRecord, node: str, placed: PlacementRecord) -> tuple[str, ...]:
         object_ref = (f"LOG:{record.object_sequence}",) if record.object_sequence else ()
         facts = self._nodes.get(node)
         node_ref = (f"LOG:{facts.sequences['object']}",) if facts is not None and "object" in facts.sequences else ()
@@ -284,9 +285,9 @@ class Endings:
         return None
 
     def _is_news(self, record: PodRecord, reason: WaitingReason) -> bool:
-        said = record.waiting
+        last = record.waiting
         assert record.facts is not None
-        return said is None or said.uid != record.facts.uid or said.reasons != (reason,)
+        return last is None or last.uid != record.facts.uid or last.reasons != (reason,)
 
     def _waiting(self, record: PodRecord, reason: WaitingReason) -> Event:
         facts = record.facts

@@ -12,11 +12,12 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.events.placements import Nomination
-from cotenant_scheduler.cycle.queue import Group
-from cotenant_scheduler.state.load_estimate import AssignedPod, microseconds
-from cotenant_scheduler.state.nodes import NodeTable, PodKey, held_key
-from cotenant_scheduler.state.pods import PodRecord
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.cycle.queue import EquivalenceClass
+from cotenant_scheduler.state.counting import PodKey, held_key
+from cotenant_scheduler.state.load.load_estimate import AssignedPod, microseconds
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
+from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -113,10 +114,10 @@ class Nominations:
 
 def nomination_of(record: PodRecord) -> Nomination | None:
     """Return where a queued pod is nominated to."""
-    said, facts = record.waiting, record.facts
-    if said is None or said.nomination is None or not isinstance(record.group, Group):
+    waiting, facts = record.waiting, record.facts
+    if waiting is None or waiting.nomination is None or not isinstance(record.queued_in, EquivalenceClass):
         return None
-    return said.nomination if facts is not None and facts.uid == said.uid else None
+    return waiting.nomination if facts is not None and facts.uid == waiting.uid else None
 
 
 def room_of(nomination: Nomination, shape: Shape) -> Room:

@@ -1,12 +1,12 @@
 """What becomes of a pod that no node takes: nominated to a node that others leave, still nominated, or just waiting.
 
-In: the pod, the results of its shape, what is nominated. Out: the verdict of its group, or, for a pod that is nominated now,
+In: the pod, the results of its shape, what is nominated. Out: the template of its class, or, for a pod that is nominated now,
 its waiting event. The rules:
 
     a pod whose preemptionPolicy is Never has no other pod end
     a nomination stands while its node is there, and a pod of lower priority is still ending on it or the victims have not had
     their time (BACKOFF by attempt), and no pod of a higher priority is nominated to the node meanwhile; then the node is
-    chosen anew
+    chosen again
     a nominated pod is placed like any other as soon as some node takes it, the nominated one or a better one
     a room that is not held any longer goes to the first in the queue's order who wants it: whom nodes refused is asked again
 The victims are ended by descheduler-arbiter, which reads the waiting events. Source: kube-scheduler's default preemption,
@@ -26,12 +26,14 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
-from cotenant_scheduler.cycle.queue import Group
+from cotenant_scheduler.cycle.queue import EquivalenceClass
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
-from cotenant_scheduler.state.nodes import NodeTable, PodKey
-from cotenant_scheduler.state.pods import PodBook, PodRecord
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
+from cotenant_scheduler.state.pods import PodCache
 
 NOMINATIONS_PER_DECISION = 32
 BACKOFF = tuple(timedelta(seconds=seconds) for seconds in (1, 2, 4, 8, 10))
@@ -50,7 +52,7 @@ class Preempting:
         self,
         nodes: NodeTable,
         facts: Mapping[str, NodeFacts],
-        pods: PodBook,
+        pods: PodCache,
         waiting: WaitingPods,
         preemption: Preemption,
         nominations: Nominations,
@@ -72,13 +74,13 @@ class Preempting:
         self._taken.clear()
         self._nominations.begin()
 
-    def refused(self, record: PodRecord, group: Group, evaluation: Evaluation, now: datetime) -> Event | None:
-        """Return the waiting event of a pod that is nominated now; else the group gets a verdict."""
+    def refused(self, record: PodRecord, alike: EquivalenceClass, evaluation: Evaluation, now: datetime) -> Event | None:
+        """Return the waiting event of a pod that is nominated now; else its class gets a template."""
         shape = evaluation.shape
         before = nomination_of(record)
         if before is not None and self._stands(before, record, now):
             line = "not eligible due to a terminating pod on the nominated node." if self._ends_on(before.node, record) else ""
-            group.verdict = self._waiting.node_verdict(group, evaluation, line, before)
+            alike.template = self._waiting.refused_by_nodes(alike, evaluation, line, before)
             return None
         if not shape.preempts or not self._preemption.may_help(shape):
             line = "not eligible due to preemptionPolicy=Never." if not shape.preempts else ""
@@ -88,10 +90,10 @@ class Preempting:
             line = "" if choice else self._nothing_found(evaluation)
         if choice is None:
             self._nominations.end(record.key)
-            group.verdict = self._waiting.node_verdict(group, evaluation, line)
+            alike.template = self._waiting.refused_by_nodes(alike, evaluation, line)
             return None
         if len(self.nominated) >= NOMINATIONS_PER_DECISION:
-            group.verdict = None
+            alike.template = None
             return None
         nomination = Nomination(
             node=choice.node, at=now, attempts=before.attempts + 1 if before else 1, victims=choice.victims
@@ -99,9 +101,9 @@ class Preempting:
         self.nominated.add(record.key)
         self._taken[choice.node] = max(shape.priority, self._taken.get(choice.node, shape.priority))
         self._nominations.nominate(record.key, nomination, shape)
-        verdict = self._waiting.node_verdict(group, evaluation, line, nomination)
-        group.stamp = None  # the verdict is this pod's alone
-        return self._waiting.event(record, msgspec.structs.replace(verdict, causes=self._causes(choice)))
+        template = self._waiting.refused_by_nodes(alike, evaluation, line, nomination)
+        alike.stamp = None  # the template is this pod's alone
+        return self._waiting.event(record, msgspec.structs.replace(template, causes=self._causes(choice)))
 
     def _stands(self, nomination: Nomination, record: PodRecord, now: datetime) -> bool:
         assert record.facts is not None
@@ -117,8 +119,8 @@ class Preempting:
         for key in self._pods.on_node.get(node, ()):
             other = self._pods.records[key]
             placed = other.placements[node]
-            counted = placed.counted
-            if counted is not None and counted.shape.priority < facts.priority and is_ending(other, placed):
+            charge = placed.charge
+            if charge is not None and charge.shape.priority < facts.priority and is_ending(other, placed):
                 return True
         return False
 

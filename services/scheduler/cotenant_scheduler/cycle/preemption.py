@@ -13,15 +13,14 @@ asked. The rules:
                victims of highest priority was bound; then the node whose name comes first in the alphabet
 Source: kube-scheduler's default preemption; the last tie-break is this scheduler's.
 
-What a node would cost is kept per shape, and the pods of a row by importance for all shapes; both are made anew for rows
-that changed. Bounds: KEPT_SHAPES shapes; one list a row that was ever asked about.
+What a node would cost is cached per shape, and the pods of a row by importance for all shapes; both are made again for rows
+that changed. Bounds: SHAPES_CACHED shapes; one list a row that was ever asked about.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Set
-from itertools import groupby
 from operator import itemgetter
 
 import msgspec
@@ -29,16 +28,16 @@ import numpy as np
 
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.events.placements import PlacementPhase, Victim
-from cotenant.model.names import PODS
+from cotenant_scheduler.cycle.what_if import Asking, RowPod, victims
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.host_ports import conflicts
 from cotenant_scheduler.state.columns import Changes, IntArray, distinct
+from cotenant_scheduler.state.counting import PodKey, is_held
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
-from cotenant_scheduler.state.nodes import NodeTable, PodKey, is_held
-from cotenant_scheduler.state.pods import Placed, PodRecord
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
-KEPT_SHAPES = 32
+SHAPES_CACHED = 32
 LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
 PRIORITY_OFFSET = 1 << 31
 """Added to each priority of a sum, so that every victim counts."""
@@ -56,19 +55,7 @@ class Choice(msgspec.Struct, frozen=True):
     victims: tuple[Victim, ...]
 
 
-class _Pod(msgspec.Struct, frozen=True):
-    """A pod on a row, as far as others may want its room."""
-
-    key: PodKey
-    shape: Shape
-    bound_us: int
-    uid: str
-    labels: Mapping[str, str]
-    ending: bool
-    protected: bool
-
-
-def is_ending(record: PodRecord, placed: Placed) -> bool:
+def is_ending(record: PodRecord, placed: PlacementRecord) -> bool:
     """Tell whether a placed pod ends whatever is decided."""
     facts = record.facts
     if placed.data.phase is not PlacementPhase.BOUND:
@@ -81,48 +68,7 @@ def is_protected(facts: PodFacts) -> bool:
     return not is_preemptible(facts.labels) or facts.labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true"
 
 
-class _Row:
-    """A row without some of its pods: does the shape fit? Changes the relations that are counted while it is asked."""
-
-    def __init__(self, nodes: NodeTable, evaluation: Evaluation, row: int, amounts: dict[Shape, tuple[int, ...]]) -> None:
-        shape = evaluation.shape
-        self._relations = nodes.relations if shape.relational else None
-        self._shape = shape
-        self._row = row
-        self._amounts = amounts
-        self._left = _left(nodes, shape, row)
-        self._ports = dict(nodes.ports[row]) if shape.host_ports else {}
-        self._refusals = evaluation.relational_row_filters()
-        self._refused: bool | None = None
-        """What those said last; None where the relations changed since."""
-
-    def take(self, pod: _Pod, sign: int) -> None:
-        """Take a pod away (1), or put it back (-1)."""
-        amounts = _amounts(self._shape, pod, self._amounts)
-        other = pod.shape
-        left = self._left
-        for index, amount in enumerate(amounts):
-            left[index] += amount * sign
-        if self._shape.host_ports:
-            for port in other.host_ports:
-                self._ports[port] = self._ports.get(port, 0) - sign
-        if self._relations is not None and other.relational:
-            self._relations.count(self._row, other, -sign)
-            self._refused = None
-
-    def fits(self) -> bool:
-        """Tell whether the shape fits now."""
-        if min(self._left) < 0:
-            return False
-        taken = [port for port, count in self._ports.items() if count > 0]
-        if any(conflicts(wanted, port) for wanted in self._shape.host_ports for port in taken):
-            return False
-        if self._refused is None:
-            self._refused = any(refuses(self._row) for refuses in self._refusals)
-        return not self._refused
-
-
-class _Kept:
+class _CachedChoices:
     """What the nodes cost one shape."""
 
     def __init__(self) -> None:
@@ -148,10 +94,10 @@ class Preemption:
         self._budgets = budgets
         self._leaving = leaving
         """By node, uids of the pods that leave it for others; a change of it changes the row too."""
-        self._kept: OrderedDict[Shape, _Kept] = OrderedDict()
+        self._cached: OrderedDict[Shape, _CachedChoices] = OrderedDict()
         self._touched = Changes()
         """Rows on which a pod began to end."""
-        self._by_importance: dict[int, list[_Pod]] = {}
+        self._by_importance: dict[int, list[RowPod]] = {}
         self._listed = (-1, 0, 0)
         """Version of the table, positions of its changes and of `_touched` that the lists are right for."""
 
@@ -162,7 +108,7 @@ class Preemption:
 
     def pod_changed(self, record: PodRecord) -> None:
         """What is known of a pod changed otherwise than by being counted on a row."""
-        if self._kept:
+        if self._cached:
             for node in record.placements:
                 row = self._nodes.rows.get(node)
                 if row is not None:
@@ -181,43 +127,42 @@ class Preemption:
         """How many nodes refuse the shape for a reason that the end of pods does not change."""
         return self._refreshed(evaluation).hopeless
 
-    def _refreshed(self, evaluation: Evaluation) -> _Kept:
+    def _refreshed(self, evaluation: Evaluation) -> _CachedChoices:
         nodes, shape = self._nodes, evaluation.shape
-        kept = self._kept.get(shape)
-        if kept is None:
-            kept = self._kept[shape] = _Kept()
-            if len(self._kept) > KEPT_SHAPES:
-                self._kept.popitem(last=False)
+        cached = self._cached.get(shape)
+        if cached is None:
+            cached = self._cached[shape] = _CachedChoices()
+            if len(self._cached) > SHAPES_CACHED:
+                self._cached.popitem(last=False)
         else:
-            self._kept.move_to_end(shape)
-        relations = nodes.relations.version + nodes.held_relations.version if shape.relational else 0
-        stamp = (nodes.version, relations, self._budgets.version)
+            self._cached.move_to_end(shape)
+        stamp = (nodes.version, evaluation.counted_version(), self._budgets.version)
         positions = (nodes.changes.position, nodes.static_changes.position, self._touched.position)
-        if kept.stamp == stamp and kept.positions == positions:
-            return kept
+        if cached.stamp == stamp and cached.positions == positions:
+            return cached
         logs = (nodes.changes, nodes.static_changes, self._touched)
-        changed = [log.since(position) for log, position in zip(logs, kept.positions, strict=True)]
+        changed = [log.since(position) for log, position in zip(logs, cached.positions, strict=True)]
         known = [rows for rows in changed if rows is not None]
-        if kept.stamp != stamp or len(known) < len(changed):
-            kept.choices.clear()
+        if cached.stamp != stamp or len(known) < len(changed):
+            cached.choices.clear()
             rows: IntArray = np.arange(nodes.size)
         else:
             rows = distinct(np.concatenate(known), nodes.size)
             for row in rows.tolist():
-                kept.choices.pop(row, None)
+                cached.choices.pop(row, None)
         self._forget_changed_lists()
         helpless = evaluation.beyond_preemption(slice(0, nodes.size))
-        kept.hopeless = int(np.count_nonzero(helpless & (nodes.declared[: nodes.size] > 0)))
-        amounts: dict[Shape, tuple[int, ...]] = {}
+        cached.hopeless = int(np.count_nonzero(helpless & (nodes.declared[: nodes.size] > 0)))
+        asking = Asking(nodes, evaluation)
         for row in rows[~helpless[rows]].tolist():
-            choice = self._choice(evaluation, row, amounts)
+            choice = self._choice(asking, row)
             if choice is not None:
-                kept.choices[row] = choice
-        kept.stamp, kept.positions = stamp, positions
-        return kept
+                cached.choices[row] = choice
+        cached.stamp, cached.positions = stamp, positions
+        return cached
 
-    def _choice(self, evaluation: Evaluation, row: int, amounts: dict[Shape, tuple[int, ...]]) -> Choice | None:
-        ending, pods = self._lower(row, evaluation.shape.priority)
+    def _choice(self, asking: Asking, row: int) -> Choice | None:
+        ending, pods = self._lower(row, asking.shape.priority)
         if not ending and not pods:
             return None
         if self._budgets:
@@ -227,43 +172,19 @@ class Preemption:
             order += [pod for pod, violates in zip(pods, violating, strict=True) if not violates]
         else:
             costly, order = 0, pods
-        nodes, shape = self._nodes, evaluation.shape
-        if shape.host_ports or shape.relational:
-            victims = self._victims_anywhere(_Row(nodes, evaluation, row, amounts), ending, order)
-        else:
-            taken = [_amounts(shape, pod, amounts) for pod in (*order, *ending)]
-            victims = _victims_by_amount(_left(nodes, shape, row), taken, len(order))
-        if victims is None:
+        found = victims(asking, row, ending, order)
+        if found is None:
             return None
-        return _ranked(nodes.names[row], [(order[index], index < costly) for index in victims])
+        return _ranked(self._nodes.names[row], [(order[index], index < costly) for index in found])
 
-    def _victims_anywhere(self, left: _Row, ending: list[_Pod], order: list[_Pod]) -> list[int] | None:
-        """Return which pods of an order cannot be put back, None if it does not fit without all of them. The relations that
-        are counted are as before afterwards."""
-        relations = self._nodes.relations
-        version = relations.version
-        for pod in (*ending, *order):
-            left.take(pod, 1)
-        found = left.fits()
-        victims = []
-        for index, pod in enumerate(order) if found else ():
-            left.take(pod, -1)
-            if not left.fits():
-                left.take(pod, 1)
-                victims.append(index)
-        for pod in (*ending, *((order[index] for index in victims) if found else order)):
-            left.take(pod, -1)
-        relations.version = version
-        return victims if found else None
-
-    def _lower(self, row: int, priority: int) -> tuple[list[_Pod], list[_Pod]]:
+    def _lower(self, row: int, priority: int) -> tuple[list[RowPod], list[RowPod]]:
         """Return the pods of lower priority that end already, and the others that may, by importance."""
         pods = self._by_importance.get(row)
         if pods is None:
             pods = self._by_importance[row] = self._listed_pods(row)
         leaving = self._leaving.get(self._nodes.names[row], ())
-        ending: list[_Pod] = []
-        found: list[_Pod] = []
+        ending: list[RowPod] = []
+        found: list[RowPod] = []
         for pod in pods:
             if pod.shape.priority < priority:
                 if pod.ending or pod.uid in leaving:
@@ -272,10 +193,10 @@ class Preemption:
                     found.append(pod)
         return ending, found
 
-    def _listed_pods(self, row: int) -> list[_Pod]:
+    def _listed_pods(self, row: int) -> list[RowPod]:
         node, records = self._nodes.names[row], self._records
         found = []
-        for key, (shape, assigned) in self._nodes.pods[row].items():
+        for key, counted in self._nodes.pods[row].items():
             if is_held(key):
                 continue
             record = records[key]
@@ -283,8 +204,9 @@ class Preemption:
             if placed is None or placed.facts is None:
                 continue  # assumed there by the decision that is being made
             ending, protected = is_ending(record, placed), is_protected(placed.facts)
-            pod = _Pod(key, shape, assigned.assigned_us, placed.data.uid, placed.facts.labels, ending, protected)
-            found.append((-shape.priority, assigned.assigned_us, key, pod))
+            shape, bound_us = counted.shape, counted.assigned.assigned_us
+            pod = RowPod(key, counted, shape, bound_us, placed.data.uid, placed.facts.labels, ending, protected)
+            found.append((-shape.priority, bound_us, key, pod))
         return [entry[3] for entry in sorted(found, key=_IMPORTANCE)]
 
     def _forget_changed_lists(self) -> None:
@@ -303,48 +225,8 @@ class Preemption:
 _IMPORTANCE = itemgetter(0, 1, 2)
 
 
-def _left(nodes: NodeTable, shape: Shape, row: int) -> list[int]:
-    """Return what is left on a row, by need of the shape, with the shape there; below 0 it does not fit."""
-    return [
-        (nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim >= 0 else 0) - amount
-        for dim, (_, amount) in zip(nodes.dims_of(shape), shape.needs, strict=True)
-    ]
-
-
-def _amounts(shape: Shape, pod: _Pod, known: dict[Shape, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return what a pod takes, by need of the shape."""
-    amounts = known.get(pod.shape)
-    if amounts is None:
-        requests = pod.shape.requests
-        amounts = tuple(1 if name == PODS else requests.get(name, 0) for name, _ in shape.needs)
-        known[pod.shape] = amounts
-    return amounts
-
-
-def _victims_by_amount(left: list[int], amounts: list[tuple[int, ...]], count: int) -> list[int] | None:
-    """Return which of the first `count` pods cannot be put back, where only amounts matter; None if it does not fit without
-    all of them."""
-    if not amounts:
-        return None
-    free = [room + sum(freed) for room, freed in zip(left, zip(*amounts, strict=True), strict=True)]
-    if min(free) < 0:
-        return None
-    victims: list[int] = []
-    index = 0
-    for wanted, run in groupby(amounts[:count]):
-        # Of pods that take the same, the first ones stay as far as there is room; the others cannot.
-        size = len(list(run))
-        stay = min((room // amount for room, amount in zip(free, wanted, strict=True) if amount > 0), default=size)
-        if stay < size:
-            victims.extend(range(index + stay, index + size))
-        stay = min(stay, size)
-        free = [room - amount * stay for room, amount in zip(free, wanted, strict=True)]
-        index += size
-    return victims
-
-
-def _ranked(node: str, victims: list[tuple[_Pod, bool]]) -> Choice:
-    ordered = sorted(victims, key=lambda entry: (-entry[0].shape.priority, entry[0].bound_us, entry[0].key))
+def _ranked(node: str, leaving: list[tuple[RowPod, bool]]) -> Choice:
+    ordered = sorted(leaving, key=lambda entry: (-entry[0].shape.priority, entry[0].bound_us, entry[0].key))
     highest = ordered[0][0].shape.priority if ordered else _NOBODY
     first = min((pod.bound_us for pod, _ in ordered if pod.shape.priority == highest), default=0)
     rank = (

@@ -1,105 +1,135 @@
-"""The queue of pods that want a node, in groups of pods for which the same answer holds.
+"""The queue of what waits for nodes: entries, in classes for which the same answer holds.
 
-Order: priority descending, then creation time, then namespace and name. A group has the pods of one shape and one
-quota; what keeps one of them from being placed keeps all, so a decision asks once per group and goes on with the next
-group. A nominated pod is a group of its own. Groups exist while they have pods. Reading the queue does not change it: a
-decision walks it with `walk` and the folds that follow remove what was placed.
+An entry is a group of pods that are placed together or not at all; nearly all are of one pod. Order: priority descending, then
+creation time, then namespace and name; a group stands where its first pod does. A class has the entries of one shape and one
+quota: what keeps one of them from being placed keeps all, so a decision asks once a class and goes on with the next. A
+nominated pod is a class of its own, and so is a group of several pods. Classes exist while they have pods. Reading the queue
+does not change it: a decision walks it (`walk`), and the folds that follow remove what was placed.
 """
 
 from __future__ import annotations
 
-import heapq
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from operator import attrgetter
 
 import msgspec
 
 from cotenant.domain.quota.membership import Membership
 from cotenant.events.placements import Waiting
-from cotenant_scheduler.state.nodes import PodKey
-from cotenant_scheduler.state.pods import Counted, PodRecord
-from cotenant_scheduler.state.shapes import PodFacts, Shape
+from cotenant_scheduler.framework.plugin import Together
+from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.pod_records import Charge, PodRecord
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 QueueKey = tuple[int, str, str, str]
 """Minus priority, creation time, namespace, name."""
 
-Entry = tuple[QueueKey, PodRecord]
+
+class Entry(msgspec.Struct, frozen=True, eq=False):
+    """Pods that are placed together, in queue order."""
+
+    order: QueueKey
+    """That of the first."""
+    records: tuple[PodRecord, ...]
+
+    @property
+    def event_count(self) -> int:
+        """How many events their placement takes: the end of a waiting event is one too."""
+        return sum(1 if record.waiting is None else 2 for record in self.records)
+
+
+_place = attrgetter("order")
 
 State = tuple[int, ...]
-"""Versions of all that decides, beside a group's key, whether its pods are refused and in which words."""
+"""Versions of all that decides, beside a class's key, whether its pods are refused and in which words."""
 
-
-class States(msgspec.Struct, frozen=True):
-    """The states that a decision begins in: what a quota's refusal depends on, and what the nodes' does."""
-
-    quotas: State
-    nodes: State
-
-
-Place = tuple[Shape, Membership | None, bool, PodKey | None]
-"""What the answer for a pod depends on: shape, quota, whether it is preemptible, and its own key where it is nominated: such a
-pod is a group of its own, as the room that is held for it is."""
-
+ClassKey = tuple[Shape, Membership | None, bool, PodKey | None] | str
+"""What the answer for a pod depends on: shape, quota, whether it is preemptible; its own key where it is nominated, as the room
+that is held for it is its own. For a group of pods its name."""
 
 LATE_INSERTS = 64
-"""Pods that arrive out of order are inserted one by one up to so many, then the group is sorted once."""
+"""Entries that arrive out of order are inserted one by one up to so many, then the class is sorted once."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """Why the pods of a group wait: a Waiting event without the pod's name."""
+class WaitingTemplate(msgspec.Struct, frozen=True):
+    """Why the pods of a class wait: a Waiting event without the pod's name."""
 
     waiting: Waiting
     causes: tuple[str, ...]
 
 
-class Group:
-    """Pods of one shape and quota, in queue order."""
+class EquivalenceClass:
+    """Entries for which the same answer holds, in queue order."""
 
     __slots__ = (
         "_entries",
         "_head",
         "_late",
-        "counted",
+        "charge",
+        "key",
         "live",
+        "next_due_us",
         "nominated",
-        "place",
-        "quiet_until_us",
         "refused_in",
-        "said",
+        "reported",
         "stamp",
-        "verdict",
+        "template",
     )
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        shape, membership, preemptible, self.nominated = place
-        self.counted = Counted(shape, membership, preemptible)
+    def __init__(self, key: ClassKey, charge: Charge, nominated: PodKey | None = None) -> None:
+        self.key = key
+        self.charge = charge
+        """What each pod is charged with; of a group the first one."""
+        self.nominated = nominated
+        """The pod, where it is nominated."""
         self.live: dict[PodKey, Entry] = {}
         self._entries: list[Entry] = []
         self._head = 0
         self._late: list[Entry] = []
-        self.verdict: Verdict | None = None
+        self.template: WaitingTemplate | None = None
+        """Why its pods wait; None while that is not known."""
         self.stamp: tuple[object, ...] | None = None
-        """The state of the nodes that the verdict is about; None where it is about something else."""
-        self.said: Verdict | None = None
-        """The verdict that all pods of the group were last found to have been told."""
-        self.quiet_until_us = 0
+        """The state of the nodes that the template is about; None where it is about something else."""
+        self.reported: WaitingTemplate | None = None
+        """The template that the waiting events of all pods of the class were last found to be made of."""
+        self.next_due_us = 0
+        """Until then no waiting event is due."""
         self.refused_in: State | None = None
-        """The state in which the group was refused last, where that and its place alone decided; the verdict is of then."""
+        """The state in which the class was refused last, where that and its key alone decided; the template is of then."""
 
-    def add(self, queue_key: QueueKey, record: PodRecord) -> None:
-        """Add a pod."""
-        entry = (queue_key, record)
+    @property
+    def wanted(self) -> frozenset[int]:
+        """Numbers of the selectors of pods whose presence can make a node feasible."""
+        return self.charge.shape.wanted
+
+    def add(self, order: QueueKey, record: PodRecord, charge: Charge) -> None:  # noqa: ARG002
+        """Add a pod, an entry of its own."""
+        entry = Entry(order, (record,))
         self.live[record.key] = entry
-        self.said = None
-        if not self._entries or self._entries[-1][0] < queue_key:
+        self.reported = None
+        if not self._entries or self._entries[-1].order < order:
             self._entries.append(entry)
         else:
             self._late.append(entry)
 
-    def pods(self) -> Iterator[Entry]:
+    def remove(self, record: PodRecord) -> None:
+        """Take a pod out; its entry is passed over from now on."""
+        self.live.pop(record.key, None)
+
+    def has(self, record: PodRecord, order: QueueKey, charge: Charge) -> bool:  # noqa: ARG002
+        """Tell whether a pod is in the class, at this place in the queue and with this charge."""
+        entry = self.live.get(record.key)
+        return entry is not None and entry.order == order
+
+    def charge_of(self, record: PodRecord) -> Charge:  # noqa: ARG002
+        """Return what a pod of the class is charged with."""
+        return self.charge
+
+    def pods(self) -> Iterator[tuple[QueueKey, PodRecord]]:
         """Walk the pods in queue order."""
-        return iter(Cursor(self).take, None)
+        for entry in iter(Cursor(self).take, None):
+            yield entry.order, entry.records[0]
 
     def in_order(self) -> tuple[list[Entry], int]:
         """Return the entries in queue order, and where they begin. One that is not its pod's own any more (`live`) is to be
@@ -108,12 +138,12 @@ class Group:
         if self._late:
             if len(self._late) <= LATE_INSERTS:
                 for entry in self._late:
-                    insort(entries, entry, lo=self._head, key=lambda e: e[0])
+                    insort(entries, entry, lo=self._head, key=_place)
             else:
-                entries[self._head :] = sorted(entries[self._head :] + self._late, key=lambda e: e[0])
+                entries[self._head :] = sorted(entries[self._head :] + self._late, key=_place)
             self._late = []
         live = self.live
-        while self._head < len(entries) and live.get(entries[self._head][1].key) is not entries[self._head]:
+        while self._head < len(entries) and live.get(entries[self._head].records[0].key) is not entries[self._head]:
             self._head += 1
         if self._head > 1024 and self._head * 2 > len(entries):
             del entries[: self._head]
@@ -121,186 +151,149 @@ class Group:
         return entries, self._head
 
 
+class GroupClass(EquivalenceClass):
+    """One group of pods of any shapes and quotas: one entry, once `size` of them are there."""
+
+    __slots__ = ("_members", "size")
+
+    def __init__(self, together: Together, charge: Charge) -> None:
+        super().__init__(together.name, charge)
+        self.size = together.size
+        self._members: dict[PodKey, tuple[QueueKey, PodRecord, Charge]] = {}
+
+    @property
+    def complete(self) -> bool:
+        """As many pods are there as are placed at least."""
+        return len(self._members) >= self.size
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        return frozenset[int]().union(*(charge.shape.wanted for _, _, charge in self._members.values()))
+
+    def add(self, order: QueueKey, record: PodRecord, charge: Charge) -> None:
+        """Add a pod to the group."""
+        self._members[record.key] = (order, record, charge)
+        self._changed()
+
+    def remove(self, record: PodRecord) -> None:
+        """Take a pod out of the group."""
+        if self._members.pop(record.key, None) is not None:
+            self._changed()
+
+    def has(self, record: PodRecord, order: QueueKey, charge: Charge) -> bool:
+        """Tell whether a pod is in the group, at this place in the queue and with this charge."""
+        return self._members.get(record.key) == (order, record, charge)
+
+    def charge_of(self, record: PodRecord) -> Charge:
+        """Return what a pod of the group is charged with."""
+        return self._members[record.key][2]
+
+    def pods(self) -> Iterator[tuple[QueueKey, PodRecord]]:
+        """Walk the pods in queue order."""
+        for order, record, _ in sorted(self._members.values(), key=_order):
+            yield order, record
+
+    def _changed(self) -> None:
+        self.reported = self.template = self.stamp = self.refused_in = None
+        members = sorted(self._members.values(), key=_order)
+        if not members:
+            self.live, self._entries = {}, []
+            return
+        self.charge = members[0][2]
+        entry = Entry(members[0][0], tuple(record for _, record, _ in members))
+        self.live = dict.fromkeys(self._members, entry)
+        self._entries = [entry] if self.complete else []
+        self._head = 0
+
+
+def _order(member: tuple[QueueKey, PodRecord, Charge]) -> QueueKey:
+    return member[0]
+
+
 class PodQueue:
-    """All groups."""
+    """All classes."""
 
     def __init__(self) -> None:
-        self.groups: dict[Place, Group] = {}
+        self.classes: dict[ClassKey, EquivalenceClass] = {}
 
     def __len__(self) -> int:
-        return sum(len(group.live) for group in self.groups.values())
+        return sum(len(alike.live) for alike in self.classes.values())
 
-    def put(self, record: PodRecord, facts: PodFacts, membership: Membership | None, preemptible: bool) -> Group:
-        """Put a pod where it belongs, and return its group; a pod that is there already stays where it is."""
+    def put(
+        self,
+        record: PodRecord,
+        facts: PodFacts,
+        membership: Membership | None,
+        preemptible: bool,
+        together: Together | None = None,
+    ) -> EquivalenceClass:
+        """Put a pod where it belongs, and return its class; a pod that is there already stays where it is. `together`: the
+        group that it is placed with; without one it is placed alone."""
         assert facts.shape is not None
-        said = record.waiting
-        nominated = said is not None and said.nomination is not None and said.uid == facts.uid
-        place = (facts.shape, membership, preemptible, record.key if nominated else None)
-        queue_key = (-facts.priority, facts.created, facts.namespace, facts.name)
-        group = record.group
-        if isinstance(group, Group):
-            known = group.live.get(record.key)
-            if group.place == place and known is not None and known[0] == queue_key:
-                return group
+        waiting = record.waiting
+        nominated = waiting is not None and waiting.nomination is not None and waiting.uid == facts.uid
+        own = record.key if nominated else None
+        key: ClassKey = together.name if together is not None else (facts.shape, membership, preemptible, own)
+        order = (-facts.priority, facts.created, facts.namespace, facts.name)
+        known = record.queued_in
+        if isinstance(known, EquivalenceClass):
+            if known.key == key and known.has(record, order, Charge(facts.shape, membership, preemptible)):
+                return known
             self.take(record)
-        group = self.groups.get(place) or Group(place)
-        self.groups[place] = record.group = group
-        group.add(queue_key, record)
-        return group
+        charge = Charge(facts.shape, membership, preemptible)
+        alike = self.classes.get(key)
+        if alike is None:
+            alike = EquivalenceClass(key, charge, own) if together is None else GroupClass(together, charge)
+            self.classes[key] = alike
+        record.queued_in = alike
+        alike.add(order, record, charge)
+        return alike
 
     def take(self, record: PodRecord) -> None:
-        """Take a pod out of the queue; its entry is passed over from now on."""
-        group = record.group
-        if isinstance(group, Group):
-            group.live.pop(record.key, None)
-            record.group = None
-            if not group.live:
-                del self.groups[group.place]
-
-
-class Walk:
-    """One pass over the queue in order. `top` is the best pod left; `advance` or `close` answers for it.
-
-    A group that was refused in the very state that the pass begins in is refused again when its turn comes, with the same
-    verdict, as long as nothing was placed before: it sleeps, and is passed over. `wake` ends that. Without `states` no
-    group sleeps; neither does one that nodes refused and that wants other pods, as it is asked again within a pass. `states` is
-    called at most once, where a group was refused or is, and never behind `wake`: until then nothing changes.
-    """
-
-    def __init__(self, queue: PodQueue, states: Callable[[], States] | None = None) -> None:
-        self._states = states
-        self._known_states: States | None = None
-        self._asleep: list[Group] = []
-        self._heap: list[tuple[Entry, Group, Cursor]] = []
-        for group in queue.groups.values():
-            if group.refused_in is not None and self._is_refused(group):
-                self._asleep.append(group)
-            else:
-                self._open(group)
-        heapq.heapify(self._heap)
-        self._closed: list[tuple[Entry, Group, Cursor]] = []
-        """Groups that nodes refused and that want other pods."""
-        self._refused: list[tuple[Entry, Group, Cursor]] = []
-        """The others that nodes refused."""
-
-    def _begun_in(self) -> States | None:
-        if self._known_states is None and self._states is not None:
-            self._known_states = self._states()
-        return self._known_states
-
-    def _is_refused(self, group: Group) -> bool:
-        states = self._begun_in()
-        return states is not None and group.refused_in in (states.quotas, states.nodes)
-
-    def _open(self, group: Group, behind: QueueKey | None = None) -> None:
-        cursor = Cursor(group)
-        head = cursor.take()
-        if head is not None and (behind is None or head[0] > behind):
-            self._heap.append((head, group, cursor))
-
-    def wake(self) -> None:
-        """The top pod is about to be placed, or nominated: groups behind it are asked whether they slept or not."""
-        self._states = self._known_states = None
-        if self._asleep:
-            behind = self._heap[0][0][0]
-            for group in self._asleep:
-                self._open(group, behind)
-            self._asleep = []
-            heapq.heapify(self._heap)
-
-    def top(self) -> tuple[PodRecord, Group] | None:
-        """Return the first pod in queue order of the groups still open."""
-        if not self._heap:
-            return None
-        entry, group, _ = self._heap[0]
-        return entry[1], group
-
-    def run(self, most: int) -> list[PodRecord]:
-        """Return the pods of the top one's group that come before any other group's, at most so many."""
-        heap = self._heap
-        entry, _, cursor = heap[0]
-        until = min(heap[1:3])[0][0] if len(heap) > 1 else None
-        return [entry[1], *cursor.look(most - 1, until)]
-
-    def advance(self, count: int = 1) -> None:
-        """The first pods of the top one's group were placed: go on with the next of it."""
-        heap = self._heap
-        _, group, cursor = heap[0]
-        if count > 1:
-            cursor.skip(count - 1)
-        head = cursor.take()
-        if head is None:
-            heapq.heappop(heap)
-        else:
-            heapq.heapreplace(heap, (head, group, cursor))
-
-    def close(self, *, by_nodes: bool = False) -> None:
-        """The top pod cannot be placed, and neither can the others of its group; if nodes refuse it, unless a pod is that they
-        want."""
-        closed = heapq.heappop(self._heap)
-        group = closed[1]
-        group.refused_in = None
-        if by_nodes and group.counted.shape.wanted:
-            self._closed.append(closed)
-            return
-        if by_nodes:
-            self._refused.append(closed)
-        states = self._begun_in()
-        if states is not None:
-            group.refused_in = states.nodes if by_nodes else states.quotas
-
-    def reopen_all(self) -> None:
-        """A room that was held is free: ask again about everybody whom nodes refused."""
-        for entry in (*self._closed, *self._refused):
-            heapq.heappush(self._heap, entry)
-        self._closed, self._refused = [], []
-
-    def reopen(self, selected_by: tuple[int, ...]) -> None:
-        """A pod that these selectors select was placed: ask again about closed groups that want such a pod somewhere."""
-        if not self._closed:
-            return
-        closed, self._closed = self._closed, []
-        for entry in closed:
-            if entry[1].counted.shape.wanted.isdisjoint(selected_by):
-                self._closed.append(entry)
-            else:
-                heapq.heappush(self._heap, entry)
+        """Take a pod out of the queue."""
+        alike = record.queued_in
+        if isinstance(alike, EquivalenceClass):
+            alike.remove(record)
+            record.queued_in = None
+            if not alike.live:
+                del self.classes[alike.key]
 
 
 class Cursor:
-    """A place in a group that can look ahead; good as long as the group stays as it is."""
+    """A place in a class that can look ahead; good as long as the class stays as it is."""
 
     __slots__ = ("_entries", "_live", "_next")
 
-    def __init__(self, group: Group) -> None:
-        self._entries, self._next = group.in_order()
-        self._live = group.live
+    def __init__(self, alike: EquivalenceClass) -> None:
+        self._entries, self._next = alike.in_order()
+        self._live = alike.live
 
     def take(self) -> Entry | None:
-        """Go on behind the next pod; return its entry."""
+        """Go on behind the next entry; return it."""
         entries, live, index = self._entries, self._live, self._next
         while index < len(entries):
             entry = entries[index]
             index += 1
-            if live.get(entry[1].key) is entry:
+            if live.get(entry.records[0].key) is entry:
                 self._next = index
                 return entry
         self._next = index
         return None
 
     def skip(self, count: int) -> None:
-        """Go on behind so many pods."""
+        """Go on behind so many entries."""
         for _ in range(count):
             self.take()
 
     def look(self, most: int, until: QueueKey | None) -> list[PodRecord]:
-        """Return the records ahead, at most so many and before a place in the queue."""
+        """Return the first records of the entries ahead, at most so many and before a place in the queue."""
         entries, live = self._entries, self._live
         found: list[PodRecord] = []
         for index in range(self._next, len(entries)):
             entry = entries[index]
-            if len(found) >= most or (until is not None and entry[0] > until):
+            if len(found) >= most or (until is not None and entry.order > until):
                 break
-            if live.get(entry[1].key) is entry:
-                found.append(entry[1])
+            record = entry.records[0]
+            if live.get(record.key) is entry:
+                found.append(record)
         return found

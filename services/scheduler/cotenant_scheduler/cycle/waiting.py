@@ -1,10 +1,10 @@
 """Waiting events of queued pods: why no node takes them, or why their quota does not.
 
-In: the groups of the queue with a verdict (each decision gives one to every group that it could not place). Out:
-Waiting events, in queue order of the groups. An event is stored when its pod was not told yet or its nomination changed,
+In: the classes of the queue with a template (each decision makes one for every class that it could not place). Out:
+Waiting events, in queue order of the classes. An event is stored when its pod has none yet or its nomination changed,
 when the set of reason codes changed and CHANGE_PAUSE has passed since the last, or when figures changed and WAITING_PAUSE
-has. So a pod is told at most once a CHANGE_PAUSE beside its nominations, however its reasons go to and fro. A group all of
-whose pods have been told is passed over until its verdict changes, a pod joins it, or the next pause ends.
+has. So a pod gets at most one event a CHANGE_PAUSE beside its nominations, however its reasons alternate. A class all of
+whose pods have their event is passed over until its template changes, a pod joins it, or the next pause ends.
 """
 
 from __future__ import annotations
@@ -17,41 +17,42 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination, Waiting, WaitingReason
 from cotenant.model.subjects import waiting_subject
-from cotenant_scheduler.cycle.queue import Group, PodQueue, Verdict
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, WaitingTemplate
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.explanation import explain
-from cotenant_scheduler.state.load_estimate import microseconds
-from cotenant_scheduler.state.nodes import NodeTable, PodKey
-from cotenant_scheduler.state.pods import PodRecord
+from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.load.load_estimate import microseconds
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
 
 WAITING_PAUSE = timedelta(seconds=30)
-"""Figures alone are said again only after this time."""
+"""An event with other figures alone is stored only after this time."""
 
 CHANGE_PAUSE = timedelta(seconds=1)
-"""Another set of reasons is said after this time: quotas follow their nodes a moment later, and answers go to and fro."""
+"""One with another set of reasons after this time: quotas follow their nodes a moment later, and answers alternate."""
 
 _FAR_US = 1 << 62
 
 
 class WaitingPods:
-    """Verdicts and what is said of them."""
+    """Templates, and the events made of them."""
 
     def __init__(self, queue: PodQueue, nodes: NodeTable, placed: Callable[[PodKey], bool]) -> None:
         self._queue = queue
         self._nodes = nodes
         self._placed = placed
-        """Whether the present decision has placed a pod, which is in its group until that is stored."""
+        """Whether the present decision has placed a pod, which is in its class until that is stored."""
 
-    def node_verdict(
-        self, group: Group, evaluation: Evaluation, preemption: str, nomination: Nomination | None = None
-    ) -> Verdict:
-        """Return why the pods of a group wait that no node can take. `preemption`: why no pod makes room, in kube-scheduler's
+    def refused_by_nodes(
+        self, alike: EquivalenceClass, evaluation: Evaluation, preemption: str, nomination: Nomination | None = None
+    ) -> WaitingTemplate:
+        """Return why the pods of a class wait that no node can take. `preemption`: why no pod makes room, in kube-scheduler's
         words; empty where there is nothing to say."""
-        known = group.verdict
+        known = alike.template
         stamp = (evaluation.stamp, preemption, nomination)
-        if known is not None and group.stamp == stamp:
+        if known is not None and alike.stamp == stamp:
             return known
-        group.stamp = stamp
+        alike.stamp = stamp
         explanation = explain(evaluation)
         found = explanation.refusals
         reasons = tuple(
@@ -77,72 +78,96 @@ class WaitingPods:
             priority=evaluation.shape.priority,
             nomination=nomination,
         )
-        return self._verdict(group, waiting, ())
+        return self._template(alike, waiting, ())
 
-    def quota_verdict(self, group: Group, waiting: Waiting, quota_causes: tuple[str, ...]) -> Verdict:
-        """Return why the pods of a group wait whose quota refused them."""
+    def refused_by_quota(self, alike: EquivalenceClass, waiting: Waiting, quota_causes: tuple[str, ...]) -> WaitingTemplate:
+        """Return why the pods of a class wait whose quota refused them."""
+        alike.stamp = None
+        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=alike.charge.shape.priority)
+        return self._template(alike, waiting, quota_causes)
+
+    def group_too_large(self, group: GroupClass, events: int, most: int) -> WaitingTemplate:
+        """Return why the pods of a group wait that no decision has room for."""
+        return self._of_group(group, f"placing the group's pods takes {events} events, and one batch holds {most}")
+
+    def _incomplete(self, group: GroupClass) -> WaitingTemplate:
+        return self._of_group(group, f"{len(group.live)} of {group.size} pods of group {group.key} are there")
+
+    def _of_group(self, group: GroupClass, detail: str) -> WaitingTemplate:
         group.stamp = None
-        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=group.counted.shape.priority)
-        return self._verdict(group, waiting, quota_causes)
+        waiting = Waiting(
+            namespace="",
+            name="",
+            uid="",
+            nodes=self._nodes.count,
+            reasons=(WaitingReason(code="group", count=0, detail=detail),),
+            wakes_on=("objects.core.pods.>",),
+            message=detail,
+            priority=group.charge.shape.priority,
+        )
+        return self._template(group, waiting, ())
 
-    def _verdict(self, group: Group, waiting: Waiting, causes: tuple[str, ...]) -> Verdict:
-        """Return the verdict; the group's own object where nothing changed, so that it is known again."""
-        known = group.verdict
+    def _template(self, alike: EquivalenceClass, waiting: Waiting, causes: tuple[str, ...]) -> WaitingTemplate:
+        """Return the template; the class's own object where nothing changed, so that it is known again."""
+        known = alike.template
         if known is not None and known.waiting == waiting and known.causes == causes:
             return known
-        return Verdict(waiting, causes)
+        return WaitingTemplate(waiting, causes)
 
-    def decide(self, now: datetime, limit: int, told: Set[PodKey]) -> list[Event]:
-        """Return at most `limit` waiting events: those of groups with a verdict that is news to their pods, without those who
-        were told something else by this decision."""
-        groups = [group for group in self._queue.groups.values() if group.verdict is not None]
-        if not groups:
+    def decide(self, now: datetime, limit: int, nominated: Set[PodKey]) -> list[Event]:
+        """Return at most `limit` waiting events: those of pods whose class has a template that their last event is
+        not made of, but for pods that this decision nominated."""
+        for alike in self._queue.classes.values():
+            if isinstance(alike, GroupClass) and not alike.complete:
+                alike.template = self._incomplete(alike)
+        classes = [alike for alike in self._queue.classes.values() if alike.template is not None]
+        if not classes:
             return []
         now_us = microseconds(now)
-        groups = [group for group in groups if group.said is not group.verdict or now_us >= group.quiet_until_us]
+        classes = [alike for alike in classes if alike.reported is not alike.template or now_us >= alike.next_due_us]
         events: list[Event] = []
-        heads = sorted(((head[0], group) for group in groups if (head := next(group.pods(), None))), key=lambda e: e[0])
-        for _, group in heads:
-            quiet_until = _FAR_US
+        heads = sorted(((head[0], alike) for alike in classes if (head := next(alike.pods(), None))), key=lambda e: e[0])
+        for _, alike in heads:
+            next_due = _FAR_US
             complete = True
-            assert group.verdict is not None
-            for _, record in group.pods():
+            assert alike.template is not None
+            for _, record in alike.pods():
                 if self._placed(record.key):
                     complete = False
                     continue
-                due = self._due(record, group.verdict.waiting, now)
-                if due is None or record.key in told:
+                due = self._due(record, alike.template.waiting, now)
+                if due is None or record.key in nominated:
                     continue
                 if due > now:
-                    quiet_until = min(quiet_until, microseconds(due))
+                    next_due = min(next_due, microseconds(due))
                     continue
                 complete = False
                 if len(events) >= limit:
                     return events
-                events.append(self.event(record, group.verdict))
-            group.said, group.quiet_until_us = (group.verdict, quiet_until) if complete else (None, 0)
+                events.append(self.event(record, alike.template))
+            alike.reported, alike.next_due_us = (alike.template, next_due) if complete else (None, 0)
         return events
 
-    def _due(self, record: PodRecord, verdict: Waiting, now: datetime) -> datetime | None:
-        """When the pod's waiting event must be stored (again); None: what is stored says it already."""
-        said = record.waiting
+    def _due(self, record: PodRecord, template: Waiting, now: datetime) -> datetime | None:
+        """When the pod's waiting event must be stored (again); None: what is stored is the same."""
+        waiting = record.waiting
         assert record.facts is not None
-        if said is None or said.uid != record.facts.uid or said.nomination != verdict.nomination:
+        if waiting is None or waiting.uid != record.facts.uid or waiting.nomination != template.nomination:
             return now
-        if (said.reasons, said.nodes, said.message) == (verdict.reasons, verdict.nodes, verdict.message):
+        if (waiting.reasons, waiting.nodes, waiting.message) == (template.reasons, template.nodes, template.message):
             return None
         if record.waiting_at is None:
             return now
-        return record.waiting_at + (WAITING_PAUSE if said.codes == verdict.codes else CHANGE_PAUSE)
+        return record.waiting_at + (WAITING_PAUSE if waiting.codes == template.codes else CHANGE_PAUSE)
 
-    def event(self, record: PodRecord, verdict: Verdict) -> Event:
+    def event(self, record: PodRecord, template: WaitingTemplate) -> Event:
         """Return the waiting event of a pod."""
         assert record.facts is not None
         namespace, name = record.key
         return Event(
             subject=waiting_subject(namespace, name),
             data=msgspec.structs.replace(
-                verdict.waiting, namespace=namespace, name=name, uid=record.facts.uid
+                template.waiting, namespace=namespace, name=name, uid=record.facts.uid
             ),
-            causes=(f"LOG:{record.object_sequence}", *verdict.causes),
+            causes=(f"LOG:{record.object_sequence}", *template.causes),
         )

@@ -1,25 +1,27 @@
 """What all nodes are worth to one shape, kept current row by row.
 
-In: the node table, a shape, the policy. Out: per row one key: the total score and the tie-break, total << TIE_BITS | tie, so
+In: the node table, a shape, the profile. Out: per row one key: the total score and the tie-break, total << TIE_BITS | tie, so
 that the best row is the one with the highest key: the highest total and, among equals, the name first in the alphabet; or
 below 0 the refusal, -2 - code. Only rows that changed since the last look are computed again, one by one where they are
 few. The maximum over all keys takes 1.5 µs at 10,000 rows.
 
 Scores that are normalised over the feasible nodes depend on the highest raw score among them: when that changes, all keys
 are moved by as much as their `base` is (`static_results`).
+
+One file of more than 300 lines: each of its methods keeps the same five arrays consistent.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.framework.policy import CODES_PER_FILTER, NOT_DECLARED, Policy
+from cotenant_scheduler.framework.plugin import AmountFilter, RowFunction, filter_of_row, score_of_row
+from cotenant_scheduler.framework.profile import CODES_PER_FILTER, NOT_DECLARED, Profile
 from cotenant_scheduler.framework.static_results import StaticResults, scaled
-from cotenant_scheduler.plugins import RowFunction
 from cotenant_scheduler.state.changed_columns import ChangedColumns
 from cotenant_scheduler.state.columns import BoolArray, Cells, CodeArray, IntArray, Rows, distinct
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 FEW_ROWS = 10
 """Up to so many changed rows are computed one by one, more at once over arrays: about where the two cost the same."""
@@ -27,7 +29,7 @@ FEW_ROWS = 10
 FEW_REPEATS = 512
 """Up to so many changes are taken as they are; among more, repeats are looked for."""
 
-SCORES_KEPT = 256
+SCORES_CACHED = 256
 """Rows whose scores are remembered beside their sum; then all are forgotten."""
 
 _OF_CODE = -2
@@ -41,19 +43,24 @@ class Evaluation:
     """Keys of all rows for one shape."""
 
     def __init__(
-        self, nodes: NodeTable, shape: Shape, policy: Policy, static: StaticResults, changed: ChangedColumns
+        self, nodes: NodeTable, shape: Shape, profile: Profile, static: StaticResults, changed: ChangedColumns
     ) -> None:
         self.nodes = nodes
         self.shape = shape
-        self.policy = policy
+        self.profile = profile
         self._static = static
         self._changed = changed
-        filters = [(i * CODES_PER_FILTER, f) for i, f in enumerate(policy.filters) if not f.static and f.concerns(shape)]
-        self._filters = tuple((base, f) for base, f in filters if not f.relational)
-        self._relational_filters = tuple((base, f) for base, f in filters if f.relational)
+        filters = [(i * CODES_PER_FILTER, f) for i, f in enumerate(profile.filters) if not f.static and f.concerns(shape)]
+        self._filters = tuple((base, f) for base, f in filters if not f.spanning)
+        self._spanning_filters = tuple((base, f) for base, f in filters if f.spanning)
         """Asked about all rows at once, as a placement changes what all nodes of its domains are worth."""
-        self._scores = tuple((i, policy.weights[i], s) for i, s in enumerate(policy.scores) if not s.static)
+        self.spanning = bool(self._spanning_filters) or any(score.concerns(shape) for score, _ in profile.spanning_scores)
+        """Whether what other nodes have matters to the shape."""
+        self._spanning_scores = profile.spanning_scores if self.spanning else ()
+        self._scores = tuple((i, profile.weights[i], s) for i, s in enumerate(profile.scores) if not s.static)
         """Those that placements change: index, weight."""
+        self.in_columns = all(f.in_columns for _, f in filters) and all(s.in_columns for _, _, s in self._scores)
+        """Whether copies of rows can be asked about in place of the nodes."""
         self._filter_rows: list[tuple[int, RowFunction]] = []
         self._score_rows: list[tuple[int, int, RowFunction]] = []
         self._known_scores: dict[int, dict[int, int]] = {}
@@ -63,14 +70,15 @@ class Evaluation:
         self._version = -1
         self._position = 0
         self._static_position = 0
-        self._relations = 0
-        self._relational = policy.relational if shape.relational else ()
-        self._relational_scores: tuple[IntArray, ...] = ()
+        self._counted = 0
+        """The version of what spanning plugins look at."""
+        self._scores_by_others: tuple[IntArray, ...] = ()
+        """By spanning score, weighted, a number a row."""
         self._keys: IntArray = np.zeros(0, dtype=np.int64)
         self._in_use: IntArray = self._keys
         """The keys of rows in use."""
         self._own: IntArray = self._keys
-        """The keys without what relational filters and scores say; for shapes without relations the same array."""
+        """The keys without what spanning filters and scores say; for shapes that these do not concern the same array."""
         self._highest: tuple[int, ...] = ()
         """The highest raw score among the feasible rows of each score that is normalised."""
         self._base: IntArray = self._keys
@@ -90,30 +98,29 @@ class Evaluation:
     @property
     def stamp(self) -> tuple[int, int, int, int]:
         """Equal stamps mean that no row was computed anew between."""
-        return self._version, self._position, self._static_position, self._relations
+        return self._version, self._position, self._static_position, self._counted
 
     def refresh(self) -> None:
         """Bring all rows up to the node table."""
         nodes = self.nodes
-        relational = self.shape.relational
-        relations = nodes.relations.version + nodes.held_relations.version if relational else 0
+        counted = self.counted_version()
         position, static_position = nodes.changes.position, nodes.static_changes.position
         before, static_before = self._position, self._static_position
         if (
             before == position
             and self._version == nodes.version
-            and self._relations == relations
+            and self._counted == counted
             and static_before == static_position
         ):
             return
-        self._position, self._static_position, self._relations = position, static_position, relations
+        self._position, self._static_position, self._counted = position, static_position, counted
         few = nodes.changes.few_since(before, FEW_ROWS)
         if few is not None and self._version == nodes.version and static_before == static_position:
             for row in dict.fromkeys(few):
                 self._update_row(row)
         else:
             self._refresh_many(before, static_before)
-        if relational:
+        if self.spanning:
             self._relate()
 
     def _refresh_many(self, before: int, static_before: int) -> None:
@@ -130,7 +137,7 @@ class Evaluation:
         elif changed.shape[0] >= FEW_REPEATS:
             self._update(distinct(changed, nodes.size))
         else:
-            self._update(changed, None if self.shape.host_ports else self._changed.since(before))
+            self._update(changed, self._changed.since(before) if self.in_columns else None)
 
     def best(self) -> int:
         """Return the best row, -1 if no node can take the shape."""
@@ -156,7 +163,7 @@ class Evaluation:
         """Return codes, weighted scores by plugin and their sums of all rows of another table, by the plugins that
         placements change."""
         rows = table.all_rows
-        scores = np.zeros((len(self.policy.scores), table.size), dtype=np.int64)
+        scores = np.zeros((len(self.profile.scores), table.size), dtype=np.int64)
         for i, weight, plugin in self._scores:
             scores[i] = weight * plugin.score(table, self.shape, rows)
         return self._refused(np.zeros(table.size, dtype=np.int32), table, rows), scores, scores.sum(axis=0)
@@ -164,7 +171,7 @@ class Evaluation:
     def normalised_of(self, rows: IntArray) -> IntArray:
         """Return the weighted scores of rows by static plugin; 0 for the others."""
         static = self._static
-        scores = np.zeros((len(self.policy.scores), rows.shape[0]), dtype=np.int64)
+        scores = np.zeros((len(self.profile.scores), rows.shape[0]), dtype=np.int64)
         for i, weight, k in static.plain:
             scores[i] = weight * static.raw[k][rows]
         for (i, weight, normalise, k), highest in zip(static.normalised, self._highest, strict=True):
@@ -192,9 +199,16 @@ class Evaluation:
                 beyond |= plugin.filter(self.nodes, self.shape, rows) > 0
         return beyond
 
-    def relational_row_filters(self) -> list[RowFunction]:
-        """Return the filters that look at pods of other rows too, as functions of one row."""
-        return [plugin.row_filter(self.nodes, self.shape) for _, plugin in self._relational_filters]
+    def counted_version(self) -> int:
+        """The version of what is counted on other rows, as far as it matters to the shape."""
+        return sum(counter.version for counter in self.nodes.counters) if self.spanning else 0
+
+    def liftable(self) -> tuple[list[AmountFilter], list[RowFunction]]:
+        """Return the filters whose refusals the end of pods can lift: those of sums, and the others as functions of one row."""
+        plugins = [plugin for _, plugin in (*self._filters, *self._spanning_filters) if plugin.preemptible]
+        sums: list[AmountFilter] = [plugin for plugin in plugins if isinstance(plugin, AmountFilter)]
+        others = [plugin for plugin in plugins if not isinstance(plugin, AmountFilter)]
+        return sums, [filter_of_row(plugin, self.nodes, self.shape) for plugin in others]
 
     def total(self, row: int) -> int:
         """The total score of a feasible row."""
@@ -206,7 +220,7 @@ class Evaluation:
         found = self._known_scores.get(row) or self._scores_of(row)
         for i, score in found.items():
             scores[i] = score
-        for values in self._relational_scores:
+        for values in self._scores_by_others:
             scores.append(values.item(row))
         return scores
 
@@ -215,18 +229,18 @@ class Evaluation:
         self._version = nodes.version
         self._keys = np.full(nodes.declared.shape[0], _REFUSED, dtype=np.int64)
         self._in_use = self._keys[: nodes.size]
-        self.cost_bytes = self._keys.nbytes * (2 if shape.relational else 1)
-        self._own = self._keys.copy() if shape.relational else self._keys
+        self.cost_bytes = self._keys.nbytes * (2 if self.spanning else 1)
+        self._own = self._keys.copy() if self.spanning else self._keys
         self._known_scores.clear()
-        self._filter_rows = [(base, plugin.row_filter(nodes, shape)) for base, plugin in self._filters]
-        self._score_rows = [(i, weight, plugin.row_score(nodes, shape)) for i, weight, plugin in self._scores]
+        self._filter_rows = [(base, filter_of_row(plugin, nodes, shape)) for base, plugin in self._filters]
+        self._score_rows = [(i, weight, score_of_row(plugin, nodes, shape)) for i, weight, plugin in self._scores]
         self._cells = self._keys.data
         self._own_cells, self._codes = self._own.data, self._static.codes.data
         self._highest, self._base = self._static.likely_base()
         self._base_cells = self._base.data
         rows = nodes.all_rows
         self._own[rows] = self._compute(nodes, rows, rows)
-        if not shape.relational:
+        if not self.spanning:
             self._normalise()
 
     def _update(self, rows: IntArray, entries: slice | None = None) -> None:
@@ -255,7 +269,7 @@ class Evaluation:
             key = _OF_CODE - code
         else:
             known = self._known_scores
-            if len(known) >= SCORES_KEPT:
+            if len(known) >= SCORES_CACHED:
                 known.clear()
             scores = known[row] = self._scores_of(row)
             key = (sum(scores.values()) << TIE_BITS) + self._base_cells[row]
@@ -303,11 +317,11 @@ class Evaluation:
         return codes
 
     def _relate(self) -> None:
-        """Bring in what relational filters and scores say: of several filters that refuse a row, the first one counts."""
+        """Bring in what spanning filters and scores say: of several filters that refuse a row, the first one counts."""
         rows = self.nodes.all_rows
         own = self._own[rows]
         codes: IntArray = np.where(own >= 0, 0, _OF_CODE - own)
-        for base, plugin in self._relational_filters:
+        for base, plugin in self._spanning_filters:
             found = plugin.filter(self.nodes, self.shape, rows)
             if np.count_nonzero(found):
                 found = np.where(found > 0, found + base, 0)
@@ -315,11 +329,11 @@ class Evaluation:
         self._keys[rows] = np.where(codes == 0, own, _OF_CODE - codes)
         self._normalise()
         feasible = codes == 0
-        self._relational_scores = tuple(
-            weight * score.score(self.nodes, self.shape, feasible) for score, weight in self._relational
+        self._scores_by_others = tuple(
+            weight * score.score_all(self.nodes, self.shape, feasible) for score, weight in self._spanning_scores
         )
         keys = self._keys[rows]
-        for scores in self._relational_scores:
+        for scores in self._scores_by_others:
             keys[feasible] += scores[feasible] << TIE_BITS
 
     def _normalise(self) -> None:
@@ -334,13 +348,13 @@ class Evaluation:
         before, self._base = self._base, self._static.base(self._highest)
         self._base_cells = self._base.data
         moved = self._base - before
-        for keys in (self._keys, self._own) if self.shape.relational else (self._keys,):
+        for keys in (self._keys, self._own) if self.spanning else (self._keys,):
             np.add(keys, moved, out=keys, where=keys >= 0)
 
     def _rescales(self, turned: IntArray) -> bool:
         """Tell whether the highest raw scores may be others, as these rows became feasible or ceased to be. Those of a row that
         is below the highest, or has none, do not count."""
-        if self.shape.relational:
+        if self.spanning:
             return False  # `_relate` finds them anyway
         raw = self._static.raw
         tops = ((int(raw[k][turned].max()), most) for (*_, k), most in zip(self._static.normalised, self._highest, strict=True))
@@ -348,7 +362,7 @@ class Evaluation:
 
     def follow(self, row: int) -> None:
         """Bring one row up to date, where everything was and only this row changed since, once."""
-        if self.shape.relational:
+        if self.spanning:
             self.refresh()
             return
         self._position += 1

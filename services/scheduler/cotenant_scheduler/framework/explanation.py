@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.framework.policy import CODES_PER_FILTER
-from cotenant_scheduler.plugins import Refusal
+from cotenant_scheduler.framework.plugin import Refusal
+from cotenant_scheduler.framework.profile import CODES_PER_FILTER
 
 
 class Refusals(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 def explain(evaluation: Evaluation) -> Explanation:
     """Return why the nodes refuse the shape."""
-    filters, codes = evaluation.policy.filters, evaluation.codes
+    filters, codes = evaluation.profile.filters, evaluation.codes
     found = []
     subjects: set[str] = set()
     for code in np.unique(codes[codes > 0]).tolist():

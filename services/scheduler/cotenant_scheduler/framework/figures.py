@@ -2,7 +2,7 @@
 to use of what it has.
 
 In: the results of a shape and a row, or columns of such numbers. Out: `Figure` structs, shared where they repeat: scores
-do so all the time. Bounds: FIGURES_KEPT shared figures a name.
+do so all the time. Bounds: FIGURES_CACHED shared figures a name.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from operator import getitem
 
 from cotenant.events.placements import Figure
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.framework.policy import Policy
+from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.state.columns import IntArray
 
-FIGURES_KEPT = 8192
-"""Figures of one name that are shared; further ones are made anew."""
+FIGURES_CACHED = 8192
+"""Figures of one name that are shared; further ones are made again."""
 
 
 class _Shared(dict[int, Figure]):
@@ -28,21 +28,21 @@ class _Shared(dict[int, Figure]):
 
     def __missing__(self, value: int) -> Figure:
         figure = Figure(name=self._name, value=value)
-        if len(self) < FIGURES_KEPT:
+        if len(self) < FIGURES_CACHED:
             self[value] = figure
         return figure
 
 
-class Figures:
-    """Figures of a policy by name and value."""
+class FigureCache:
+    """Figures of a profile by name and value."""
 
-    def __init__(self, policy: Policy, resources: tuple[str, ...]) -> None:
-        scores = [_Shared("score"), *(_Shared(f"score.{score.name}") for score in policy.scores)]
-        relational = [_Shared(f"score.{score.name}") for score, _ in policy.relational]
+    def __init__(self, profile: Profile, resources: tuple[str, ...]) -> None:
+        scores = [_Shared("score"), *(_Shared(f"score.{score.name}") for score in profile.scores)]
+        relational = [_Shared(f"score.{score.name}") for score, _ in profile.spanning_scores]
         load = [_Shared(f"node.{name}.{figure}") for name in resources for figure in ("used", "capacity")]
         self._plain = (*scores, *load)
         self._relational = (*scores, *relational, *load)
-        self._of_relations = {f"score.{score.name}" for score, _ in policy.relational}
+        self._of_relations = {f"score.{score.name}" for score, _ in profile.spanning_scores}
 
     def of_row(self, evaluation: Evaluation, row: int) -> tuple[Figure, ...]:
         """Return the figures of a row that can take a pod of the shape."""

@@ -1,7 +1,7 @@
 """Results kept between decisions: one evaluation a shape, one set of static results a set of constraints.
 
 They are caches: which of them are kept changes the cost of a decision, never the decision. Bounds: at most
-EVALUATION_BYTES of evaluations and STATIC_KEPT sets of constraints; the least recently used go first.
+EVALUATION_BYTES of evaluations and STATIC_CACHED sets of constraints; the least recently used go first.
 """
 
 from __future__ import annotations
@@ -10,36 +10,36 @@ from collections import OrderedDict
 from copy import deepcopy
 
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.framework.policy import Policy
+from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.static_results import StaticResults
 from cotenant_scheduler.state.changed_columns import ChangedColumns
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 EVALUATION_BYTES = 96 << 20
-STATIC_KEPT = 256
+STATIC_CACHED = 256
 
 
-class KeptResults:
+class CachedResults:
     """Least recently used results go first."""
 
-    def __init__(self, nodes: NodeTable, policy: Policy) -> None:
+    def __init__(self, nodes: NodeTable, profile: Profile) -> None:
         self._nodes = nodes
-        self._policy = policy
+        self._profile = profile
         self._changed = ChangedColumns(nodes)
         self._evaluations: OrderedDict[Shape, Evaluation] = OrderedDict()
         self._evaluation_bytes = 0
         self._static: OrderedDict[tuple[object, ...], StaticResults] = OrderedDict()
 
-    def __deepcopy__(self, memo: dict[int, object]) -> KeptResults:
+    def __deepcopy__(self, memo: dict[int, object]) -> CachedResults:
         """A copy begins with nothing kept: results look at the node table that they were made for."""
-        return KeptResults(deepcopy(self._nodes, memo), deepcopy(self._policy, memo))
+        return CachedResults(deepcopy(self._nodes, memo), deepcopy(self._profile, memo))
 
     def evaluation(self, shape: Shape) -> Evaluation:
         """Return the shape's results, brought up to the node table."""
         found = self._evaluations.get(shape)
         if found is None:
-            found = Evaluation(self._nodes, shape, self._policy, self._static_results(shape), self._changed)
+            found = Evaluation(self._nodes, shape, self._profile, self._static_results(shape), self._changed)
             self._evaluations[shape] = found
         else:
             self._evaluations.move_to_end(shape)
@@ -55,8 +55,8 @@ class KeptResults:
         key = (shape.node_selector, shape.affinity, shape.tolerations, shape.images)
         found = self._static.get(key)
         if found is None:
-            found = self._static[key] = StaticResults(self._nodes, shape, self._policy)
-            if len(self._static) > STATIC_KEPT:
+            found = self._static[key] = StaticResults(self._nodes, shape, self._profile)
+            if len(self._static) > STATIC_CACHED:
                 self._static.popitem(last=False)
         else:
             self._static.move_to_end(key)

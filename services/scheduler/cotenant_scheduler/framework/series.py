@@ -22,7 +22,7 @@ import numpy as np
 
 from cotenant.events.placements import Figure
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.framework.figures import Figures
+from cotenant_scheduler.framework.figures import FigureCache
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.nodes import TIE_BITS
 
@@ -55,7 +55,7 @@ class Series:
         self._owner = np.zeros(0, dtype=np.int64)
         """Index of the candidate that an entry belongs to; entries of one candidate stand in the order of their pods."""
         self._totals = np.zeros(0, dtype=np.int64)
-        self._scores = np.zeros((len(evaluation.policy.scores), 0), dtype=np.int64)
+        self._scores = np.zeros((len(evaluation.profile.scores), 0), dtype=np.int64)
         """By entry: weighted scores by plugin."""
         self._load = np.zeros((2 * len(evaluation.nodes.load.resources), 0), dtype=np.int64)
         """By entry: what the node is taken to use, and its capacity, in turn by resource."""
@@ -126,7 +126,7 @@ class Series:
                     until = min(until, int(gone[count - 1]) + 1)
         return until
 
-    def figures(self, figures: Figures) -> Iterator[tuple[Figure, ...]]:
+    def figures(self, figures: FigureCache) -> Iterator[tuple[Figure, ...]]:
         """Walk the figures of the picks."""
         order = self._order
         return figures.of_columns(self._totals[order], self._scores[:, order], self._load[:, order])

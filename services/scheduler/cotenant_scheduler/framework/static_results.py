@@ -1,6 +1,6 @@
 """What placements never change, computed once for a set of constraints and shared by all shapes that have it.
 
-In: the node table, a shape with the constraints, the policy. Out: per row the refusal code of the static filters, the raw
+In: the node table, a shape with the constraints, the profile. Out: per row the refusal code of the static filters, the raw
 scores of the static plugins that score, and `base`: all that a row's key has but for the scores that placements change,
 given the highest raw scores among the rows that can take the pod.
 """
@@ -9,32 +9,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.framework.policy import CODES_PER_FILTER, NOT_DECLARED, Policy
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise
+from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise
+from cotenant_scheduler.framework.profile import CODES_PER_FILTER, NOT_DECLARED, Profile
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows, distinct
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
-BASES_KEPT = 4
+BASES_CACHED = 4
 
 
 class StaticResults:
     """Results of the static plugins for one set of constraints."""
 
-    def __init__(self, nodes: NodeTable, shape: Shape, policy: Policy) -> None:
+    def __init__(self, nodes: NodeTable, shape: Shape, profile: Profile) -> None:
         self._nodes = nodes
         self._shape = shape
-        self._filters = tuple((i, plugin) for i, plugin in enumerate(policy.filters) if plugin.static)
-        scores = tuple((i, plugin) for i, plugin in enumerate(policy.scores) if plugin.static)
+        self._filters = tuple((i, plugin) for i, plugin in enumerate(profile.filters) if plugin.static)
+        scores = tuple((i, plugin) for i, plugin in enumerate(profile.scores) if plugin.static)
         self._scores = tuple(plugin for _, plugin in scores)
-        self.plain = tuple((i, policy.weights[i], k) for k, (i, p) in enumerate(scores) if p.normalise is Normalise.PLAIN)
+        self.plain = tuple((i, profile.weights[i], k) for k, (i, p) in enumerate(scores) if p.normalise is Normalise.PLAIN)
         """Scores that are not normalised: index, weight, index among the static ones."""
         self.normalised = tuple(
-            (i, policy.weights[i], plugin.normalise, k)
+            (i, profile.weights[i], plugin.normalise, k)
             for k, (i, plugin) in enumerate(scores)
             if plugin.normalise is not Normalise.PLAIN
         )
-        self._at_zero = [0] * len(policy.scores)
+        self._at_zero = [0] * len(profile.scores)
         """The weighted scores of a row whose raw scores are all 0, by plugin."""
         for i, weight, normalise, _ in self.normalised:
             self._at_zero[i] = weight * MAX_SCORE if normalise is Normalise.LOWEST else 0
@@ -108,7 +108,7 @@ class StaticResults:
             for (_, weight, normalise, k), most in zip(self.normalised, highest, strict=True):
                 # A row above the highest is refused, or the highest is about to change: until then it counts as one at the top.
                 total += weight * scaled(normalise, np.minimum(self.raw[k], most), most)
-            if len(self._bases) >= BASES_KEPT:
+            if len(self._bases) >= BASES_CACHED:
                 self._bases.clear()
             known = self._bases[highest] = total << TIE_BITS | nodes.tie
         return known

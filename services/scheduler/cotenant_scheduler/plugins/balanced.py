@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from cotenant.model.names import CPU, MEMORY
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, RowFunction
+from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise, RowFunction
 from cotenant_scheduler.state.columns import IntArray, Rows, of_rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class NodeResourcesBalancedAllocation:
@@ -21,6 +21,7 @@ class NodeResourcesBalancedAllocation:
 
     name = "NodeResourcesBalancedAllocation"
     static = False
+    in_columns = True
     weight = 1
     normalise = Normalise.PLAIN
 

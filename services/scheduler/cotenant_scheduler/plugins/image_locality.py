@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, RowFunction
+from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise
 from cotenant_scheduler.state.columns import IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 MEBIBYTE = 1 << 20
 LEAST = 23 * MEBIBYTE
@@ -25,6 +25,7 @@ class ImageLocality:
 
     name = "ImageLocality"
     static = True
+    in_columns = True
     weight = 1
     normalise = Normalise.PLAIN
 
@@ -40,7 +41,3 @@ class ImageLocality:
         most = MOST_PER_CONTAINER * len(shape.images)
         scores: IntArray = MAX_SCORE * (np.clip(sums, LEAST, most) - LEAST) // (most - LEAST)
         return scores[rows]
-
-    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
-        scores = self.score(nodes, shape, slice(0, nodes.size))
-        return lambda row: scores.item(row)

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
+from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows, of_rows
-from cotenant_scheduler.state.load_columns import NEVER_REPORTED, REPORTED
-from cotenant_scheduler.state.load_estimate import round_half_up
+from cotenant_scheduler.state.load.load_columns import NEVER_REPORTED, REPORTED
+from cotenant_scheduler.state.load.load_estimate import round_half_up
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 EXPIRED = 1
 _FIRST_RESOURCE = 2
@@ -31,7 +31,8 @@ class LoadAwareScheduling:
 
     name = "LoadAwareScheduling"
     static = False
-    relational = False
+    spanning = False
+    in_columns = True
     preemptible = False
     weight = 1
     normalise = Normalise.PLAIN

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from cotenant.api.objects.selectors import any_node_term_holds, node_term_holds
-from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count, row_numbers
+from cotenant_scheduler.framework.plugin import Normalise, Refusal, row_count, row_numbers
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape, decoded_affinity
+from cotenant_scheduler.state.reading.shapes import Shape, decoded_affinity
 
 _ABSENT = 1
 """Code of a node that does not match."""
@@ -42,7 +42,8 @@ class NodeAffinityMatch:
 
     name = "NodeAffinity"
     static = True
-    relational = False
+    spanning = False
+    in_columns = True
     preemptible = False
     weight = 2
     normalise = Normalise.HIGHEST
@@ -55,29 +56,20 @@ class NodeAffinityMatch:
         codes = np.zeros(row_count(rows), dtype=np.int32)
         if not shape.node_selector and not shape.affinity:
             return codes
-        refuses = self.row_filter(nodes, shape)
+        matches = matcher(shape)
         for index, row in enumerate(row_numbers(rows)):
-            codes[index] = refuses(row)
+            codes[index] = 0 if matches(nodes.labels[row], nodes.names[row]) else _ABSENT
         return codes
-
-    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
-        matches, labels, names = matcher(shape), nodes.labels, nodes.names
-        return lambda row: 0 if matches(labels[row], names[row]) else _ABSENT
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         scores = np.zeros(row_count(rows), dtype=np.int64)
         affinity = decoded_affinity(shape)
         if affinity is None or not affinity.preferred:
             return scores
-        wished = self.row_score(nodes, shape)
         for index, row in enumerate(row_numbers(rows)):
-            scores[index] = wished(row)
+            name, labels = nodes.names[row], nodes.labels[row]
+            scores[index] = sum(term.weight for term in affinity.preferred if node_term_holds(term.preference, name, labels))
         return scores
-
-    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
-        affinity, labels, names = decoded_affinity(shape), nodes.labels, nodes.names
-        terms = affinity.preferred if affinity is not None else []
-        return lambda row: sum(term.weight for term in terms if node_term_holds(term.preference, names[row], labels[row]))
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         wanted = ", ".join(f"{key}={value}" for key, value in shape.node_selector)

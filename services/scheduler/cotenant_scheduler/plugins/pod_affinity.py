@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
+from cotenant_scheduler.framework.plugin import MAX_SCORE, Refusal, RowFunction
+from cotenant_scheduler.plugins.pod_relations import PodRelations
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.relation_counts import Tally
-from cotenant_scheduler.state.shapes import Shape
 
 EXISTING, OWN_ANTI, AFFINITY = 1, 2, 3
 
@@ -29,45 +30,50 @@ class InterPodAffinity:
 
     name = "InterPodAffinity"
     static = False
-    relational = True
+    spanning = True
+    in_columns = False
     preemptible = True
     weight = 2
     wakes_on = ("node.*.placement.>", "objects.core.nodes._.*", "objects.core.namespaces._.*")
+
+    def __init__(self, relations: PodRelations) -> None:
+        self._relations = relations
 
     def concerns(self, shape: Shape) -> bool:
         return shape.relational
 
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         codes = np.zeros(nodes.size, dtype=np.int32)
-        counts = nodes.relations
+        counts = self._relations.placed
         affinity = shape.relations.affinity
         if affinity:
             anywhere = counts.selected(affinity[0].selector)
             alone = not anywhere and affinity[0].selector in shape.selected_by
-            nominated = nodes.held_relations.selected(affinity[0].selector)
+            nominated = self._relations.nominated.selected(affinity[0].selector)
             for term in affinity:
-                domains, number = nodes.domains(term.topology)
+                domains, number = self._relations.domains(nodes, term.topology)
                 if alone:
                     codes[domains < 0] = AFFINITY
                     if nominated:
                         codes[nominated.per_domain(term.topology, domains, number)[domains] == 0] = AFFINITY
                 else:
                     codes[anywhere.per_domain(term.topology, domains, number)[domains] == 0] = AFFINITY
-        for present in (counts, nodes.held_relations):
+        for present in (counts, self._relations.nominated):
             for term in shape.relations.anti_affinity:
-                _mark(codes, nodes, present.selected(term.selector), term.topology, OWN_ANTI)
-        for present in (counts, nodes.held_relations):
+                self._mark(codes, nodes, present.selected(term.selector), term.topology, OWN_ANTI)
+        for present in (counts, self._relations.nominated):
             for term, holders in present.holders(wished=False):
                 if term.selector in shape.selected_by:
-                    _mark(codes, nodes, holders, term.topology, EXISTING)
+                    self._mark(codes, nodes, holders, term.topology, EXISTING)
         return codes[rows]
 
+    # In the array form each answer costs a look at all rows; preemption asks about one row again and again.
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         relations, selected_by = shape.relations, shape.selected_by
-        presences = (nodes.relations, nodes.held_relations)
+        presences = (self._relations.placed, self._relations.nominated)
 
         def there(tally: Tally, topology: str, row: int) -> int:
-            domains, number = nodes.domains(topology)
+            domains, number = self._relations.domains(nodes, topology)
             return tally.per_domain(topology, domains, number).item(domains.item(row)) if tally else 0
 
         def refuses(row: int) -> int:
@@ -84,7 +90,7 @@ class InterPodAffinity:
                 if placed or term.selector not in selected_by:
                     missing = not there(placed, term.topology, row)
                 else:
-                    missing = nodes.domains(term.topology)[0].item(row) < 0
+                    missing = self._relations.domains(nodes, term.topology)[0].item(row) < 0
                     missing = missing or (bool(nominated) and not there(nominated, term.topology, row))
                 if missing:
                     return AFFINITY
@@ -92,14 +98,14 @@ class InterPodAffinity:
 
         return refuses
 
-    def score(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
+    def score_all(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
         raw = np.zeros(nodes.size, dtype=np.int64)
-        counts = nodes.relations
+        counts = self._relations.placed
         for term in shape.relations.preferred:
-            raw += term.weight * _in_domains(nodes, counts.selected(term.selector), term.topology)
+            raw += term.weight * self._in_domains(nodes, counts.selected(term.selector), term.topology)
         for term, holders in counts.holders(wished=True):
             if term.selector in shape.selected_by:
-                raw += term.weight * _in_domains(nodes, holders, term.topology)
+                raw += term.weight * self._in_domains(nodes, holders, term.topology)
         of_feasible = raw[feasible]
         if not of_feasible.size or (lowest := int(of_feasible.min())) == (highest := int(of_feasible.max())):
             return np.zeros_like(raw)
@@ -117,15 +123,13 @@ class InterPodAffinity:
         }[code]
         return Refusal("pod-affinity", text, detail=detail)
 
+    def _in_domains(self, nodes: NodeTable, tally: Tally, topology: str) -> IntArray:
+        """How many are in each row's domain; 0 for rows without one."""
+        domains, number = self._relations.domains(nodes, topology)
+        found: IntArray = tally.per_domain(topology, domains, number)[domains]
+        return found
 
-def _in_domains(nodes: NodeTable, tally: Tally, topology: str) -> IntArray:
-    """How many are in each row's domain; 0 for rows without one."""
-    domains, number = nodes.domains(topology)
-    found: IntArray = tally.per_domain(topology, domains, number)[domains]
-    return found
-
-
-def _mark(codes: CodeArray, nodes: NodeTable, tally: Tally, topology: str, code: int) -> None:
-    """Refuse the rows in whose domain somebody is."""
-    if tally:
-        codes[_in_domains(nodes, tally, topology) > 0] = code
+    def _mark(self, codes: CodeArray, nodes: NodeTable, tally: Tally, topology: str, code: int) -> None:
+        """Refuse the rows in whose domain somebody is."""
+        if tally:
+            codes[self._in_domains(nodes, tally, topology) > 0] = code

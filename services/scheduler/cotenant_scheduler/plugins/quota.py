@@ -14,7 +14,7 @@ from cotenant.domain.quota.membership import Membership
 from cotenant.events.placements import Waiting, WaitingReason
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import quota_subject
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class QuotaAdmission:

@@ -17,10 +17,10 @@ import numpy as np
 
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, PODS
 from cotenant.model.quantities import format_amount, format_milli
-from cotenant_scheduler.plugins import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
+from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows, of_rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 SCORED_EXTENDED = (BATCH_CPU, BATCH_MEMORY)
 
@@ -37,7 +37,8 @@ class NodeResourcesFit:
 
     name = "NodeResourcesFit"
     static = False
-    relational = False
+    spanning = False
+    in_columns = True
     preemptible = True
     weight = 1
     normalise = Normalise.PLAIN
@@ -74,6 +75,17 @@ class NodeResourcesFit:
             return 0
 
         return refuses
+
+    def room(self, nodes: NodeTable, shape: Shape, row: int) -> list[int]:
+        """Return, by need of the shape, what is left with the shape there (AmountFilter)."""
+        return [
+            (nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim >= 0 else 0) - amount
+            for dim, (_, amount) in zip(nodes.dims_of(shape), shape.needs, strict=True)
+        ]
+
+    def gives_back(self, shape: Shape, other: Shape) -> tuple[int, ...]:
+        """Return, by need of the shape, what a pod of the other shape takes (AmountFilter)."""
+        return tuple(1 if name == PODS else other.requests.get(name, 0) for name, _ in shape.needs)
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         # cpu and memory are the first two dimensions of the table.

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from cotenant.domain.tolerations import tolerated, untolerated
-from cotenant_scheduler.plugins import Normalise, Refusal, RowFunction, row_count, row_numbers
+from cotenant_scheduler.framework.plugin import Normalise, Refusal, row_count, row_numbers
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 SHOWN = 3
 """Different taints that a reason names."""
@@ -25,7 +25,8 @@ class TaintToleration:
 
     name = "TaintToleration"
     static = True
-    relational = False
+    spanning = False
+    in_columns = True
     preemptible = False
     weight = 3
     normalise = Normalise.LOWEST
@@ -36,27 +37,17 @@ class TaintToleration:
 
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         codes = np.zeros(row_count(rows), dtype=np.int32)
-        refuses = self.row_filter(nodes, shape)
         for index, row in _tainted(nodes, rows):
-            codes[index] = refuses(row)
+            codes[index] = 1 if untolerated(nodes.taints[row], shape.tolerations) else 0
         return codes
-
-    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
-        taints, tolerations = nodes.taints, shape.tolerations
-        return lambda row: 1 if untolerated(taints[row], tolerations) else 0
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         scores = np.zeros(row_count(rows), dtype=np.int64)
-        untolerated_soft = self.row_score(nodes, shape)
         for index, row in _tainted(nodes, rows):
-            scores[index] = untolerated_soft(row)
+            scores[index] = sum(
+                taint.effect == "PreferNoSchedule" and not tolerated(taint, shape.tolerations) for taint in nodes.taints[row]
+            )
         return scores
-
-    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
-        taints, tolerations = nodes.taints, shape.tolerations
-        return lambda row: sum(
-            taint.effect == "PreferNoSchedule" and not tolerated(taint, tolerations) for taint in taints[row]
-        )
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         found = {untolerated(taints, shape.tolerations) for taints in {nodes.taints[row] for row in rows.tolist()}}

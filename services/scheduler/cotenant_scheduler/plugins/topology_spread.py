@@ -18,13 +18,14 @@ import math
 import numpy as np
 
 from cotenant.domain.tolerations import untolerated
-from cotenant_scheduler.plugins import MAX_SCORE, Refusal, RowFunction
+from cotenant_scheduler.framework.plugin import MAX_SCORE, Refusal
 from cotenant_scheduler.plugins.node_affinity import matcher
+from cotenant_scheduler.plugins.pod_relations import PodRelations
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reading.relations import Spread
+from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.relation_counts import Tally
-from cotenant_scheduler.state.relations import Spread
-from cotenant_scheduler.state.shapes import Shape
 
 MILLIONTHS = 1_000_000
 
@@ -34,10 +35,14 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
     static = False
-    relational = True
+    spanning = True
+    in_columns = False
     preemptible = True
     weight = 2
     wakes_on = ("node.*.placement.>", "objects.core.nodes._.*")
+
+    def __init__(self, relations: PodRelations) -> None:
+        self._relations = relations
 
     def concerns(self, shape: Shape) -> bool:
         return bool(shape.relations.spread)
@@ -59,10 +64,7 @@ class PodTopologySpread:
             codes[domains < 0] = 2 + 2 * index
         return codes[rows]
 
-    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
-        return lambda row: int(self.filter(nodes, shape, slice(0, nodes.size))[row])
-
-    def score(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
+    def score_all(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
         raw = np.zeros(nodes.size, dtype=np.int64)
         soft = [constraint for constraint in shape.relations.spread if not constraint.hard]
         if not soft:
@@ -87,20 +89,20 @@ class PodTopologySpread:
         eligible: BoolArray = nodes.declared[: nodes.size] > 0
         for constraint in shape.relations.spread:
             if constraint.hard == hard:
-                eligible &= nodes.domains(constraint.topology)[0] >= 0
+                eligible &= self._relations.domains(nodes, constraint.topology)[0] >= 0
         return eligible
 
     def _sums(self, nodes: NodeTable, constraint: Spread, eligible: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
         """Each row's domain, the pods per domain on eligible nodes, and the domains that have such nodes."""
-        domains, number = nodes.domains(constraint.topology)
+        domains, number = self._relations.domains(nodes, constraint.topology)
         counted = np.zeros(number, dtype=np.bool_)
         counted[domains[eligible]] = True
-        return domains, _on_eligible(nodes.relations.selected(constraint.selector), domains, number, eligible), counted
+        return domains, _on_eligible(self._relations.placed.selected(constraint.selector), domains, number, eligible), counted
 
     def _held(self, nodes: NodeTable, constraint: Spread, eligible: BoolArray) -> IntArray:
         """The nominated pods per domain on eligible nodes."""
-        domains, number = nodes.domains(constraint.topology)
-        return _on_eligible(nodes.held_relations.selected(constraint.selector), domains, number, eligible)
+        domains, number = self._relations.domains(nodes, constraint.topology)
+        return _on_eligible(self._relations.nominated.selected(constraint.selector), domains, number, eligible)
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         index, missing = divmod(code - 1, 2)

@@ -10,10 +10,10 @@ import numpy as np
 
 from cotenant.api.objects.node import Taint
 from cotenant.domain.tolerations import tolerated
-from cotenant_scheduler.plugins import Refusal, RowFunction
+from cotenant_scheduler.framework.plugin import Refusal
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
@@ -23,7 +23,8 @@ class NodeUnschedulable:
 
     name = "NodeUnschedulable"
     static = True
-    relational = False
+    spanning = False
+    in_columns = True
     preemptible = False
     wakes_on = ("objects.core.nodes._.*",)
 
@@ -33,10 +34,6 @@ class NodeUnschedulable:
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         codes = nodes.unschedulable[rows].astype(np.int32)
         return np.zeros_like(codes) if tolerated(UNSCHEDULABLE, shape.tolerations) else codes
-
-    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
-        column, ignored = nodes.unschedulable, tolerated(UNSCHEDULABLE, shape.tolerations)
-        return lambda row: 0 if ignored else int(column.item(row))
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         return Refusal("unschedulable", "node(s) were unschedulable", detail="unschedulable")

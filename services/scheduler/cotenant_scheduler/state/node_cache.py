@@ -18,12 +18,12 @@ from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import node_subject
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.node_facts import NodeFacts, describe, report_of
 from cotenant_scheduler.state.nodes import NodeTable
 
 
-class NodeBook:
+class NodeCache:
     """What is known of each node."""
 
     def __init__(self, table: NodeTable, args: LoadAwareArgs, look_at_pods_of: Callable[[str], None]) -> None:

@@ -18,10 +18,10 @@ from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import CPU, MEMORY
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs, thresholds_of
-from cotenant_scheduler.state.load_estimate import MICROSECONDS, NodeReport, ReportedPod, Vector, microseconds
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs, thresholds_of
+from cotenant_scheduler.state.load.load_estimate import MICROSECONDS, NodeReport, ReportedPod, Vector, microseconds
 from cotenant_scheduler.state.nodes import NodeDescription
-from cotenant_scheduler.state.pod_needs import image_name
+from cotenant_scheduler.state.reading.pod_needs import image_name
 
 _PERCENTILES = ("p50", "p90", "p95", "p99", "avg")
 _NO_USAGE = Usage()

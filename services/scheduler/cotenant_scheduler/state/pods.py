@@ -1,4 +1,4 @@
-"""Pods as the scheduler knows them: object, placements, runs and waiting event of each, and what counts on which node.
+"""All pods by name, and what is charged for them on which node.
 
 In: ObjectStored/ObjectDeleted of pods, Placement, RunStatus and Waiting events, labels of namespaces, in any order across
 subjects. Out: a `PodRecord` per name, the node table and the quota ledger charged with what is placed. A placement counts
@@ -17,96 +17,24 @@ import msgspec
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership, is_preemptible
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.runs import RunPhase, RunStatus
-from cotenant_scheduler.state.load_estimate import AssignedPod, estimation_deadline, microseconds
-from cotenant_scheduler.state.nodes import NodeTable, PodKey
-from cotenant_scheduler.state.pod_reader import PodReader
-from cotenant_scheduler.state.priorities import PriorityValues
-from cotenant_scheduler.state.shapes import PodFacts, Shape
-from cotenant_scheduler.state.stored_placements import Kept, PlacementKeeper, PlacementView
+from cotenant.events.runs import RunStatus
+from cotenant_scheduler.state.assigned_pods import AssignedPods
+from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.load.load_estimate import microseconds
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import Charge, PlacementRecord, PodRecord
+from cotenant_scheduler.state.reading.pod_reader import PodReader
+from cotenant_scheduler.state.reading.priorities import PriorityValues
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.stored_placements import PlacementInterner, PlacementView, StoredPlacement
 
 F = TypeVar("F", bound=PodFacts | None)
 
-ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTED})
-"""Runs after which a pod is never placed again, as in Kubernetes."""
+CHARGES_CACHED = 4096
+"""Different charges that pods share; then they are made again."""
 
 
-CHARGES_KEPT = 4096
-"""What pods count as, shared by those that count alike; then made anew."""
-
-
-class Counted(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a placement is charged with, so that it can be given back exactly."""
-
-    shape: Shape
-    membership: Membership | None
-    preemptible: bool
-
-
-class Placed(msgspec.Struct, eq=False):
-    """A placement on one node: its last message, and what it is charged with (None: nothing)."""
-
-    kept: Kept
-    sequence: int
-    facts: PodFacts | None
-    counted: Counted | None = None
-
-    @property
-    def data(self) -> Placement:
-        """The placement; its figures may be missing (`kept.whole` has them)."""
-        return self.kept.data
-
-
-class PodRecord:
-    """Everything about the pods of one name; normally one pod, two while one takes the other's place."""
-
-    __slots__ = (
-        "document",
-        "facts",
-        "group",
-        "key",
-        "object_sequence",
-        "placements",
-        "runs",
-        "unreadable",
-        "waiting",
-        "waiting_at",
-    )
-
-    def __init__(self, key: PodKey) -> None:
-        self.key = key
-        self.facts: PodFacts | None = None
-        self.document: msgspec.Raw | None = None
-        self.object_sequence = 0
-        self.unreadable = ""
-        """Why the object cannot be read at all; empty where it can."""
-        self.placements: dict[str, Placed] = {}
-        self.runs: dict[str, tuple[RunStatus, int]] = {}
-        self.waiting: Waiting | None = None
-        self.waiting_at: datetime | None = None
-        self.group: object | None = None
-        """The queue's mark: the group that the pod waits in."""
-
-    @property
-    def empty(self) -> bool:
-        """No part is left."""
-        return self.facts is None and not (self.placements or self.runs or self.waiting or self.unreadable)
-
-    def run_of(self, node: str, uid: str) -> tuple[RunStatus, int] | None:
-        """The run of this very pod on a node."""
-        run = self.runs.get(node)
-        return run if run is not None and run[0].uid == uid else None
-
-    @property
-    def finished(self) -> bool:
-        """The present pod ran and ended for good."""
-        facts = self.facts
-        return bool(self.runs) and facts is not None and any(
-            run.uid == facts.uid and run.phase in ENDED_FOR_GOOD for run, _ in self.runs.values()
-        )
-
-
-class PodBook:
+class PodCache:
     """All records. `changed` is called with the record after every fold."""
 
     def __init__(
@@ -120,14 +48,13 @@ class PodBook:
         self._quotas = quotas
         self._reader = reader
         self._changed = changed
-        self._keeper = PlacementKeeper()
-        self._charges: dict[tuple[Shape, str, str, bool], Counted] = {}
-        self._uncharged: dict[Counted, int] = {}
+        self._interner = PlacementInterner()
+        self._charges: dict[tuple[Shape, str, str, bool], Charge] = {}
+        self._uncharged: dict[Charge, int] = {}
         """Placements that their quotas are not charged with yet, by what they count as."""
         self._bound_at: datetime | None = None
         self._bound_us = 0
-        self._assigned_us = 0
-        self._assigned: dict[Shape, AssignedPod] = {}
+        self.assigned = AssignedPods(nodes.load.args)
 
     def store_object(self, key: PodKey, document: msgspec.Raw, sequence: int) -> None:
         """Take over a pod's object."""
@@ -156,31 +83,36 @@ class PodBook:
             self._finish(record)
 
     def store_placement(
-        self, key: PodKey, data: Placement | PlacementView, sequence: int, counted: Counted | None = None
-    ) -> Placed:
-        """Take over a placement, and return what became of it. `counted`: what it is charged with already, as it was
-        assumed; only for the first placement of a pod without runs."""
+        self, key: PodKey, data: Placement | PlacementView, sequence: int, charge: Charge | None = None
+    ) -> PlacementRecord:
+        """Take over a placement, and return its record. `charge`: what it is charged with already, as it was assumed; only
+        for the first placement of a pod without runs."""
         record = self._record(key)
         before = record.placements.get(data.node)
-        # One copy of the manifest is enough: the message that carried the other can go.
+        # One copy of the manifest is enough.
         document = record.document if record.document == data.pod else None
         facts = record.facts
         if document is None or facts is None:
             facts = self._facts_of(data, before)
         self._instead(before.facts if before is not None else None, facts)
-        if counted is not None and isinstance(data, Placement):
-            node, kept = data.node, Kept(data)
+        if charge is not None and isinstance(data, Placement):
+            node, stored = data.node, StoredPlacement(data)
         else:
             row = self._nodes.rows.get(data.node)
             node = self._nodes.names[row] if row is not None else data.node
-            kept = self._keeper.keep(data, node, document or data.pod.copy(), facts)
-        charged = counted if counted is not None or before is None else before.counted
-        placed = record.placements[node] = Placed(kept, sequence, facts, charged)
+            stored = self._interner.intern(data, node, document or data.pod.copy(), facts)
+        charged = charge
+        if charge is None and before is not None:
+            if before.data.allocation != data.allocation:
+                # It was given other units meanwhile.
+                self._give_back(record, node, before)
+            charged = before.charge
+        placed = record.placements[node] = PlacementRecord(stored, sequence, facts, charged)
         keys = self.on_node.get(node)
         if keys is None:
             keys = self.on_node[node] = set()
         keys.add(record.key)
-        if counted is None or facts is None or facts.shape is not counted.shape:
+        if charge is None or facts is None or facts.shape is not charge.shape:
             # Charged for the first time, or what selects the pod has changed since it was assumed.
             self._account(record, node, placed)
         self._changed(record)
@@ -232,7 +164,7 @@ class PodBook:
         self._changed(record)
 
     def drop_waiting(self, key: PodKey) -> None:
-        """Nothing is said of the pod's waiting any more."""
+        """The pod's waiting event has ended."""
         record = self.records.get(key)
         if record is not None:
             record.waiting, record.waiting_at = None, None
@@ -287,33 +219,7 @@ class PodBook:
         if forgotten:
             self._read_again(lambda facts: facts.shape is not None and not forgotten.isdisjoint(facts.shape.selected_by))
 
-    def assigned(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
-        """Return a pod as the load estimates count it."""
-        args = self._nodes.load.args
-        if not args.allow_customize_estimation:
-            # Pods of one shape that are assigned at one moment are counted alike.
-            if self._assigned_us != assigned_us:
-                self._assigned_us = assigned_us
-                self._assigned.clear()
-            known = self._assigned.get(shape)
-            if known is None:
-                known = self._assigned[shape] = self._as_assigned(facts, shape, assigned_us)
-            return known
-        return self._as_assigned(facts, shape, assigned_us)
-
-    def _as_assigned(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
-        args = self._nodes.load.args
-        deadline = estimation_deadline(
-            assigned_us,
-            None,
-            args.estimated_seconds_after_pod_scheduled,
-            args.estimated_seconds_after_initialized,
-            facts.annotations,
-            args.allow_customize_estimation,
-        )
-        return AssignedPod(shape.estimate, shape.prod, assigned_us, deadline)
-
-    def _facts_of(self, data: Placement | PlacementView, before: Placed | None) -> PodFacts | None:
+    def _facts_of(self, data: Placement | PlacementView, before: PlacementRecord | None) -> PodFacts | None:
         if before is not None and before.facts is not None and before.data.pod == data.pod:
             return before.facts
         try:
@@ -327,36 +233,36 @@ class PodBook:
                 return placed.facts
         return None
 
-    def _account(self, record: PodRecord, node: str, placed: Placed) -> None:
+    def _account(self, record: PodRecord, node: str, placed: PlacementRecord) -> None:
         """Charge the node and the quota with what the placement holds now."""
-        wanted = self._wanted(record, node, placed)
-        if placed.counted is not None:
-            if wanted == placed.counted:
+        due = self._due(record, node, placed)
+        if placed.charge is not None:
+            if due == placed.charge:
                 return
             self._give_back(record, node, placed)
-        if wanted is None or placed.facts is None:
+        if due is None or placed.facts is None:
             return
         bound_at = placed.data.bound_at
         assert bound_at is not None
         if bound_at is not self._bound_at:
             self._bound_at, self._bound_us = bound_at, microseconds(bound_at)
-        assigned = self.assigned(placed.facts, wanted.shape, self._bound_us)
-        self._nodes.place_later(node, record.key, wanted.shape, assigned)
-        if wanted.membership is not None:
-            self._uncharged[wanted] = self._uncharged.get(wanted, 0) + 1
-        placed.counted = wanted
+        assigned = self.assigned.of(placed.facts, due.shape, self._bound_us)
+        self._nodes.place_later(node, record.key, due.shape, assigned, placed.data.allocation)
+        if due.membership is not None:
+            self._uncharged[due] = self._uncharged.get(due, 0) + 1
+        placed.charge = due
 
     def settle(self) -> None:
         """Charge what was folded since to its quotas, many pods at once: before quotas are read."""
         if not self._uncharged:
             return
-        for counted, times in self._uncharged.items():
-            assert counted.membership is not None
-            requests = {name: amount * times for name, amount in counted.shape.requests.items()}
-            self._quotas.charge(counted.membership, requests, preemptible=counted.preemptible)
+        for charge, times in self._uncharged.items():
+            assert charge.membership is not None
+            requests = {name: amount * times for name, amount in charge.shape.requests.items()}
+            self._quotas.charge(charge.membership, requests, preemptible=charge.preemptible)
         self._uncharged.clear()
 
-    def _wanted(self, record: PodRecord, node: str, placed: Placed) -> Counted | None:
+    def _due(self, record: PodRecord, node: str, placed: PlacementRecord) -> Charge | None:
         data, facts = placed.data, placed.facts
         if data.phase is PlacementPhase.GONE or facts is None or facts.shape is None or data.bound_at is None:
             return None
@@ -368,21 +274,21 @@ class PodBook:
         key = (facts.shape, data.quota, data.quota_tree, preemptible)
         known = self._charges.get(key)
         if known is None:
-            if len(self._charges) >= CHARGES_KEPT:
+            if len(self._charges) >= CHARGES_CACHED:
                 self._charges.clear()
             membership = Membership(data.quota, data.quota_tree) if data.quota else None
-            known = self._charges[key] = Counted(facts.shape, membership, preemptible)
+            known = self._charges[key] = Charge(facts.shape, membership, preemptible)
         return known
 
-    def _give_back(self, record: PodRecord, node: str, placed: Placed) -> None:
-        counted = placed.counted
-        if counted is None:
+    def _give_back(self, record: PodRecord, node: str, placed: PlacementRecord) -> None:
+        charge = placed.charge
+        if charge is None:
             return
         self._nodes.remove(node, record.key)
-        if counted.membership is not None:
+        if charge.membership is not None:
             self.settle()
-            self._quotas.give_back(counted.membership, counted.shape.requests, preemptible=counted.preemptible)
-        placed.counted = None
+            self._quotas.give_back(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
+        placed.charge = None
 
     def _record(self, key: PodKey) -> PodRecord:
         """A pod's record, made if need be."""

@@ -1,8 +1,7 @@
-"""How many pods of each selector, and how many holders of each term, are on which row; and the topologies of rows.
+"""How many pods of each selector, and how many holders of each term, are on which row.
 
 In: pods counted and given back per row, by their shapes. Out: a `Tally` each, with sums per topology domain that are kept
-current as pods come and go. `version` grows whenever such a count changes: whatever was computed from it is then void, for
-all rows.
+current as pods come and go.
 
 Cost: a pod without relations that no selector selects costs nothing, another one one addition for each selector and topology
 that was asked about; sums are made anew when nodes or labels change.
@@ -15,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.relations import Term
-from cotenant_scheduler.state.shapes import Shape
+from cotenant_scheduler.state.reading.relations import Term
+from cotenant_scheduler.state.reading.shapes import Shape
 
 K = TypeVar("K")
 
@@ -67,15 +66,12 @@ class RelationCounts:
     """Mutable; a fold over what is counted on rows."""
 
     def __init__(self) -> None:
-        self.version = 0
         self._selected: dict[int, Tally] = {}
         self._anti: dict[Term, Tally] = {}
         self._wished: dict[Term, Tally] = {}
-        self._domains: dict[str, tuple[tuple[int, int], IntArray, int]] = {}
 
     def count(self, row: int, shape: Shape, sign: int) -> None:
         """Count a pod on a row, or no longer."""
-        self.version += 1
         for selector in shape.selected_by:
             _add(self._selected, selector, row, sign)
         for term in shape.relations.anti_affinity:
@@ -93,23 +89,6 @@ class RelationCounts:
     def holders(self, wished: bool) -> list[tuple[Term, Tally]]:
         """Terms that pods on rows have, with how many hold them: required anti-affinity, or wishes."""
         return list((self._wished if wished else self._anti).items())
-
-    def domains(
-        self, topology: str, labels: list[dict[str, str]], stamp: tuple[int, int], declared: IntArray
-    ) -> tuple[IntArray, int]:
-        """Return each row's domain, -1 where it has none, and how many domains there are. `stamp` tells when labels
-        change."""
-        known = self._domains.get(topology)
-        if known is not None and known[0] == stamp:
-            return known[1], known[2]
-        numbers: dict[str, int] = {}
-        found = np.full(len(labels), -1, dtype=np.int64)
-        for row, of_node in enumerate(labels):
-            value = of_node.get(topology)
-            if value is not None and declared[row]:
-                found[row] = numbers.setdefault(value, len(numbers))
-        self._domains[topology] = (stamp, found, len(numbers))
-        return found, len(numbers)
 
 
 def _add(tallies: dict[K, Tally], key: K, row: int, sign: int) -> None:

@@ -1,8 +1,8 @@
-"""How a placement is read and kept: with little effort and small, as there are a hundred thousand of them.
+"""How a placement is read and stored: with little effort and small, as there are a hundred thousand of them.
 
-In: a placement as it was read, whole (`Placement`) or with its figures as they were written (`PlacementView`, what the
-service decodes), and the facts of its pod. Out: `Kept`: the placement without its figures, sharing with the facts what both
-say, and the figures as JSON; `whole` gives the placement back as it was read. What was decided here is made of shared parts
+In: a placement as it was read, whole (`Placement`) or with its figures as they were written (`PlacementView`, what the service
+decodes), and the facts of its pod. Out: `StoredPlacement`: the placement without its figures, which shares with the facts what
+both have, and the figures as JSON; `whole` returns the placement as it was read. What was decided here is made of shared parts
 already.
 """
 
@@ -12,9 +12,10 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import View, null_document
 from cotenant.events.placements import Figure, Placement, PlacementPhase
-from cotenant_scheduler.state.shapes import PodFacts
+from cotenant_scheduler.state.reading.shapes import PodFacts
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(tuple[Figure, ...]).decode
@@ -41,9 +42,10 @@ class PlacementView(View, frozen=True, kw_only=True):
     figures: msgspec.Raw = _NO_FIGURES
     object_sequence: int = 0
     terminating_at: datetime | None = None
+    allocation: Allocation | None = None
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
+class StoredPlacement(msgspec.Struct, frozen=True, gc=False):
     """A placement without its figures, and these; or, with no `figures`, the placement as it was decided."""
 
     data: Placement
@@ -61,14 +63,16 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self.data, figures=figures)
 
 
-class PlacementKeeper:
-    """Makes `Kept`; remembers what the last one said, as the placements of one decision say it alike."""
+class PlacementInterner:
+    """Makes `StoredPlacement`s; remembers the last moment of binding, as the placements of one decision have the same."""
 
     def __init__(self) -> None:
         self._bound_at: datetime | None = None
 
-    def keep(self, data: Placement | PlacementView, node: str, document: msgspec.Raw, facts: PodFacts | None) -> Kept:
-        """Keep a placement that was read. `node` and `document` are equal to its own, and shared."""
+    def intern(
+        self, data: Placement | PlacementView, node: str, document: msgspec.Raw, facts: PodFacts | None
+    ) -> StoredPlacement:
+        """Return a placement that was read. `node` and `document` are equal to its own, and shared."""
         if data.bound_at != self._bound_at:
             self._bound_at = data.bound_at
         figures = data.figures
@@ -93,5 +97,6 @@ class PlacementKeeper:
             reason=data.reason,
             object_sequence=data.object_sequence,
             terminating_at=data.terminating_at,
+            allocation=data.allocation,
         )
-        return Kept(lean, bytes(figures) if isinstance(figures, msgspec.Raw) else _ENCODE(figures))
+        return StoredPlacement(lean, bytes(figures) if isinstance(figures, msgspec.Raw) else _ENCODE(figures))

@@ -12,26 +12,27 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from copy import deepcopy
 from functools import lru_cache
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from cotenant.api.objects.pod import decode_pod, pod_limits, pod_requests
+from cotenant.api.objects.pod import Pod, decode_pod, pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS
 from cotenant.model.quantities import QuantityError
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.state.load_estimate import estimate_pod, scaling_factors
-from cotenant_scheduler.state.pod_documents import Owner, PodDocument, PodHead
-from cotenant_scheduler.state.pod_needs import host_ports, images, nonzero_requests
-from cotenant_scheduler.state.priorities import NEVER, PriorityValues
-from cotenant_scheduler.state.relations import SelectorBook
-from cotenant_scheduler.state.shapes import PodFacts, Shape, ShapeKey
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
+from cotenant_scheduler.state.reading.pod_documents import Owner, PodDocument, PodHead
+from cotenant_scheduler.state.reading.pod_needs import host_ports, images, nonzero_requests
+from cotenant_scheduler.state.reading.priorities import PREEMPT_NEVER, PriorityValues
+from cotenant_scheduler.state.reading.relations import SelectorIndex
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape, ShapeKey
 
-RECOGNITIONS_KEPT = 16_384
+RECOGNITIONS_CACHED = 16_384
 _POD_AFFINITY = re.compile(rb'"pod(Anti)?Affinity"')
 _DECODER = msgspec.json.Decoder(PodDocument)
 _HEAD = msgspec.json.Decoder(PodHead)
@@ -43,6 +44,17 @@ class ShapeError(ValueError):
     """The pod cannot be scheduled as it is written; the message says what is wrong with it."""
 
 
+class Reader(Protocol):
+    """A plugin that asks something of a pod's document that no other part of its shape says."""
+
+    name: str
+    annotations: tuple[str, ...]
+    """What it reads of the metadata, beside the spec and the labels of class and priority."""
+
+    def asks(self, pod: Pod) -> Hashable:
+        """Return what the pod asks; None for nothing. Raises ShapeError."""
+
+
 class _Template(msgspec.Struct, frozen=True):
     """What the pods of one spec share: the facts of the first that was read, and what its spec says of its end."""
 
@@ -50,13 +62,13 @@ class _Template(msgspec.Struct, frozen=True):
     grace_seconds: int | None
 
 
-@lru_cache(maxsize=RECOGNITIONS_KEPT)
+@lru_cache(maxsize=RECOGNITIONS_CACHED)
 def _texts(document: bytes) -> dict[str, str]:
     """Labels or annotations; nobody changes them. Raises DecodeError."""
     return _TEXTS.decode(document) if document else {}
 
 
-@lru_cache(maxsize=RECOGNITIONS_KEPT)
+@lru_cache(maxsize=RECOGNITIONS_CACHED)
 def _owned_by_daemon_set(document: bytes) -> bool:
     """Whether owner references name a DaemonSet. Raises DecodeError."""
     return bool(document) and any(owner.kind == "DaemonSet" for owner in _OWNERS.decode(document))
@@ -65,18 +77,20 @@ def _owned_by_daemon_set(document: bytes) -> bool:
 class PodReader:
     """Reads pod documents and gives pods of the same needs the same shape."""
 
-    def __init__(self, args: LoadAwareArgs) -> None:
+    def __init__(self, args: LoadAwareArgs, readers: Sequence[Reader] = ()) -> None:
         self._args = args
+        self._readers = tuple(readers)
+        self._annotations = tuple(sorted({name for reader in readers for name in reader.annotations}))
         self._resources = args.tracked_resources()
         self._wants: set[tuple[object, ...]] = set()
         self._alike: dict[tuple[object, ...], _Template] = {}
         self._recognised: dict[tuple[object, ...], Shape | str] = {}
-        self.selectors = SelectorBook()
+        self.selectors = SelectorIndex()
         self._shapes: WeakValueDictionary[ShapeKey, Shape] = WeakValueDictionary()
 
     def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
         """A copy goes on with the same shapes: they are known by their identity."""
-        copied = PodReader(self._args)
+        copied = PodReader(self._args, deepcopy(self._readers, memo))
         memo[id(self)] = copied
         copied.selectors = deepcopy(self.selectors, memo)
         copied._wants.update(self._wants)
@@ -100,6 +114,7 @@ class PodReader:
             labels.get(LABEL_QOS_CLASS),
             _owned_by_daemon_set(bytes(metadata.owner_references)),
             priorities.version,
+            self._annotations_read(_texts(bytes(metadata.annotations))) if self._readers else (),
         )
         template = self._alike.get(alike)
         if template is not None:
@@ -124,10 +139,13 @@ class PodReader:
             )
         facts = self._read(document, priorities)
         if facts.shape is not None and not self.selectors.selectors:
-            if len(self._alike) >= RECOGNITIONS_KEPT:
+            if len(self._alike) >= RECOGNITIONS_CACHED:
                 self._alike.clear()
             self._alike[alike] = _Template(facts, _DECODER.decode(document).spec.termination_grace_period_seconds)
         return facts
+
+    def _annotations_read(self, annotations: Mapping[str, str]) -> tuple[str | None, ...]:
+        return tuple([annotations.get(name) for name in self._annotations])
 
     def forget_unheld(self) -> Set[int]:
         """Forget the selectors that nobody holds, and what is known by their numbers; returns these."""
@@ -140,7 +158,7 @@ class PodReader:
     def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
         pod = _DECODER.decode(document)
         spec = pod.spec
-        priority, preempts = spec.priority, spec.preemption_policy != NEVER
+        priority, preempts = spec.priority, spec.preemption_policy != PREEMPT_NEVER
         if spec.from_class:
             value, class_preempts = priorities.of(spec.priority_class_name)
             priority = value if priority is None else priority
@@ -177,6 +195,7 @@ class PodReader:
             spec.host_network,
             pod.status.qos_class,
             tuple(sorted(custom.items())) if custom is not None else None,
+            self._annotations_read(pod.metadata.annotations) if self._readers else (),
         )
         found = self._recognised.get(recognition)
         if found is None:
@@ -184,7 +203,7 @@ class PodReader:
                 found = self._shape(document, priority, preempts, daemon)
             except (msgspec.DecodeError, QuantityError, ShapeError) as error:
                 found = f"the pod cannot be read: {error}"
-            if len(self._recognised) >= RECOGNITIONS_KEPT:
+            if len(self._recognised) >= RECOGNITIONS_CACHED:
                 self._recognised.clear()
             self._recognised[recognition] = found
         shape, wrong = (None, found) if isinstance(found, str) else (found, "")
@@ -210,7 +229,7 @@ class PodReader:
         """Give numbers to the selectors of a pod before any pod is held against them."""
         with contextlib.suppress(msgspec.DecodeError):  # `_shape` says what is wrong with it
             self.selectors.relations(decode_pod(document))
-        if len(self._wants) >= RECOGNITIONS_KEPT:
+        if len(self._wants) >= RECOGNITIONS_CACHED:
             self._wants.clear()
         self._wants.add(wants)
 
@@ -242,6 +261,7 @@ class PodReader:
             tolerations=tuple(pod.spec.tolerations),
             host_ports=host_ports(pod),
             images=images(pod),
+            asks=tuple((reader.name, asked) for reader in self._readers if (asked := reader.asks(pod)) is not None),
             relations=self.selectors.relations(pod),
             selected_by=self.selectors.selecting(pod.metadata.namespace, pod.metadata.labels),
         )

@@ -7,7 +7,7 @@ what was computed for one pod of a shape holds for all. `pod_reader` makes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import msgspec
 import numpy as np
@@ -15,10 +15,10 @@ import numpy as np
 from cotenant.api.objects.pod import NodeAffinity, Toleration
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.model.tiers import PriorityClass
-from cotenant_scheduler.state.columns import Cells, IntArray
-from cotenant_scheduler.state.load_estimate import Vector
-from cotenant_scheduler.state.pod_needs import HostPort
-from cotenant_scheduler.state.relations import NO_RELATIONS, Relations
+from cotenant_scheduler.state.columns import IntArray
+from cotenant_scheduler.state.load.load_estimate import Vector
+from cotenant_scheduler.state.reading.pod_needs import HostPort
+from cotenant_scheduler.state.reading.relations import NO_RELATIONS, Relations
 
 
 class ShapeKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +37,7 @@ class ShapeKey(msgspec.Struct, frozen=True, kw_only=True):
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
     images: tuple[str, ...]
+    asks: tuple[tuple[str, Hashable], ...]
     relations: Relations
     selected_by: tuple[int, ...]
 
@@ -46,9 +47,8 @@ class Shape:
 
     __slots__ = (
         "__weakref__",
-        "adds",
         "affinity",
-        "asked",
+        "asks",
         "batch",
         "daemon",
         "estimate",
@@ -95,6 +95,8 @@ class Shape:
         self.tolerations = key.tolerations
         self.host_ports = key.host_ports
         self.images = key.images
+        self.asks = dict(key.asks)
+        """What plugins have read of the pod, by plugin."""
         self.relations = key.relations
         self.selected_by = key.selected_by
         """Numbers of the selectors of other pods' (and its own) terms that select the pod."""
@@ -104,38 +106,13 @@ class Shape:
         """Numbers of the selectors of pods whose presence can make a node feasible."""
         self.relational = bool(key.selected_by) or key.relations != NO_RELATIONS
         """Whether where other pods are matters to it, or it to them."""
-        self.asked: Asked | None = None
-        """What it asks of the node table that was asked last."""
-        self.adds: Adds | None = None
-        """What a pod adds to the node table that was counted on last."""
         self.request_column = _column((self.requests.get(CPU, 0), self.requests.get(MEMORY, 0)))
         self.nonzero_column = _column((self.nonzero_cpu, self.nonzero_memory))
         self.estimate_column = _column(self.estimate)
 
     def __deepcopy__(self, _memo: dict[int, object]) -> Shape:
+        """A shape never changes: a copy of what refers to it refers to the same one."""
         return self
-
-
-class Asked(msgspec.Struct, frozen=True, eq=False):
-    """What a shape asks of the nodes, as the columns of a table have it."""
-
-    version: object
-    """The version of the table's dimensions that this is about."""
-    dims: tuple[int, ...]
-    """The dimension of each need, -1 where no node offers the resource."""
-    column: IntArray
-    """The needs by dimension, up to the last one that is needed."""
-
-
-class Adds(msgspec.Struct, frozen=True, eq=False):
-    """What a pod of a shape adds to its row: columns of a node table, and how much to each."""
-
-    version: object
-    """The version of the table's dimensions that this is about."""
-    reported: tuple[tuple[Cells, int], ...]
-    """Where the node's report knows the pod."""
-    unreported: tuple[tuple[Cells, int], ...]
-    """Where it does not: also what the pod is taken to use."""
 
 
 def _column(amounts: Iterable[int]) -> IntArray:

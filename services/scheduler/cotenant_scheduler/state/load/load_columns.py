@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 
 from cotenant_scheduler.state.columns import FIRST_CAPACITY, BoolArray, Cells, IntArray, grown
-from cotenant_scheduler.state.load_aware_args import LoadAwareArgs, Thresholds, parse_duration_seconds
-from cotenant_scheduler.state.load_estimate import (
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs, Thresholds, parse_duration_seconds
+from cotenant_scheduler.state.load.load_estimate import (
     MICROSECONDS,
     AssignedPod,
     NodeReport,

@@ -12,8 +12,8 @@ also one without an object. A missing label selector selects no pod. Source: Kub
 A selector has a number as long as somebody holds it: known pods, by their object or their placements. One that comes again gets
 another number.
 
-Bounds: the selectors of known pods; MATCHES_KEPT label sets are remembered with their selectors; labels are kept of namespaces
-that have some besides their name.
+Bounds: the selectors of known pods; MATCHES_CACHED label sets are remembered with their selectors; labels are kept of
+namespaces that have some besides their name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequiremen
 from cotenant.api.objects.pod import Pod, PodAffinityTerm
 from cotenant.api.objects.selectors import expression_holds
 
-MATCHES_KEPT = 16_384
+MATCHES_CACHED = 16_384
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 Expression = tuple[str, str, tuple[str, ...]]
@@ -103,7 +103,7 @@ class Relations(msgspec.Struct, frozen=True):
 NO_RELATIONS = Relations()
 
 
-class SelectorBook:
+class SelectorIndex:
     """Numbers selectors, and tells which of them select a pod."""
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ class SelectorBook:
             known = tuple(
                 number for number, selector in self.selectors.items() if self.selects(selector, namespace, labels)
             )
-            if len(self._matches) >= MATCHES_KEPT:
+            if len(self._matches) >= MATCHES_CACHED:
                 self._matches.clear()
             self._matches[key] = known
         return known

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cotenant.api.objects.policies import PriorityClassObject
 
-NEVER = "Never"
+PREEMPT_NEVER = "Never"
 """The preemption policy of pods that wait rather than have others end."""
 
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -45,10 +45,10 @@ class PriorityValues:
             found = self._classes.get(name)
         else:
             defaults = [entry for entry in self._classes.values() if entry.global_default]
-            found = max(defaults, key=lambda entry: (entry.value, entry.preemption_policy != NEVER), default=None)
+            found = max(defaults, key=lambda entry: (entry.value, entry.preemption_policy != PREEMPT_NEVER), default=None)
         if found is None:
             return SYSTEM_CLASSES.get(name, 0), True
-        return found.value, found.preemption_policy != NEVER
+        return found.value, found.preemption_policy != PREEMPT_NEVER
 
 
 def _meaning(found: PriorityClassObject) -> tuple[int, bool, str]:

@@ -1,0 +1,147 @@
+"""What the scheduler's own decisions have changed in its state before they are stored: one journal, newest last.
+
+Two things are assumed, one after the other:
+
+    placements of the decision being made: counted on their nodes, charged to their quotas, units taken. `savepoint` marks a
+    point of the journal and `rollback` takes back what came behind it, exactly: so pods are tried together, and a decision
+    never rests on one that was not stored. A placement that is folded as it was decided holds: nothing is computed again.
+    events of a batch that is being stored: folded before their sequences are known, the n-th as number -n
+    (`cotenant.engine.core.Assuming`). `stored` gives them their sequences; `refused` folds the messages before them again,
+    newest first: the state is a fold of the last message of each subject, so that undoes any event, whatever its payload and
+    whatever else was folded meanwhile.
+
+Bounds: the placements of one decision; the events of one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Protocol
+
+import msgspec
+
+from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.engine.last_sequences import LastSequences
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Placement
+from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.load.load_estimate import AssignedPod
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import Charge, PlacementRecord
+from cotenant_scheduler.state.stored_placements import PlacementView
+
+
+class Folding(Protocol):
+    """The state, as far as own events change it."""
+
+    def fold(self, event: Event, sequence: int) -> PlacementRecord | None:
+        """Fold an event as if it had this sequence; return the record of a placement."""
+
+    def last(self, subject: str) -> Event | None:
+        """Return the last message of a subject as the state has it; None where it holds none."""
+
+
+class _Assumption(msgspec.Struct, frozen=True):
+    row: int
+    charge: Charge
+    data: Placement
+
+
+class Assumed:
+    """The journal."""
+
+    def __init__(self, nodes: NodeTable, ledger: QuotaLedger, sequences: LastSequences) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._sequences = sequences
+        self._placed: dict[PodKey, _Assumption] = {}
+        """In the order of the decision."""
+        self._batch: list[tuple[Event, Event | None, PlacementRecord | None]] = []
+        """Each event with the message before it and the record that it became."""
+
+    # -- the decision being made ---------------------------------------------------------------------------------
+
+    def place(self, row: int, key: PodKey, charge: Charge, assigned: AssignedPod, data: Placement) -> None:
+        """Assume a pod on a row."""
+        self._nodes.assume(row, key, charge.shape, assigned, data.allocation)
+        self._charge(charge, 1)
+        self._placed[key] = _Assumption(row, charge, data)
+
+    def place_series(
+        self, rows: list[int], keys: list[PodKey], charge: Charge, assigned: AssignedPod, placements: list[Placement]
+    ) -> None:
+        """Assume equal pods that no counter counts, one on each of the rows, whose nodes' reports do not know them."""
+        self._nodes.assume_series(rows, keys, charge.shape, assigned)
+        self._charge(charge, len(rows))
+        for row, key, data in zip(rows, keys, placements, strict=True):
+            self._placed[key] = _Assumption(row, charge, data)
+
+    def holds(self, key: PodKey) -> bool:
+        """Tell whether a pod is assumed on some node."""
+        return key in self._placed
+
+    def savepoint(self) -> int:
+        """Return the present point of the journal; good until a placement is folded."""
+        return len(self._placed)
+
+    def rollback(self, savepoint: int = 0) -> None:
+        """Take back the placements behind a savepoint."""
+        placed = self._placed
+        if len(placed) <= savepoint:
+            return
+        gone = [(entry.row, key, entry.charge) for key, entry in islice(placed.items(), savepoint, None)]
+        self._nodes.retract_all([(row, key, charge.shape) for row, key, charge in gone])
+        charged: dict[Charge, int] = {}
+        for _, key, charge in gone:
+            charged[charge] = charged.get(charge, 0) + 1
+            del placed[key]
+        for charge, times in charged.items():
+            self._charge(charge, -times)
+
+    def confirm(self, key: PodKey, data: Placement | PlacementView, first: bool) -> Charge | None:
+        """A placement of the pod is folded: return what it is charged with if it is the one assumed, and the `first` that is
+        known of the pod; else the assumption, if there is one, is taken back."""
+        held = self._placed.pop(key, None)
+        if held is None:
+            return None
+        if first and held.data is data:
+            return held.charge
+        self._nodes.retract(held.row, key)
+        self._charge(held.charge, -1)
+        return None
+
+    def _charge(self, charge: Charge, times: int) -> None:
+        if charge.membership is None:
+            return
+        requests = {name: amount * abs(times) for name, amount in charge.shape.requests.items()}
+        change = self._ledger.charge if times > 0 else self._ledger.give_back
+        change(charge.membership, requests, preemptible=charge.preemptible)
+
+    # -- the batch being stored ----------------------------------------------------------------------------------
+
+    def fold(self, events: Sequence[Event], state: Folding) -> None:
+        """Fold the events of a batch as if they were stored. Raises ValueError while another batch is being stored."""
+        if self._batch:
+            raise ValueError("a batch is being stored already: confirm or withdraw it first")
+        for number, event in enumerate(events, 1):
+            before = state.last(event.subject)
+            self._batch.append((event, before, state.fold(event, -number)))
+
+    def stored(self, first: int) -> None:
+        """The batch is stored; its first event has this sequence."""
+        for sequence, (event, _, record) in enumerate(self._batch, first):
+            self._sequences.note(event.subject, sequence, event.tombstone)
+            if record is not None:
+                record.sequence = sequence
+        self._batch = []
+
+    def refused(self, state: Folding) -> None:
+        """The batch is not stored, and neither is what was decided behind it."""
+        self.rollback()
+        for event, before, _ in reversed(self._batch):
+            if before is None:
+                state.fold(msgspec.structs.replace(event, tombstone=True), 0)
+            else:
+                state.fold(before, before.sequence)
+        self._batch = []

@@ -1,0 +1,148 @@
+"""Which part of the state a message changes.
+
+In: events of the subjects of FILTERS. Out: pods, nodes, quotas, priority classes, disruption budgets as they are then. The
+state is a function of the last message of each subject; `last` returns that message for the subjects that the scheduler itself
+writes. A subject that is not read here changes nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.api.objects.metadata import AnyObject
+from cotenant.api.objects.policies import PriorityClassObject
+from cotenant.domain.quota.membership import Membership
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement, Waiting
+from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.runs import RunStatus
+from cotenant.model.subjects import selecting, tokens
+from cotenant_scheduler.cycle.assumed import Assumed
+from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
+from cotenant_scheduler.state.node_cache import NodeCache
+from cotenant_scheduler.state.pod_records import PlacementRecord
+from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.stored_placements import PlacementView
+
+FILTERS = (
+    "objects.core.pods.>",
+    "objects.core.nodes.>",
+    "objects.core.namespaces.>",
+    "objects.scheduling%2Ek8s%2Eio.priorityclasses.>",
+    "objects.policy.poddisruptionbudgets.>",
+    "node.*.executor",
+    "node.*.resources",
+    "node.*.condition",
+    "node.*.placement.>",
+    "node.*.run.>",
+    "metrics.*",
+    "quotas.>",
+    "waiting.>",
+)
+"""What the service reads from LOG."""
+
+_READ = selecting(FILTERS)
+_NAMESPACE = msgspec.json.Decoder(AnyObject)
+_PRIORITY_CLASS = msgspec.json.Decoder(PriorityClassObject)
+
+
+class StateFolding:
+    """Hands each message to its part of the state."""
+
+    def __init__(
+        self, pods: PodCache, nodes: NodeCache, quotas: Quotas, budgets: DisruptionBudgets, assumed: Assumed
+    ) -> None:
+        self._pods = pods
+        self._nodes = nodes
+        self._quotas = quotas
+        self._budgets = budgets
+        self._assumed = assumed
+
+    def fold(self, event: Event, sequence: int) -> PlacementRecord | None:
+        """Fold a message as if it had this sequence; return the record of a placement.
+
+        Raises msgspec.DecodeError or QuantityError for an object that cannot be read; the state then is as without it.
+        """
+        match tokens(event.subject):
+            case ("node", node, "run", namespace, name):
+                if not event.tombstone and isinstance(event.data, RunStatus):
+                    self._pods.store_run(event.data, sequence)
+                else:
+                    self._pods.drop_run(node, (namespace, name))
+            case ("objects", "core", "pods", namespace, name):
+                if not event.tombstone and isinstance(event.data, ObjectStored):
+                    self._pods.store_object((namespace, name), event.data.object, sequence)
+                else:
+                    self._pods.drop_object((namespace, name))
+            case ("node", node, "placement", namespace, name):
+                if not event.tombstone and isinstance(event.data, PlacementView | Placement):
+                    return self._store_placement(event.data, sequence)
+                self._pods.drop_placement(node, (namespace, name))
+            case ("waiting", namespace, name):
+                if not event.tombstone and isinstance(event.data, Waiting):
+                    self._pods.store_waiting(event.data, event.time)
+                else:
+                    self._pods.drop_waiting((namespace, name))
+            case ("metrics", node):
+                self._nodes.fold_metric(node, event)
+            case ("node", node, "resources" | "executor" | "condition" as part):
+                self._nodes.fold_part(node, part, event)
+            case ("objects", "core", "nodes", _, node):
+                self._nodes.fold_object(node, event)
+            case ("objects", "core", "namespaces", _, name):
+                self._fold_namespace(name, event)
+            case ("quotas", tree, quota):
+                data = event.data if not event.tombstone and isinstance(event.data, QuotaRuntime) else None
+                self._quotas.fold(Membership(quota, "" if tree == "_" else tree), data, sequence)
+            case ("objects", "scheduling.k8s.io", "priorityclasses", _, name):
+                self._fold_priority_class(name, event)
+            case ("objects", "policy", "poddisruptionbudgets", namespace, name):
+                if not event.tombstone and isinstance(event.data, ObjectStored):
+                    self._budgets.set(namespace, name, event.data.object)
+                else:
+                    self._budgets.drop(namespace, name)
+        return None
+
+    def last(self, subject: str) -> Event | None:
+        """Return the last message of a subject that the scheduler writes; None where the state holds none, or does not read it.
+
+        Raises ValueError for a subject of others: what they said before is not known any more.
+        """
+        match tokens(subject):
+            case ("node", node, "placement", namespace, name):
+                record = self._pods.records.get((namespace, name))
+                placed = record.placements.get(node) if record is not None else None
+                if placed is not None:
+                    return Event(subject=subject, data=placed.stored.whole(), sequence=placed.sequence)
+            case ("waiting", namespace, name):
+                record = self._pods.records.get((namespace, name))
+                if record is not None and record.waiting is not None:
+                    return Event(subject=subject, data=record.waiting, time=record.waiting_at)
+            case _ if _READ.fullmatch(subject.encode()):
+                raise ValueError(f"{subject} is not written by the scheduler")
+        return None
+
+    def _store_placement(self, data: Placement | PlacementView, sequence: int) -> PlacementRecord:
+        key = (data.namespace, data.name)
+        record = self._pods.records.get(key)
+        first = record is not None and not record.placements and not record.runs
+        return self._pods.store_placement(key, data, sequence, self._assumed.confirm(key, data, first))
+
+    def _fold_namespace(self, name: str, event: Event) -> None:
+        labels: dict[str, str] = {}
+        try:
+            if not event.tombstone and isinstance(event.data, ObjectStored):
+                labels = _NAMESPACE.decode(event.data.object).metadata.labels
+        finally:
+            # One whose object cannot be read is as one without: earlier labels do not stay.
+            self._pods.label_namespace(name, labels)
+
+    def _fold_priority_class(self, name: str, event: Event) -> None:
+        if event.tombstone or not isinstance(event.data, ObjectStored):
+            changed = self._pods.priorities.drop(name)
+        else:
+            changed = self._pods.priorities.set(name, _PRIORITY_CLASS.decode(event.data.object))
+        if changed:
+            self._pods.reprioritise()

@@ -1,0 +1,153 @@
+"""What would fit on a node after some of its pods have gone.
+
+In: a row, the shape that wants room there, the pods that may go. Out: which of them have to. What sums are held against
+(resources) is added up; what counters keep is uncounted and counted again, and the filters are asked as ever. So a filter is
+written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+
+import msgspec
+
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.state.counting import CountedPod, PodKey
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reading.shapes import Shape
+
+
+class RowPod(msgspec.Struct, frozen=True):
+    """A pod on a row, as far as others may want its room."""
+
+    key: PodKey
+    counted: CountedPod
+    shape: Shape
+    bound_us: int
+    uid: str
+    labels: Mapping[str, str]
+    ending: bool
+    protected: bool
+
+
+class Asking:
+    """Who asks for room: the shape, and the filters whose refusals the end of pods can lift."""
+
+    def __init__(self, nodes: NodeTable, evaluation: Evaluation) -> None:
+        self.nodes = nodes
+        self.shape = evaluation.shape
+        self._sums, self.others = evaluation.liftable()
+        self._gives_back: dict[Shape, tuple[int, ...]] = {}
+
+    def room(self, row: int) -> list[int]:
+        """Return what is left of each limit on a row with the shape there; below 0 it does not fit."""
+        return [left for plugin in self._sums for left in plugin.room(self.nodes, self.shape, row)]
+
+    def gives_back(self, pod: RowPod) -> tuple[int, ...]:
+        """Return what the end of a pod adds to each limit's room."""
+        found = self._gives_back.get(pod.shape)
+        if found is None:
+            found = self._gives_back[pod.shape] = tuple(
+                amount for plugin in self._sums for amount in plugin.gives_back(self.shape, pod.shape)
+            )
+        return found
+
+
+class _WhatIf:
+    """A row without some of its pods: does the shape fit? What counters count is changed while it is asked, and put back by
+    `close`: nobody can tell afterwards."""
+
+    def __init__(self, asking: Asking, row: int) -> None:
+        self._asking = asking
+        self._row = row
+        self._left = asking.room(row)
+        self._versions = [(counter, counter.version) for counter in asking.nodes.counters]
+        self._gone: dict[PodKey, RowPod] = {}
+        self._refused: bool | None = None
+        """What the other filters answered last; None where what they look at changed since."""
+
+    def take(self, pod: RowPod) -> None:
+        """Take a pod away."""
+        self._gone[pod.key] = pod
+        self._add(pod, 1)
+        for counter in self._asking.nodes.counters_of(pod.shape):
+            counter.uncount(self._row, pod.key, pod.counted)
+            self._refused = None
+
+    def put_back(self, pod: RowPod) -> None:
+        """Put a pod back that was taken away."""
+        del self._gone[pod.key]
+        self._add(pod, -1)
+        for counter in self._asking.nodes.counters_of(pod.shape):
+            counter.count(self._row, pod.key, pod.counted)
+            self._refused = None
+
+    def _add(self, pod: RowPod, sign: int) -> None:
+        left = self._left
+        for index, amount in enumerate(self._asking.gives_back(pod)):
+            left[index] += amount * sign
+
+    def fits(self) -> bool:
+        """Tell whether the shape fits now."""
+        if min(self._left, default=0) < 0:
+            return False
+        if self._refused is None:
+            self._refused = any(refuses(self._row) for refuses in self._asking.others)
+        return not self._refused
+
+    def close(self) -> None:
+        """Put all pods back."""
+        for pod in list(self._gone.values()):
+            self.put_back(pod)
+        for counter, version in self._versions:
+            counter.version = version
+
+
+def victims(asking: Asking, row: int, ending: list[RowPod], order: list[RowPod]) -> list[int] | None:
+    """Return which pods of an order cannot stay beside the shape, though those that are `ending` go: as few as the order
+    allows, its first ones stay first. None if the shape does not fit without all of them."""
+    if asking.others:
+        return _victims(_WhatIf(asking, row), ending, order)
+    taken = [asking.gives_back(pod) for pod in (*order, *ending)]
+    return _victims_by_amount(asking.room(row), taken, len(order))
+
+
+def _victims(what_if: _WhatIf, ending: list[RowPod], order: list[RowPod]) -> list[int] | None:
+    """Return which pods of an order cannot be put back, None if the shape does not fit without all of them."""
+    try:
+        for pod in (*ending, *order):
+            what_if.take(pod)
+        if not what_if.fits():
+            return None
+        victims = []
+        for index, pod in enumerate(order):
+            what_if.put_back(pod)
+            if not what_if.fits():
+                what_if.take(pod)
+                victims.append(index)
+        return victims
+    finally:
+        what_if.close()
+
+
+def _victims_by_amount(left: list[int], amounts: list[tuple[int, ...]], count: int) -> list[int] | None:
+    """Return which of the first `count` pods cannot be put back, where only amounts matter; None if it does not fit without
+    all of them."""
+    if not amounts:
+        return None
+    free = [room + sum(freed) for room, freed in zip(left, zip(*amounts, strict=True), strict=True)]
+    if min(free) < 0:
+        return None
+    victims: list[int] = []
+    index = 0
+    for wanted, run in groupby(amounts[:count]):
+        # Of pods that take the same, the first ones stay as far as there is room; the others cannot.
+        size = len(list(run))
+        stay = min((room // amount for room, amount in zip(free, wanted, strict=True) if amount > 0), default=size)
+        if stay < size:
+            victims.extend(range(index + stay, index + size))
+        stay = min(stay, size)
+        free = [room - amount * stay for room, amount in zip(free, wanted, strict=True)]
+        index += size
+    return victims

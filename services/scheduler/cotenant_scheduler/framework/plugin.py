@@ -1,0 +1,187 @@
+"""What a plugin of the scheduler can be. A plugin is one or several of these, and the profile lists those that run.
+
+    Filter          keeps pods off nodes: a code a row, 0 where the pod may run; `reason` turns a code into words
+    Score           prefers nodes: a raw number a row, normalised to 0..100
+    SpanningScore   prefers nodes by what is on other nodes
+    Counter         keeps what it counts of the pods on each row (`state.counting`): `count` and `uncount`
+    Allocator       gives a pod the very units that it runs on: a fragment of its placement's allocation
+    Grouping        says which pods are placed together or not at all
+    Reader          reads what it asks of a pod's document, so that pods that ask alike are alike (`state.reading.pod_reader`)
+
+Evaluation, series and preemption ask the same functions. What would fit after pods are gone is asked by uncounting them, asking
+the filters again, and counting them again (`cycle.preemption`).
+
+A filter or a score exists in array form: over all rows asked about, at once. `RowFilter` and `RowScore` add the same answer for
+one row, where that was measured to pay; other plugins are asked about an array of one row. `static` plugins look only at what
+placements and metrics never change: their results are kept and shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol, runtime_checkable
+
+import msgspec
+import numpy as np
+
+from cotenant.events.allocations import Allocation
+from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+
+MAX_SCORE = 100
+
+RowFunction = Callable[[int], int]
+"""A filter or a score of one row, bound to a table and a shape; good until the table's `version` changes."""
+
+
+class Normalise(Enum):
+    """How raw scores become 0..100 over the nodes that can take the pod.
+
+    PLAIN: they are already. HIGHEST: 100 * score // highest; all 0 where the highest is 0. LOWEST: 100 - that; all 100
+    where the highest is 0.
+    """
+
+    PLAIN = "plain"
+    HIGHEST = "highest"
+    LOWEST = "lowest"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One filter's reason in words. `text` is Kubernetes' or Koordinator's own; `detail` has the figures."""
+
+    code: str
+    text: str
+    resource: str = ""
+    detail: str = ""
+
+
+class Filter(Protocol):
+    """Keeps pods off nodes."""
+
+    name: str
+    static: bool
+    spanning: bool
+    """Looks at pods of other nodes too: a placement changes its answer for all rows."""
+    in_columns: bool
+    """All that it reads of placements stands in the table's columns: it can be asked about copies of rows."""
+    preemptible: bool
+    """Ending pods of a node can lift its refusal at once. (Load is measured: it does not fall before the next report.)"""
+
+    @property
+    def wakes_on(self) -> tuple[str, ...]:
+        """Subjects whose events can change a refusal."""
+
+    def concerns(self, shape: Shape) -> bool:
+        """Tell whether the filter can refuse a node to the shape at all."""
+
+    def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
+        """Return 0 or a code below 4096 for each row (int32, one entry a row)."""
+
+    def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:
+        """Return the reason for a code with the figures of the rows that were refused for it."""
+
+
+class RowFilter(Protocol):
+    """A filter with a row form. (A placement changes one row: fit, load and balance of it cost 3 us in row form, 45 us as
+    arrays.)"""
+
+    def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        """Return the filter as a function of one row."""
+
+
+@runtime_checkable
+class AmountFilter(Protocol):
+    """A filter that holds sums against limits. Preemption adds up what pods give back in place of asking again, as it looks at
+    every pod of every node."""
+
+    def room(self, nodes: NodeTable, shape: Shape, row: int) -> list[int]:
+        """Return what is left of each limit with a pod of the shape on the row; below 0 it does not fit."""
+
+    def gives_back(self, shape: Shape, other: Shape) -> tuple[int, ...]:
+        """Return what the end of a pod of another shape adds to each limit's room."""
+
+
+class Score(Protocol):
+    """Prefers nodes."""
+
+    name: str
+    static: bool
+    in_columns: bool
+    """As of a filter."""
+    weight: int
+    normalise: Normalise
+
+    def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
+        """Return the raw score of each row (int64, one entry a row), in a new array."""
+
+
+class RowScore(Protocol):
+    """A score with a row form."""
+
+    def row_score(self, nodes: NodeTable, shape: Shape) -> RowFunction:
+        """Return the raw score as a function of one row."""
+
+
+class SpanningScore(Protocol):
+    """Prefers nodes by what is on other nodes; asked about all rows at once."""
+
+    name: str
+    weight: int
+
+    def concerns(self, shape: Shape) -> bool:
+        """Tell whether the score can tell nodes apart for the shape at all."""
+
+    def score_all(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
+        """Return 0..100 for each row in use (int64), normalised over the feasible ones."""
+
+
+class Allocator(Protocol):
+    """Gives pods the very units that they run on."""
+
+    def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
+        """Return what a pod of the shape is given on a row that the filters let it run on; None where it asks for nothing."""
+
+
+class Together(msgspec.Struct, frozen=True):
+    """A group that pods are placed with: its name, not empty, and how many pods there must be to place any."""
+
+    name: str
+    size: int
+
+
+class Grouping(Protocol):
+    """Says which pods are placed together or not at all."""
+
+    def together(self, facts: PodFacts) -> Together | None:
+        """Return the group that a pod is placed with; None where it is placed alone."""
+
+
+def filter_of_row(plugin: Filter, nodes: NodeTable, shape: Shape) -> RowFunction:
+    """Return a filter as a function of one row."""
+    row_form: Callable[[NodeTable, Shape], RowFunction] | None = getattr(plugin, "row_filter", None)
+    if row_form is not None:
+        return row_form(nodes, shape)
+    return lambda row: plugin.filter(nodes, shape, np.array([row])).item(0)
+
+
+def score_of_row(plugin: Score, nodes: NodeTable, shape: Shape) -> RowFunction:
+    """Return a raw score as a function of one row."""
+    row_form: Callable[[NodeTable, Shape], RowFunction] | None = getattr(plugin, "row_score", None)
+    if row_form is not None:
+        return row_form(nodes, shape)
+    return lambda row: plugin.score(nodes, shape, np.array([row])).item(0)
+
+
+def row_count(rows: Rows) -> int:
+    """Return how many rows are asked about."""
+    return int(rows.stop - (rows.start or 0)) if isinstance(rows, slice) else rows.shape[0]
+
+
+def row_numbers(rows: Rows) -> list[int]:
+    """Return the row numbers asked about, in their order."""
+    if isinstance(rows, slice):
+        return list(range(rows.start or 0, rows.stop))
+    found: list[int] = rows.tolist()
+    return found

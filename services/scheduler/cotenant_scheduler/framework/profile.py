@@ -1,0 +1,61 @@
+"""The profile in force: which plugins run, in which order, with which weights. (kube-scheduler's word for it.)
+
+In: the plugins in their order, the weights that a user set. Out: the plugins by what they do. The order of filters is the order
+in which a node's refusal is reported: the first one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cotenant.events.allocations import Allocation, merged
+from cotenant_scheduler.framework.plugin import Allocator, Filter, Grouping, Score, SpanningScore, Together
+from cotenant_scheduler.state.counting import Counter
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reading.pod_reader import Reader
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+
+CODES_PER_FILTER = 4096
+"""Room for one filter's codes: `filters[i]`'s are shown to callers as `i * CODES_PER_FILTER + code`."""
+
+NOT_DECLARED = -1
+"""Code of a row without a declared node; it is not counted among the nodes."""
+
+
+class Profile:
+    """Plugins by what they do. `weights` by name, in place of a score's own; 0 takes it out."""
+
+    def __init__(
+        self,
+        *,
+        filters: Sequence[Filter],
+        scores: Sequence[Score],
+        spanning_scores: Sequence[SpanningScore] = (),
+        counters: Sequence[Counter] = (),
+        allocators: Sequence[Allocator] = (),
+        readers: Sequence[Reader] = (),
+        grouping: Grouping | None = None,
+        weights: Mapping[str, int] | None = None,
+    ) -> None:
+        own = weights or {}
+        self.filters = tuple(filters)
+        self.scores = tuple(score for score in scores if own.get(score.name, score.weight))
+        self.weights = tuple(own.get(score.name, score.weight) for score in self.scores)
+        self.spanning_scores = tuple(
+            (score, weight) for score in spanning_scores if (weight := own.get(score.name, score.weight))
+        )
+        self.counters = tuple(counters)
+        self.allocators = tuple(allocators)
+        self.readers = tuple(readers)
+        self._grouping = grouping
+
+    def together(self, facts: PodFacts) -> Together | None:
+        """Return the group that a pod is placed with; None where it is placed alone."""
+        return self._grouping.together(facts) if self._grouping is not None else None
+
+    def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
+        """Return what a pod of the shape is given on a row; None where it is given nothing but room."""
+        if not self.allocators:
+            return None
+        found = (allocator.allocate(nodes, shape, row) for allocator in self.allocators)
+        return merged([fragment for fragment in found if fragment is not None])

@@ -1,0 +1,48 @@
+"""The plugins that run by default, and what a user may set of them. Order and weights are those of kube-scheduler and of
+Koordinator's profile."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant_scheduler.framework.profile import Profile
+from cotenant_scheduler.plugins.balanced import NodeResourcesBalancedAllocation
+from cotenant_scheduler.plugins.host_ports import NodePorts
+from cotenant_scheduler.plugins.image_locality import ImageLocality
+from cotenant_scheduler.plugins.load_aware import LoadAwareScheduling
+from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
+from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
+from cotenant_scheduler.plugins.pod_relations import PodRelations
+from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit, ScoringStrategy
+from cotenant_scheduler.plugins.taints import TaintToleration
+from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
+from cotenant_scheduler.plugins.unschedulable import NodeUnschedulable
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """What a user may set. `weights`: plugin name to weight in place of the default; 0 takes a score out."""
+
+    load_aware: LoadAwareArgs = LoadAwareArgs()
+    weights: dict[str, int] = {}
+    scoring_strategy: ScoringStrategy = ScoringStrategy.LEAST_ALLOCATED
+    """How NodeResourcesFit scores."""
+    quota_runtime_limits: bool = True
+    """A quota limits by its runtime; false: by its max."""
+    quota_check_ancestors: bool = True
+
+
+def default_profile(config: SchedulerConfig) -> Profile:
+    """Return the profile of a scheduler; each needs its own, as plugins keep what they count."""
+    fit = NodeResourcesFit(config.scoring_strategy)
+    affinity, taints, load = NodeAffinityMatch(), TaintToleration(), LoadAwareScheduling()
+    balanced, images = NodeResourcesBalancedAllocation(), ImageLocality()
+    ports, relations = NodePorts(), PodRelations()
+    spread, together = PodTopologySpread(relations), InterPodAffinity(relations)
+    return Profile(
+        filters=(NodeUnschedulable(), taints, affinity, ports, fit, spread, together, load),
+        scores=(taints, affinity, fit, balanced, images, load),
+        spanning_scores=(spread, together),
+        counters=(ports, relations),
+        weights=config.weights,
+    )

@@ -1,0 +1,41 @@
+"""Pods as the load estimates count them, shared by those that are counted alike."""
+
+from __future__ import annotations
+
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_estimate import AssignedPod, estimation_deadline
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+
+
+class AssignedPods:
+    """Makes `AssignedPod`s; remembers those of the last moment."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._args = args
+        self._assigned_us = 0
+        self._known: dict[Shape, AssignedPod] = {}
+
+    def of(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
+        """Return a pod that was assigned to its node at a moment (microseconds since 1970)."""
+        if self._args.allow_customize_estimation:
+            return self._make(facts, shape, assigned_us)
+        # Pods of one shape that are assigned at one moment are counted alike.
+        if self._assigned_us != assigned_us:
+            self._assigned_us = assigned_us
+            self._known.clear()
+        known = self._known.get(shape)
+        if known is None:
+            known = self._known[shape] = self._make(facts, shape, assigned_us)
+        return known
+
+    def _make(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
+        args = self._args
+        deadline = estimation_deadline(
+            assigned_us,
+            None,
+            args.estimated_seconds_after_pod_scheduled,
+            args.estimated_seconds_after_initialized,
+            facts.annotations,
+            args.allow_customize_estimation,
+        )
+        return AssignedPod(shape.estimate, shape.prod, assigned_us, deadline)

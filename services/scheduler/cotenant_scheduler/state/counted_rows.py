@@ -1,0 +1,170 @@
+"""The pods on each row, and the columns with what they add up to.
+
+In: pods assumed on rows and retracted. Out: requests, load, priorities and what plugins count (`counting`), always as if
+exactly the pods there had been counted, in any order. Pods that no counter counts and that the nodes' reports do not know are
+sums, and are counted many at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from cotenant.events.allocations import Allocation
+from cotenant_scheduler.state.columns import Cells, Changes, IntArray
+from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_estimate import AssignedPod
+from cotenant_scheduler.state.node_columns import SHAPES_CACHED, NodeColumns
+from cotenant_scheduler.state.reading.shapes import Shape
+
+
+class Adds(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What a pod of a shape adds to its row: columns, and how much to each."""
+
+    reported: tuple[tuple[Cells, int], ...]
+    """Where the node's report knows the pod."""
+    unreported: tuple[tuple[Cells, int], ...]
+    """Where it does not: also what the pod is taken to use."""
+
+
+class CountedRows(NodeColumns):
+    """Rows with pods on them."""
+
+    def __init__(self, args: LoadAwareArgs, counters: Sequence[Counter]) -> None:
+        super().__init__(args, counters)
+        self.names: list[str] = []
+        """Of the nodes, by row."""
+        self.pods: list[dict[PodKey, CountedPod]] = []
+        self.priorities: dict[int, int] = {}
+        """How many pods of each priority are counted on all rows."""
+        self.changes = Changes()
+        """Rows that changed in what placements and reports change."""
+        self._last_pod: CountedPod | None = None
+        """What pods that are counted after each other share."""
+        self._adds: dict[Shape, Adds] = {}
+        """Void whenever the columns move."""
+        self._uncounted: dict[Shape, list[int]] = {}
+        """Rows of pods that `pods` has and the columns have not, by shape."""
+        self._stale: set[int] = set()
+        """Rows whose load is to be computed again."""
+
+    def _put(self, row: int, key: PodKey, shape: Shape, assigned: AssignedPod, allocation: Allocation | None) -> CountedPod:
+        pods = self.pods[row]
+        if key in pods:
+            raise ValueError(f"pod {key[0]}/{key[1]} is counted on node {self.names[row]} already")
+        last = self._last_pod
+        if last is None or last.shape is not shape or last.assigned is not assigned or last.allocation is not allocation:
+            last = self._last_pod = CountedPod(shape, assigned, allocation)
+        pods[key] = last
+        return last
+
+    def assume(
+        self, row: int, key: PodKey, shape: Shape, assigned: AssignedPod, allocation: Allocation | None = None
+    ) -> None:
+        """Count a pod on a row; `retract` undoes it exactly."""
+        pod = self._put(row, key, shape, assigned, allocation)
+        self._count(row, key, shape, 1)
+        for counter in self.counters_of(shape):
+            counter.count(row, key, pod)
+
+    def assume_later(
+        self, row: int, key: PodKey, shape: Shape, assigned: AssignedPod, allocation: Allocation | None
+    ) -> None:
+        """Count a pod on a row by the time that `settle` is called: many at once, if they can."""
+        if self.counters_of(shape) or self.load.reports(row, key):
+            self.assume(row, key, shape, assigned, allocation)
+            return
+        self._put(row, key, shape, assigned, allocation)
+        self._uncounted.setdefault(shape, []).append(row)
+
+    def settle(self) -> None:
+        """Bring the columns up to date with what was folded since: before they are read."""
+        self._count_all()
+        if self._stale:
+            for row in self._stale:
+                self._recompute_load(row)
+            self._stale.clear()
+
+    def _count_all(self) -> None:
+        if not self._uncounted:
+            return
+        for shape, rows in self._uncounted.items():
+            self._count_series(rows, shape, 1)
+        self._uncounted.clear()
+
+    def retract(self, row: int, key: PodKey) -> None:
+        """Count a pod no longer on a row; the row stays."""
+        pod = self.pods[row].pop(key)
+        self._count(row, key, pod.shape, -1)
+        for counter in self.counters_of(pod.shape):
+            counter.uncount(row, key, pod)
+
+    def assume_series(self, rows: list[int], keys: list[PodKey], shape: Shape, assigned: AssignedPod) -> None:
+        """`assume` equal pods, one on each of the rows; their nodes' reports do not know them."""
+        for row, key in zip(rows, keys, strict=True):
+            self._put(row, key, shape, assigned, None)
+        self._count_series(rows, shape, 1)
+
+    def _count_series(self, rows: list[int], shape: Shape, sign: int) -> None:
+        self._count_priority(shape.priority, len(rows) * sign)
+        counts = np.bincount(rows)
+        touched: IntArray = np.flatnonzero(counts)
+        times: IntArray = counts[touched] * sign
+        self._add_many(touched, shape, times)
+        self.changes.extend(touched)
+
+    def retract_all(self, assumed: list[tuple[int, PodKey, Shape]]) -> None:
+        """Undo many `assume` at once: sums per shape over arrays where the node's report does not know the pod."""
+        by_shape: dict[Shape, list[int]] = {}
+        for row, key, shape in reversed(assumed):
+            if self.counters_of(shape) or self.load.reports(row, key):
+                self.retract(row, key)
+            else:
+                del self.pods[row][key]
+                by_shape.setdefault(shape, []).append(row)
+        for shape, rows in by_shape.items():
+            self._count_series(rows, shape, -1)
+
+    def _count(self, row: int, key: PodKey, shape: Shape, sign: int) -> None:
+        self._count_priority(shape.priority, sign)
+        adds = self._adds.get(shape) or self._adds_of(shape)
+        reported = self.load.reports(row, key)
+        for cells, amount in adds.reported if reported else adds.unreported:
+            cells[row] += sign * amount
+        if reported:
+            self._recompute_load(row)
+        self.changes.add(row)
+
+    def _adds_of(self, shape: Shape) -> Adds:
+        dims = zip(self.dims_of(shape), shape.needs, strict=True)
+        reported = (
+            (self.nonzero[0].data, shape.nonzero_cpu),
+            (self.nonzero[1].data, shape.nonzero_memory),
+            *((self.requested[dim].data, amount) for dim, (_, amount) in dims if dim >= 0),
+        )
+        if len(self._adds) >= SHAPES_CACHED:
+            self._adds.clear()
+        adds = self._adds[shape] = Adds(reported, (*reported, *self.load.adds_of(shape.estimate, shape.prod)))
+        return adds
+
+    def _columns_moved(self) -> None:
+        super()._columns_moved()
+        self._adds = {}
+
+    def _count_priority(self, priority: int, change: int) -> None:
+        left = self.priorities.get(priority, 0) + change
+        if left:
+            self.priorities[priority] = left
+        else:
+            del self.priorities[priority]
+
+    def _recompute_load(self, row: int) -> None:
+        if self._uncounted:
+            # Counting those comes first: it adds to what is computed here from all pods.
+            self._stale.add(row)
+            return
+        self.load.recompute(row, ((key, pod.assigned) for key, pod in self.pods[row].items()))
+

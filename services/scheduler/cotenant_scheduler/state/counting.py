@@ -1,0 +1,61 @@
+"""What is counted on a row, and the seam by which plugins count there too.
+
+The node table keeps sums in columns (requests, load). What is no sum (ports, the pods that a selector selects, the units of a
+device) a plugin keeps by itself: it is a `Counter`, and the table calls it for every pod that concerns it, whether the pod was
+placed long ago, is placed by the decision being made, or is taken away to see what would fit then.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import msgspec
+
+from cotenant.events.allocations import Allocation
+from cotenant_scheduler.state.load.load_estimate import AssignedPod
+from cotenant_scheduler.state.reading.shapes import Shape
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+
+def held_key(key: PodKey) -> PodKey:
+    """The key under which a pod that is only nominated to a node is counted there."""
+    return ("", f"{key[0]}/{key[1]}")
+
+
+def is_held(key: PodKey) -> bool:
+    """Tell whether a key is that of a pod that is only nominated; no namespace is empty."""
+    return not key[0]
+
+
+class CountedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod on a row; equal pods share one."""
+
+    shape: Shape
+    assigned: AssignedPod
+    allocation: Allocation | None = None
+    """The very units that the pod was given; None for a pod without any, or that is only nominated."""
+
+
+class Counter(ABC):
+    """Base of plugins that count pods on rows.
+
+    `count` and `uncount` undo each other exactly, in any order of pods. A counter is the state of one node table and is copied
+    with it.
+    """
+
+    version = 0
+    """A counter by which a pod changes what other rows are worth, too, adds to it with each pod; else it stays 0."""
+
+    @abstractmethod
+    def counts(self, shape: Shape) -> bool:
+        """Tell whether pods of the shape change what is counted."""
+
+    @abstractmethod
+    def count(self, row: int, key: PodKey, pod: CountedPod) -> None:
+        """Count a pod on a row."""
+
+    @abstractmethod
+    def uncount(self, row: int, key: PodKey, pod: CountedPod) -> None:
+        """Count a pod on a row no longer."""

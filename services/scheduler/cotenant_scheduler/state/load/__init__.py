@@ -1,0 +1,1 @@
+"""Load of nodes: what is measured, what is estimated, what load-aware scheduling may be told."""

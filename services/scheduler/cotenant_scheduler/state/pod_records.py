@@ -1,0 +1,92 @@
+"""What is known of the pods of one name: object, placements, runs, waiting event.
+
+A `PlacementRecord` is the last message of a placement, with what the node and the quota are charged for it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from cotenant.domain.quota.membership import Membership
+from cotenant.events.placements import Placement, Waiting
+from cotenant.events.runs import RunPhase, RunStatus
+from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.stored_placements import StoredPlacement
+
+ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTED})
+"""Runs after which a pod is never placed again, as in Kubernetes."""
+
+
+class Charge(msgspec.Struct, frozen=True, cache_hash=True):
+    """What a placement is charged with, so that it can be given back exactly. (The units that it was given beside it stand in
+    its `Placement.allocation`.)"""
+
+    shape: Shape
+    membership: Membership | None
+    preemptible: bool
+
+
+class PlacementRecord(msgspec.Struct, eq=False):
+    """A placement on one node: its last message, and what it is charged with (None: nothing)."""
+
+    stored: StoredPlacement
+    sequence: int
+    facts: PodFacts | None
+    charge: Charge | None = None
+
+    @property
+    def data(self) -> Placement:
+        """The placement; its figures may be missing (`stored.whole` has them)."""
+        return self.stored.data
+
+
+class PodRecord:
+    """Everything about the pods of one name; normally one pod, two while one takes the other's place."""
+
+    __slots__ = (
+        "document",
+        "facts",
+        "key",
+        "object_sequence",
+        "placements",
+        "queued_in",
+        "runs",
+        "unreadable",
+        "waiting",
+        "waiting_at",
+    )
+
+    def __init__(self, key: PodKey) -> None:
+        self.key = key
+        self.facts: PodFacts | None = None
+        self.document: msgspec.Raw | None = None
+        self.object_sequence = 0
+        self.unreadable = ""
+        """Why the object cannot be read at all; empty where it can."""
+        self.placements: dict[str, PlacementRecord] = {}
+        self.runs: dict[str, tuple[RunStatus, int]] = {}
+        self.waiting: Waiting | None = None
+        self.waiting_at: datetime | None = None
+        self.queued_in: object | None = None
+        """The queue's mark: the equivalence class that the pod waits in."""
+
+    @property
+    def empty(self) -> bool:
+        """No part is left."""
+        return self.facts is None and not (self.placements or self.runs or self.waiting or self.unreadable)
+
+    def run_of(self, node: str, uid: str) -> tuple[RunStatus, int] | None:
+        """The run of this very pod on a node."""
+        run = self.runs.get(node)
+        return run if run is not None and run[0].uid == uid else None
+
+    @property
+    def finished(self) -> bool:
+        """The present pod ran and ended for good."""
+        facts = self.facts
+        return bool(self.runs) and facts is not None and any(
+            run.uid == facts.uid and run.phase in ENDED_FOR_GOOD for run, _ in self.runs.values()
+        )

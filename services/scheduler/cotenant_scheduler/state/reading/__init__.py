@@ -1,0 +1,1 @@
+"""What pods ask: their documents as shapes, and what they want of each other."""

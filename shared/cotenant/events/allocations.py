@@ -1,0 +1,76 @@
+"""What a pod was given of a node beyond amounts: the very CPUs, memory nodes and devices, a reservation, a place in a gang.
+
+A placement carries one `Allocation`; what needs another part of it adds a field here, and all who store, view or copy
+placements carry it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cotenant.events.envelope import Part
+
+
+class NumaShare(Part, frozen=True, kw_only=True):
+    """Amounts taken from one NUMA node (cpu in milli-cores, others in units)."""
+
+    node: int
+    resources: dict[str, int] = {}
+
+
+class DeviceShare(Part, frozen=True, kw_only=True):
+    """What was taken of one device: `type` such as `gpu`, the device's `minor` number on its node, amounts of its resources."""
+
+    type: str
+    minor: int
+    resources: dict[str, int] = {}
+
+
+class ReservationUsed(Part, frozen=True, kw_only=True):
+    """The reservation whose room the pod takes."""
+
+    name: str
+    uid: str = ""
+
+
+class Allocation(Part, frozen=True, kw_only=True):
+    """Parts are empty where nothing was given. `cpus`: numbers of the CPUs that the pod runs on alone, ascending; `gang`:
+    `namespace/name` of the gang that it was placed with."""
+
+    cpus: tuple[int, ...] = ()
+    numa: tuple[NumaShare, ...] = ()
+    devices: tuple[DeviceShare, ...] = ()
+    reservation: ReservationUsed | None = None
+    gang: str = ""
+
+
+_DEFAULTS = Allocation()
+_FIELDS = tuple(field.name for field in msgspec.structs.fields(Allocation))
+
+
+def merged(fragments: Sequence[Allocation]) -> Allocation | None:
+    """Return the allocation that is made of fragments, None without any. Lists are joined in the order of the fragments.
+
+    Raises ValueError if two fragments give a part of which there is only one.
+    """
+    whole: Allocation | None = None
+    for fragment in fragments:
+        whole = fragment if whole is None else _joined(whole, fragment)
+    return whole
+
+
+def _joined(first: Allocation, second: Allocation) -> Allocation:
+    parts: dict[str, object] = {}
+    for name in _FIELDS:
+        mine, other, default = (getattr(source, name) for source in (first, second, _DEFAULTS))
+        if other == default:
+            continue
+        if mine == default:
+            parts[name] = other
+        elif isinstance(mine, tuple) and isinstance(other, tuple):
+            parts[name] = (*mine, *other)
+        else:
+            raise ValueError(f"a pod is given its {name} twice: {mine!r} and {other!r}")
+    return msgspec.structs.replace(first, **parts)
