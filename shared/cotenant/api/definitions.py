@@ -127,10 +127,5 @@ class Registry:
         return found.kind if found is not None else None
 
     def find(self, word: str) -> Kind | None:
-        """Return the kind that a user's word names: plural, singular, kind, short name, or `plural.group`; any case."""
-        wanted = word.lower()
-        for definition in self.definitions:
-            kind = definition.kind
-            if wanted in (kind.plural, kind.singular, kind.resource, *kind.short_names):
-                return kind
-        return None
+        """Return the first kind that a user's word names (`Kind.is_named`), None where there is none."""
+        return next((definition.kind for definition in self.definitions if definition.kind.is_named(word)), None)

@@ -11,37 +11,26 @@ from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.node import Node
 from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
 from cotenant.domain.qos import priority_default
+from cotenant.domain.selectors import SelectorError
 from cotenant.events.migrations import AnomalyStreak, DetectorState, JobCondition, Migration
 from cotenant.model.quantities import resource_amount
 from cotenant.model.tiers import PriorityClass
-from cotenant_descheduler_arbiter.config.selection import SelectorError
-from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts, CycleLimits
-from cotenant_descheduler_arbiter.eviction.evictable import EvictableRules, below_max_cost, why_not_evictable
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, Budgets, CycleLimits, EvictableRules, LowNodeLoad, Pool
+from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
+from cotenant_descheduler_arbiter.eviction.evictable import below_max_cost, why_not_evictable
 from cotenant_descheduler_arbiter.eviction.fit import misfit
 from cotenant_descheduler_arbiter.eviction.object_limiter import limited
-from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition, mark, reset
+from cotenant_descheduler_arbiter.eviction.order import creation_seconds, sort_pods
+from cotenant_descheduler_arbiter.low_node_load.anomaly import mark, reset
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import LowNodeLoad, run_cycle
-from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode, Pool, filter_nodes
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import run_cycle
+from cotenant_descheduler_arbiter.low_node_load.pools import filter_nodes
 from cotenant_descheduler_arbiter.low_node_load.reason import over_utilized_reason
 from cotenant_descheduler_arbiter.low_node_load.scoring import most_requested, percent_floor
-from cotenant_descheduler_arbiter.low_node_load.sorting import (
-    creation_seconds,
-    rank_by_excess,
-    sort_nodes,
-    sort_pods,
-    sort_pods_by_excess,
-)
+from cotenant_descheduler_arbiter.low_node_load.sorting import rank_by_excess, sort_nodes, sort_pods_by_excess
 from cotenant_descheduler_arbiter.low_node_load.thresholds import band_amounts, fill_band
 from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, decide, run_round
-from cotenant_descheduler_arbiter.migration.budgets import (
-    Budgets,
-    expected_replicas,
-    globally,
-    per_namespace,
-    per_node,
-    per_workload,
-)
+from cotenant_descheduler_arbiter.migration.budgets import expected_replicas, globally, per_namespace, per_node, per_workload
 from cotenant_descheduler_arbiter.migration.job_facts import JobFacts, job_moving
 from cotenant_descheduler_arbiter.migration.job_index import JobIndex
 from cotenant_descheduler_arbiter.migration.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
@@ -49,7 +38,7 @@ from cotenant_descheduler_arbiter.migration.jobs import kept_for
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
 from cotenant_descheduler_arbiter.migration.reconcile import condition_of, with_condition
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
-from cotenant_descheduler_arbiter.state.measuring import add_amounts, measure
+from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, add_amounts, measure
 
 ANNOTATION_PASSED = "descheduler.koordinator.sh/passed-arbitration"
 START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, camel_name, overlay
@@ -16,13 +15,8 @@ from cotenant_batch_resource_calculator.config.sections import (
     load_strategies,
     select_strategy,
 )
-from cotenant_batch_resource_calculator.config.selectors import selects
 from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio
 from cotenant_batch_resource_calculator.rendering import cpu_list, render_spec
-
-
-def requirement(operator: str, *values: str) -> LabelSelector:
-    return LabelSelector(match_expressions=[LabelSelectorRequirement(key="pool", operator=operator, values=list(values))])
 
 
 def test_field_names_match_in_any_case() -> None:
@@ -135,26 +129,6 @@ def test_the_first_entry_that_selects_wins() -> None:
     )
     assert colocation.select(config, {"pool": "x"})["cpuReclaimThresholdPercent"] == 2
     assert colocation.select(config, {})["cpuReclaimThresholdPercent"] == 3
-
-
-@pytest.mark.parametrize(
-    ("selector", "labels", "expected"),
-    [
-        (None, {"pool": "x"}, False),
-        (LabelSelector(), {}, True),
-        (requirement("In", "x", "y"), {"pool": "y"}, True),
-        (requirement("NotIn", "x"), {}, True),
-        (requirement("Exists"), {"pool": ""}, True),
-        (requirement("DoesNotExist"), {"pool": ""}, False),
-        (requirement("In"), {"pool": "x"}, False),
-        (requirement("Exists", "x"), {"pool": "x"}, False),
-        (requirement("DoesNotExist"), {}, True),
-        (requirement("DoesNotExist", "x"), {}, False),
-        (requirement("Near", "x"), {"pool": "x"}, False),
-    ],
-)
-def test_label_selectors(selector: LabelSelector | None, labels: dict[str, str], expected: bool) -> None:
-    assert selects(selector, labels) is expected
 
 
 @pytest.mark.parametrize(

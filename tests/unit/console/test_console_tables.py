@@ -8,7 +8,6 @@ import pytest
 
 from cotenant_console.ages import age, human_duration
 from cotenant_console.api.client import ApiError, error_from
-from cotenant_console.api.kinds import find_by_name, find_by_type
 from cotenant_console.tables import Table, table_from
 
 SERVER_TABLE = {
@@ -75,22 +74,6 @@ def test_an_age_counts_from_the_timestamp_and_an_unreadable_one_is_unknown() -> 
     now = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
     assert age("2026-01-01T00:00:15Z", now) == "45s"
     assert age("soon", now) == "<unknown>"
-
-
-@pytest.mark.parametrize("typed", ["po", "pod", "Pods", "elasticquotas.scheduling.sigs.k8s.io", "eq", "pmj", "no"])
-def test_kinds_are_found_by_every_name_users_type(typed: str) -> None:
-    assert find_by_name(typed) is not None
-
-
-def test_kinds_lead_to_their_paths() -> None:
-    quota = find_by_type("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota")
-    assert quota is not None
-    assert quota.path("team a", "q") == "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/team%20a/elasticquotas/q"
-    assert quota.path() == "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas"
-    pod = find_by_name("pod")
-    assert pod is not None
-    assert pod.path("default", "a", "log") == "/api/v1/namespaces/default/pods/a/log"
-    assert find_by_name("gadget") is None
 
 
 def test_a_status_becomes_an_error_with_its_causes() -> None:

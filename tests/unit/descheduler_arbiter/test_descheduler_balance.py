@@ -11,11 +11,11 @@ import pytest
 
 from cotenant.api.objects.metadata import ObjectMeta
 from cotenant.api.objects.pod import Pod
+from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Pool
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, LowNodeLoad, run_cycle
-from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode, Pool
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, run_cycle
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
-from cotenant_descheduler_arbiter.state.measuring import measure
+from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, measure
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GPU = "nvidia.com/gpu"

@@ -8,15 +8,11 @@ import pytest
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.node import Taint
 from cotenant.api.objects.pod import decode_pod
-from cotenant_descheduler_arbiter.eviction.evictable import (
-    EvictableRules,
-    below_max_cost,
-    forced,
-    parse_cost,
-    why_not_evictable,
-)
+from cotenant_descheduler_arbiter.config.policy import EvictableRules
+from cotenant_descheduler_arbiter.eviction.evictable import below_max_cost, forced, parse_cost, why_not_evictable
 from cotenant_descheduler_arbiter.eviction.fit import misfit
-from cotenant_descheduler_arbiter.low_node_load.sorting import sort_pods, sort_pods_by_excess
+from cotenant_descheduler_arbiter.eviction.order import sort_pods
+from cotenant_descheduler_arbiter.low_node_load.sorting import sort_pods_by_excess
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}

@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cotenant.events.migrations import AnomalyStreak, DetectorState
-from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition, current, mark, reset
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition
+from cotenant_descheduler_arbiter.eviction.order import creation_seconds
+from cotenant_descheduler_arbiter.low_node_load.anomaly import current, mark, reset
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass, NodeLoad, classify, is_over, is_under, over_resources
 from cotenant_descheduler_arbiter.low_node_load.reason import over_utilized_reason
 from cotenant_descheduler_arbiter.low_node_load.scoring import excess_score, most_requested, percent_floor, usage_score
-from cotenant_descheduler_arbiter.low_node_load.sorting import creation_seconds, sort_nodes
+from cotenant_descheduler_arbiter.low_node_load.sorting import sort_nodes
 from cotenant_descheduler_arbiter.low_node_load.thresholds import (
     Band,
     BandAmounts,

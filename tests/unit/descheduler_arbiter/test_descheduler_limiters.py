@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cotenant.events.migrations import Migration
+from cotenant_descheduler_arbiter.config.policy import CycleLimits
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, next_in_row, pause, remembered_until, workload_key
-from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts, CycleLimits
+from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.eviction.object_limiter import limited, tokens_left
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
 

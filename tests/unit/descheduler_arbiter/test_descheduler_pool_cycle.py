@@ -14,21 +14,13 @@ from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import AnomalyStreak, DetectorState, Migration
 from cotenant.model.subjects import metrics_subject, migration_subject
-from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import (
-    CycleResult,
-    Judgement,
-    LowNodeLoad,
-    Streaks,
-    normal_is_news,
-    run_cycle,
-)
-from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode, Pool
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, Streaks, normal_is_news, run_cycle
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
-from cotenant_descheduler_arbiter.state.measuring import measure
+from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, measure
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CONDITION = AnomalyCondition(timeout=timedelta(minutes=10), consecutive_abnormalities=2, consecutive_normalities=2)

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from cotenant.api.objects.metadata import ObjectMeta, OwnerReference
 from cotenant.api.objects.pod import Pod
 from cotenant.events.migrations import AnomalyStreak, DetectorState
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
 from cotenant_descheduler_arbiter.eviction.object_limiter import limited
-from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition, mark
+from cotenant_descheduler_arbiter.low_node_load.anomaly import mark
 from cotenant_descheduler_arbiter.low_node_load.classify import is_over, is_under
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, LowNodeLoad, run_cycle
-from cotenant_descheduler_arbiter.low_node_load.pools import Pool, judge
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, run_cycle
+from cotenant_descheduler_arbiter.low_node_load.pools import judge
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.state.measuring import measure

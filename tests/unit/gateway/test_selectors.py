@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cotenant_gateway.read_model.selectors import SelectorError, parse_field_selector, parse_label_selector
+from cotenant.domain.selectors import SelectorError
+from cotenant_gateway.read_model.selectors import parse_field_selector, parse_label_selector
 
 LABELS = {"app": "web", "tier": "front", "size": "7", "koordinator.sh/qosClass": "BE"}
 

@@ -45,8 +45,31 @@ def test_kinds_are_found_by_every_name_that_users_type(word: str) -> None:
     kind = REGISTRY.find(word)
     assert kind is not None
     assert kind.plural == "pods"
-    assert REGISTRY.find("elasticquotas.scheduling.sigs.k8s.io") is REGISTRY.find("eq")
     assert REGISTRY.find("nonsense") is None
+
+
+@pytest.mark.parametrize("name", ["eq", "elasticquota", "elasticquotas", "ElasticQuota"])
+def test_a_kind_may_be_named_with_its_group(name: str) -> None:
+    kind = REGISTRY.find(f"{name}.scheduling.sigs.k8s.io")
+    assert kind is not None
+    assert kind is REGISTRY.find(name)
+    assert kind.qualified == "elasticquota.scheduling.sigs.k8s.io"
+    assert REGISTRY.find(f"{name}.example.io") is None
+
+
+def test_no_two_kinds_share_a_name_that_users_type_without_the_group() -> None:
+    names = [name for each in REGISTRY for name in (each.kind.plural, each.kind.singular, *each.kind.short_names)]
+    assert len(names) == len(set(names))
+
+
+def test_kinds_lead_to_their_paths() -> None:
+    quota = REGISTRY.type("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota")
+    pod = REGISTRY.type("v1", "Pod")
+    assert quota is not None
+    assert pod is not None
+    assert quota.path("team a", "q") == "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/team%20a/elasticquotas/q"
+    assert quota.path() == "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas"
+    assert pod.path("default", "a", "log") == "/api/v1/namespaces/default/pods/a/log"
 
 
 WORDS = st.sampled_from(["a", "b", "a+", "x_1"])

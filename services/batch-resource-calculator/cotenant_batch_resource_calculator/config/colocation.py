@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
+from cotenant.domain.selectors import selects_if_valid
 from cotenant.model.names import ANNOTATION_COLOCATION_STRATEGY, LABEL_CPU_RECLAIM_RATIO, LABEL_MEMORY_RECLAIM_RATIO
 from cotenant_batch_resource_calculator.config.json_overlay import (
     ConfigError,
@@ -28,7 +29,6 @@ from cotenant_batch_resource_calculator.config.json_overlay import (
     fit,
     overlay,
 )
-from cotenant_batch_resource_calculator.config.selectors import selects
 
 KEY = "colocation-config"
 LABEL_MID_STATIC_CPU_RATIO = "node.koordinator.sh/mid-static-cpu-reserved-ratio"
@@ -193,7 +193,7 @@ def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> Coloca
 def select(config: ColocationConfig, labels: Mapping[str, str]) -> JsonObject:
     """Return the strategy for a node before what the node itself says: the first entry that selects it, else the cluster's."""
     for entry in config.entries:
-        if selects(entry.selector, labels):
+        if selects_if_valid(entry.selector, labels):
             return overlay(config.cluster, entry.strategy)
     return config.cluster
 

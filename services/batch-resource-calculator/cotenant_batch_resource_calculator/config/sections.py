@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
+from cotenant.domain.selectors import selects_if_valid
 from cotenant_batch_resource_calculator.config.json_overlay import (
     ConfigError,
     JsonObject,
@@ -25,7 +26,6 @@ from cotenant_batch_resource_calculator.config.json_overlay import (
     overlay,
 )
 from cotenant_batch_resource_calculator.config.qos import ResourceQOSStrategy
-from cotenant_batch_resource_calculator.config.selectors import selects
 
 HOST_APPLICATIONS_KEY = "host-application-config"
 
@@ -201,7 +201,7 @@ def _strategy(kind: SectionKind, given: JsonValue, where: str) -> JsonObject:
 def select_strategy(section: Section, labels: Mapping[str, str]) -> JsonObject:
     """Return the strategy for a node with these labels."""
     for selector, strategy in section.entries:
-        if selects(selector, labels):
+        if selects_if_valid(selector, labels):
             return strategy
     return section.cluster
 
@@ -218,6 +218,6 @@ def load_host_applications(text: str | None) -> HostSection:
 def select_host_applications(section: HostSection, labels: Mapping[str, str]) -> list[HostApplication]:
     """Return the applications for a node with these labels."""
     for selector, applications in section.entries:
-        if selects(selector, labels):
+        if selects_if_valid(selector, labels):
             return applications
     return section.cluster

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import click
 
+from cotenant.api.kinds import Kind
+from cotenant.kinds.registry import REGISTRY
 from cotenant_console.api.client import Client, Document, Json, list_at, text_at
-from cotenant_console.api.kinds import Kind, find_by_name, find_by_type
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Target:
 
 def resolve_kind(client: Client, typed: str) -> Kind:
     """The kind a user means. Raises a click error that says how to list what there is."""
-    found = find_by_name(typed) or find_by_name(typed, discover(client))
+    found = REGISTRY.find(typed) or next((kind for kind in discover(client) if kind.is_named(typed)), None)
     if found is None:
         raise click.ClickException(f'the server doesn\'t have a resource type "{typed}"')
     return found
@@ -33,7 +34,11 @@ def resolve_kind(client: Client, typed: str) -> Kind:
 
 def resolve_type(client: Client, api_version: str, kind_name: str) -> Kind | None:
     """The kind of a manifest, None if the server does not know it."""
-    return find_by_type(api_version, kind_name) or find_by_type(api_version, kind_name, discover(client))
+    known = REGISTRY.type(api_version, kind_name)
+    if known is not None:
+        return known
+    wanted = (api_version, kind_name)
+    return next((kind for kind in discover(client) if (kind.api_version, kind.kind) == wanted), None)
 
 
 def resolve_targets(client: Client, arguments: Sequence[str]) -> list[Target]:

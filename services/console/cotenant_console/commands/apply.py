@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import click
 
+from cotenant.api.kinds import Kind
 from cotenant_console.api.client import ApiError, Client, Document, text_at
-from cotenant_console.api.kinds import Kind
 from cotenant_console.api.resolve import resolve_type
 from cotenant_console.commands.connection import DEFAULT_NAMESPACE, with_client
 from cotenant_console.manifests.documents import Manifest, ManifestError, read_manifests

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 
 import click
 
+from cotenant.api.kinds import Kind
+from cotenant.kinds.events import EVENTS
 from cotenant_console.ages import age
 from cotenant_console.api.client import Client, Document, Json, list_at, mapping_at, text_at
-from cotenant_console.api.kinds import Kind, find_by_name
 from cotenant_console.api.resolve import resolve_targets
 from cotenant_console.commands.connection import with_client, with_namespace
 from cotenant_console.manifests.three_way import LAST_APPLIED
@@ -47,11 +48,9 @@ def command(client: Client, arguments: tuple[str, ...], namespace: str, selector
 
 def events_about(client: Client, kind: Kind, document: Document) -> list[Json]:
     """The core/v1 Events whose subject is this object."""
-    events = find_by_name("events")
-    assert events is not None
     name, scope = text_at(document, "metadata", "name"), text_at(document, "metadata", "namespace")
     selector = f"involvedObject.kind={kind.kind},involvedObject.name={name}"
-    found = list_at(client.get(events.path(scope), {"fieldSelector": selector}), "items")
+    found = list_at(client.get(EVENTS.path(scope), {"fieldSelector": selector}), "items")
     about = [
         event
         for event in found

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import click
 
+from cotenant.api.kinds import Kind
 from cotenant_console.api.client import (
     ACCEPT_JSON,
     ACCEPT_TABLE,
@@ -24,7 +25,6 @@ from cotenant_console.api.client import (
     mapping_at,
     text_at,
 )
-from cotenant_console.api.kinds import Kind
 from cotenant_console.api.resolve import Target, resolve_targets
 from cotenant_console.commands.connection import with_client, with_namespace
 from cotenant_console.tables import row_from, shown_columns, table_from

@@ -6,8 +6,8 @@ import sys
 
 import click
 
+from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import Client
-from cotenant_console.api.kinds import find_by_type
 from cotenant_console.commands.connection import with_client, with_namespace
 
 
@@ -23,8 +23,6 @@ def command(
     client: Client, pod: str, namespace: str, container: str, follow: bool, tail: int | None, previous: bool
 ) -> None:
     """Print a pod's output."""
-    kind = find_by_type("v1", "Pod")
-    assert kind is not None
     name = pod.removeprefix("pod/").removeprefix("pods/")
     query = {
         key: value
@@ -36,7 +34,7 @@ def command(
         )
         if value
     }
-    path = kind.path(namespace, name, "log")
+    path = PODS.path(namespace, name, "log")
     if not follow:
         click.echo(client.text(path, query), nl=False)
         return

@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 
 import click
 
+from cotenant.api.kinds import Kind
+from cotenant.kinds.node_metrics import NODE_METRICS
+from cotenant.kinds.nodes import NODES
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant_console.ages import age
 from cotenant_console.api.client import Client, Json, list_at, text_at, value_at
-from cotenant_console.api.kinds import find_by_name
 from cotenant_console.commands.connection import with_client, with_namespace
 from cotenant_console.tables import Table
 
@@ -31,9 +33,9 @@ UNKNOWN = "<unknown>"
 @with_client
 def command(client: Client, what: str, name: str | None, namespace: str, all_namespaces: bool) -> None:
     """Show what nodes or pods use."""
-    metrics = _items(client, "nodemetrics")
+    metrics = _items(client, NODE_METRICS)
     if what.startswith("node"):
-        nodes = [node for node in _items(client, "nodes") if not name or text_at(node, "metadata", "name") == name]
+        nodes = [node for node in _items(client, NODES) if not name or text_at(node, "metadata", "name") == name]
         table = nodes_table(nodes, metrics, datetime.now(UTC))
     else:
         table = pods_table(metrics, "" if all_namespaces else namespace, name or "")
@@ -42,9 +44,7 @@ def command(client: Client, what: str, name: str | None, namespace: str, all_nam
     click.echo("\n".join(table.lines()))
 
 
-def _items(client: Client, plural: str) -> list[Json]:
-    kind = find_by_name(plural)
-    assert kind is not None
+def _items(client: Client, kind: Kind) -> list[Json]:
     return list_at(client.get(kind.path()), "items")
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import ApiError, Client, Document, Json, list_at, text_at
-from cotenant_console.api.kinds import find_by_type
 from cotenant_console.demo.interpreter import Interpreter
 from cotenant_console.demo.objects import APP_LABEL, JOB_APP, NAMESPACE, job_pod
 
@@ -57,9 +57,6 @@ class Jobs:
         self._interpreter = interpreter
         self._cpu_seconds = cpu_seconds
         self._batch_cpu_milli = batch_cpu_milli
-        kind = find_by_type("v1", "Pod")
-        assert kind is not None
-        self._pods = kind
         self._number = 0
 
     @property
@@ -69,7 +66,7 @@ class Jobs:
 
     def step(self, most_open: int) -> None:
         """Look, count, clear, and submit at most one."""
-        listed = self._client.get(self._pods.path(NAMESPACE), {"labelSelector": f"{APP_LABEL}={JOB_APP}"})
+        listed = self._client.get(PODS.path(NAMESPACE), {"labelSelector": f"{APP_LABEL}={JOB_APP}"})
         pods = list_at(listed, "items")
         ended = {text_at(pod, "metadata", "uid"): text_at(pod, "status", "phase") for pod in pods if is_finished(pod)}
         news = [phase for uid, phase in ended.items() if uid not in self._counted]
@@ -78,7 +75,7 @@ class Jobs:
         self._counted = frozenset(ended)
         plan = plan_jobs(pods, most_open)
         for name in plan.clear:
-            self._tolerating(404, lambda name=name: self._client.delete(self._pods.path(NAMESPACE, name)))  # type: ignore[misc]
+            self._tolerating(404, lambda name=name: self._client.delete(PODS.path(NAMESPACE, name)))  # type: ignore[misc]
         if plan.submit:
             self._submit()
 
@@ -87,7 +84,7 @@ class Jobs:
         self._number += 1
         name = f"{JOB_APP}-{self._number}"
         document = job_pod(self._interpreter, name, self._cpu_seconds, self._batch_cpu_milli)
-        if self._tolerating(409, lambda: self._client.create(self._pods.path(NAMESPACE), document)):
+        if self._tolerating(409, lambda: self._client.create(PODS.path(NAMESPACE), document)):
             self.submitted += 1
 
     def _tolerating(self, code: int, call: Callable[[], Document]) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from cotenant.kinds.registry import REGISTRY
 from cotenant_console.api.client import ApiError, Client, Document, text_at
-from cotenant_console.api.kinds import find_by_type
 from cotenant_console.manifests.documents import parse_manifests
 from cotenant_console.manifests.three_way import annotated
 
@@ -22,7 +22,7 @@ def base_objects(client: Client) -> int:
 
 def create_if_absent(client: Client, document: Document) -> bool:
     """Create one object. False if it is there already."""
-    kind = find_by_type(text_at(document, "apiVersion"), text_at(document, "kind"))
+    kind = REGISTRY.type(text_at(document, "apiVersion"), text_at(document, "kind"))
     assert kind is not None, document
     try:
         client.create(kind.path(text_at(document, "metadata", "namespace")), annotated(document))

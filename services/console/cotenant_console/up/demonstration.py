@@ -14,8 +14,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from cotenant.kinds.nodes import NODES
+from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import ApiError, Client, Document, UnreachableError, list_at, text_at
-from cotenant_console.api.kinds import find_by_type
 from cotenant_console.demo.interpreter import choose_interpreter
 from cotenant_console.demo.jobs import Jobs
 from cotenant_console.demo.objects import NAMESPACE, SERVICE_SCRIPT, service_pod, shared_objects
@@ -65,9 +66,6 @@ class Demonstration:
         self._shape = shape
         self.jobs = Jobs(self._client, self.interpreter, JOB_CPU_SECONDS, JOB_BATCH_CPU_MILLI)
         self._last_cpu: tuple[float, float] | None = None
-        pods = find_by_type("v1", "Pod")
-        assert pods is not None
-        self._pods = pods
 
     def declare(self) -> None:
         """Create the objects. Pods that an `up` which was killed has left behind go first: their ports are of yesterday."""
@@ -82,11 +80,9 @@ class Demonstration:
 
     def _open_node(self) -> None:
         """Let batch work fill this node up: its CPU usage is to be high here, and what bounds batch work is the loan."""
-        nodes = find_by_type("v1", "Node")
-        assert nodes is not None
         thresholds = json.dumps({"usageThresholds": {"cpu": 0, "memory": 95}})
         patch: Document = {"metadata": {"annotations": {USAGE_THRESHOLDS: thresholds}}}
-        self._client.merge_patch(nodes.path("", self._node), patch)
+        self._client.merge_patch(NODES.path("", self._node), patch)
 
     def load_process(self) -> ProcessSpec:
         """The load generator."""
@@ -141,12 +137,12 @@ class Demonstration:
             self._client.close()
 
     def _pod_names(self) -> list[str]:
-        listed = self._client.get(self._pods.path(NAMESPACE))
+        listed = self._client.get(PODS.path(NAMESPACE))
         return [text_at(pod, "metadata", "name") for pod in list_at(listed, "items")]
 
     def _delete(self, name: str) -> None:
         try:
-            self._client.delete(self._pods.path(NAMESPACE, name), {"gracePeriodSeconds": 1})
+            self._client.delete(PODS.path(NAMESPACE, name), {"gracePeriodSeconds": 1})
         except ApiError as error:
             if error.code != 404:
                 raise

@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cotenant.api.kinds import Kind
+from cotenant.kinds.nodes import NODES
+from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import ApiError, Client, Document, Json, UnreachableError, list_at
-from cotenant_console.api.kinds import find_by_type
 from cotenant_console.up.claims import Claims, NothingLeftError, host_node_name
 from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
@@ -223,12 +225,10 @@ def planned(options: Options, claims: Claims) -> Plan:
 
 def look_at(client: Client) -> Cluster:
     """Nodes and pods as the gateway shows them."""
-    nodes, pods = (_items(client, kind) for kind in ("Node", "Pod"))
+    nodes, pods = (_items(client, kind) for kind in (NODES, PODS))
     return Cluster(node_figures(nodes, pods), phase_counts(pods))
 
 
-def _items(client: Client, kind_name: str) -> list[Json]:
-    kind = find_by_type("v1", kind_name)
-    assert kind is not None
+def _items(client: Client, kind: Kind) -> list[Json]:
     listed: Document = client.get(kind.path())
     return list_at(listed, "items")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from cotenant.api.objects.metadata import LabelSelector
+from cotenant.domain.selectors import SelectorError, check_selector
 from cotenant_descheduler_arbiter.config.configuration import (
     NamespaceRule,
 )
 from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
-from cotenant_descheduler_arbiter.config.selection import SelectorError, check_selector
-from cotenant_descheduler_arbiter.migration.max_unavailable import IntOrPercent, scaled
+from cotenant_descheduler_arbiter.config.scaling import IntOrPercent, scaled
 
 
 class PolicyError(ValueError):

@@ -23,7 +23,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
-from cotenant_descheduler_arbiter.migration.max_unavailable import IntOrPercent
+from cotenant_descheduler_arbiter.config.scaling import IntOrPercent
 
 _NO_ARGS = msgspec.Raw(b"{}")
 

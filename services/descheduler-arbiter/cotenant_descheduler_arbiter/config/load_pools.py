@@ -21,9 +21,7 @@ from cotenant_descheduler_arbiter.config.configuration import (
     LowNodeLoadArgs,
     PoolArgs,
 )
-from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import LowNodeLoad
-from cotenant_descheduler_arbiter.low_node_load.pools import Pool
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
 
 DEFAULT_POOL = "__default_node_pool__"
 

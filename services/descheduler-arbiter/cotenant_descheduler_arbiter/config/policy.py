@@ -1,4 +1,7 @@
-"""The policy that the core decides by: the configuration with defaults filled in and everything checked (see `resolution`)."""
+"""The policy that the core decides by: the configuration with defaults filled in and everything checked (see `resolution`).
+
+One struct for each rule that takes arguments; the rules themselves are in the folders that use them.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,90 @@ from datetime import timedelta
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
-from cotenant_descheduler_arbiter.config.configuration import (
-    NamespaceRule,
-)
-from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleLimits
-from cotenant_descheduler_arbiter.eviction.evictable import EvictableRules
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import LowNodeLoad
-from cotenant_descheduler_arbiter.migration.budgets import Budgets
-from cotenant_descheduler_arbiter.migration.max_unavailable import IntOrPercent
+from cotenant.model.names import CPU, MEMORY
+from cotenant_descheduler_arbiter.config.configuration import NamespaceRule
+from cotenant_descheduler_arbiter.config.scaling import IntOrPercent
 
 LOW_NODE_LOAD = "LowNodeLoad"
 MIGRATION_CONTROLLER = "MigrationController"
 MODES = ("EvictDirectly", "ReservationFirst")
+DEFAULT_ANOMALY_TIMEOUT = timedelta(seconds=60)
+
+
+class AnomalyCondition(msgspec.Struct, frozen=True):
+    """When a detection counts: more than N abnormal marks in a row; more than M normal ones end it."""
+
+    timeout: timedelta = DEFAULT_ANOMALY_TIMEOUT
+    consecutive_abnormalities: int = 5
+    consecutive_normalities: int = 3
+
+    @property
+    def immediate(self) -> bool:
+        """True where the first detection is enough."""
+        return self.consecutive_abnormalities == 1
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """Arguments of one pool, resolved. Thresholds are percentages."""
+
+    name: str
+    node_selector: LabelSelector | None = None
+    use_deviation_thresholds: bool = False
+    low_thresholds: dict[str, float] = {}
+    high_thresholds: dict[str, float] = {}
+    prod_low_thresholds: dict[str, float] = {}
+    prod_high_thresholds: dict[str, float] = {}
+    resource_weights: dict[str, int] = {}
+    anomaly_condition: AnomalyCondition | None = None
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """The weight of every resource that counts."""
+        named = {CPU, MEMORY, *self.low_thresholds, *self.high_thresholds}
+        given = {name: weight for name, weight in self.resource_weights.items() if weight > 0}
+        return {name: given.get(name, 1) for name in sorted(named | set(self.resource_weights))}
+
+
+class LowNodeLoad(msgspec.Struct, frozen=True):
+    """Arguments that hold for all pools."""
+
+    pools: tuple[Pool, ...] = ()
+    number_of_nodes: int = 0
+    node_fit: bool = True
+    detector_cache_timeout: timedelta = timedelta(minutes=5)
+
+
+class EvictableRules(msgspec.Struct, frozen=True):
+    """Which kinds of pods may go. `priority_threshold` is the value, resolved where a PriorityClass was named."""
+
+    evict_failed_bare_pods: bool = False
+    evict_all_bare_pods: bool = False
+    evict_local_storage_pods: bool = False
+    evict_system_critical_pods: bool = False
+    ignore_pvc_pods: bool = False
+    priority_threshold: int | None = None
+    label_selector: LabelSelector | None = None
+    skip_gates: frozenset[str] = frozenset()
+
+
+class CycleLimits(msgspec.Struct, frozen=True, rename="camel"):
+    """Limits of one cycle; None is unlimited."""
+
+    max_no_of_pods_to_evict_per_node: int | None = None
+    max_no_of_pods_to_evict_per_namespace: int | None = None
+    max_no_of_pods_to_evict_total: int | None = None
+
+
+class Budgets(msgspec.Struct, frozen=True):
+    """Maxima of migrating pods; None and 0 are unlimited, except per workload, where the default formula holds."""
+
+    max_migrating_globally: int | None = None
+    max_migrating_per_node: int | None = 2
+    max_migrating_per_namespace: int | None = None
+    max_migrating_per_workload: IntOrPercent | None = None
+    max_unavailable_per_workload: IntOrPercent | None = None
+    skip_check_expected_replicas: bool = False
+    skip_gates: frozenset[str] = frozenset()
 
 
 class RateLimit(msgspec.Struct, frozen=True):

@@ -32,10 +32,16 @@ from cotenant_descheduler_arbiter.config.configuration import (
     Profile,
 )
 from cotenant_descheduler_arbiter.config.load_pools import low_node_load
-from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, MIGRATION_CONTROLLER, MODES, Policy, RateLimit
-from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleLimits
-from cotenant_descheduler_arbiter.eviction.evictable import EvictableRules
-from cotenant_descheduler_arbiter.migration.budgets import Budgets
+from cotenant_descheduler_arbiter.config.policy import (
+    LOW_NODE_LOAD,
+    MIGRATION_CONTROLLER,
+    MODES,
+    Budgets,
+    CycleLimits,
+    EvictableRules,
+    Policy,
+    RateLimit,
+)
 
 _EXAMPLE = LowNodeLoadArgs(
     low_thresholds={"cpu": 45.0, "memory": 55.0}, high_thresholds={"cpu": 75.0, "memory": 80.0}

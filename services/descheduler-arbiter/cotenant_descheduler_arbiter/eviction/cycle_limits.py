@@ -10,15 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
-
-class CycleLimits(msgspec.Struct, frozen=True, rename="camel"):
-    """Limits of one cycle; None is unlimited."""
-
-    max_no_of_pods_to_evict_per_node: int | None = None
-    max_no_of_pods_to_evict_per_namespace: int | None = None
-    max_no_of_pods_to_evict_total: int | None = None
+from cotenant_descheduler_arbiter.config.policy import CycleLimits
 
 
 class CycleCounts:

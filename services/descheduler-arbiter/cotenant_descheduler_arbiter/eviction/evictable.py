@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.pod import Pod
-from cotenant_descheduler_arbiter.config.selection import selects
+from cotenant.domain.selectors import selects
+from cotenant_descheduler_arbiter.config.policy import EvictableRules
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 
 ANNOTATION_EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -28,19 +28,6 @@ SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 MAX_EVICTION_COST = 2**31 - 1
 _MIN_COST = -(2**31)
 _MAX_DIGITS = 10
-
-
-class EvictableRules(msgspec.Struct, frozen=True):
-    """Which kinds of pods may go. `priority_threshold` is the value, resolved where a PriorityClass was named."""
-
-    evict_failed_bare_pods: bool = False
-    evict_all_bare_pods: bool = False
-    evict_local_storage_pods: bool = False
-    evict_system_critical_pods: bool = False
-    ignore_pvc_pods: bool = False
-    priority_threshold: int | None = None
-    label_selector: LabelSelector | None = None
-    skip_gates: frozenset[str] = frozenset()
 
 
 _ABSENT = msgspec.Raw(b"")
@@ -149,6 +136,6 @@ def why_not_evictable(facts: PodFacts, rules: EvictableRules) -> str | None:
     reason = _ownership(facts, rules) or _importance(pod, rules) or _storage(pod, rules)
     if reason is not None:
         return reason
-    if "LabelSelector" not in rules.skip_gates and not selects(rules.label_selector, pod.metadata.labels):
+    if "LabelSelector" not in rules.skip_gates and not selects(rules.label_selector, pod.metadata.labels, absent=True):
         return "the label selector does not select it"
     return None

@@ -20,21 +20,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from cotenant.events.migrations import AnomalyStreak, DetectorState
-
-DEFAULT_TIMEOUT = timedelta(seconds=60)
-
-
-class AnomalyCondition(msgspec.Struct, frozen=True):
-    """When a detection counts: more than N abnormal marks in a row; more than M normal ones end it."""
-
-    timeout: timedelta = DEFAULT_TIMEOUT
-    consecutive_abnormalities: int = 5
-    consecutive_normalities: int = 3
-
-    @property
-    def immediate(self) -> bool:
-        """True where the first detection is enough."""
-        return self.consecutive_abnormalities == 1
+from cotenant_descheduler_arbiter.config.policy import DEFAULT_ANOMALY_TIMEOUT, AnomalyCondition
 
 
 def _enter(detector: AnomalyStreak, state: DetectorState, condition: AnomalyCondition, now: datetime) -> AnomalyStreak:
@@ -42,7 +28,7 @@ def _enter(detector: AnomalyStreak, state: DetectorState, condition: AnomalyCond
         return detector
     if state is DetectorState.OK:
         return AnomalyStreak()
-    timeout = condition.timeout if condition.timeout > timedelta(0) else DEFAULT_TIMEOUT
+    timeout = condition.timeout if condition.timeout > timedelta(0) else DEFAULT_ANOMALY_TIMEOUT
     return AnomalyStreak(state=state, expires_at=now + timeout)
 
 

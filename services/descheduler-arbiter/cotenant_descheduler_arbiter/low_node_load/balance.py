@@ -28,11 +28,11 @@ import msgspec
 from cotenant.model.names import PODS
 from cotenant_descheduler_arbiter.eviction.fit import misfit
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass, NodeLoad, is_over, is_under
-from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode, MeasuredPod
 from cotenant_descheduler_arbiter.low_node_load.reason import over_utilized_reason
 from cotenant_descheduler_arbiter.low_node_load.sorting import sort_pods_by_excess
 from cotenant_descheduler_arbiter.low_node_load.thresholds import Band
 from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, MeasuredPod
 
 WhyNot = Callable[[PodFacts], str | None]
 """Returns why a pod may not, or None."""

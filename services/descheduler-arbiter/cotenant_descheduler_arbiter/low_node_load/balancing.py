@@ -15,19 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
+from cotenant.domain.selectors import selects
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import KeptPod, Migration, NodeLoadJudged
 from cotenant.events.placements import Figure
 from cotenant.model.names import PODS
 from cotenant.model.subjects import descheduling_subject, migration_subject
-from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, Policy
-from cotenant_descheduler_arbiter.config.selection import selects
+from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, LowNodeLoad, Policy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, workload_key
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.low_node_load.balance import Move, StayingPod
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, LowNodeLoad, run_cycle, streaks_of
-from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, run_cycle, streaks_of
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
 from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, namespace_refusal
@@ -35,7 +34,7 @@ from cotenant_descheduler_arbiter.migration.reconcile import job_name
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import end
-from cotenant_descheduler_arbiter.state.measuring import add_amounts, amounts, fresh, measure, system_amounts
+from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, add_amounts, amounts, fresh, measure, system_amounts
 from cotenant_descheduler_arbiter.state.node_views import is_ready, node_facts, node_labels, node_names
 
 MAX_KEPT = 10
@@ -57,7 +56,7 @@ def candidates(fold: ClusterFold, policy: Policy) -> list[str]:
     return [
         node
         for node in node_names(fold)
-        if is_ready(fold, node) and selects(policy.node_selector, node_labels(fold, node))
+        if is_ready(fold, node) and selects(policy.node_selector, node_labels(fold, node), absent=True)
     ]
 
 
@@ -145,7 +144,7 @@ class Balancing:
         if reason is not None:
             return reason
         selectors = self.policy.balance_selectors
-        if selectors and not any(selects(selector, pod.pod.metadata.labels) for selector in selectors):
+        if selectors and not any(selects(selector, pod.pod.metadata.labels, absent=False) for selector in selectors):
             return "no pod selector selects it"
         reason = self.filters.why_forbidden(pod) or self.filters.why_limited(pod, self.now)
         if reason is not None:

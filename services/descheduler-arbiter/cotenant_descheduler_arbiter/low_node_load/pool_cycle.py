@@ -18,17 +18,19 @@ Source: koord-descheduler LowNodeLoad, the version with prod thresholds.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from cotenant.events.migrations import AnomalyStreak, DetectorState, NodeLoadJudged
-from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition, mark, reset
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
+from cotenant_descheduler_arbiter.low_node_load.anomaly import mark, reset
 from cotenant_descheduler_arbiter.low_node_load.balance import Balance, Move, StayingPod, WhyNot
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass, NodeLoad, classify, is_over
-from cotenant_descheduler_arbiter.low_node_load.pools import JudgedPool, MeasuredNode, Pool, filter_nodes, judge
+from cotenant_descheduler_arbiter.low_node_load.pools import JudgedPool, filter_nodes, judge
 from cotenant_descheduler_arbiter.low_node_load.sorting import sort_nodes
 from cotenant_descheduler_arbiter.state.facts import NodeFacts
+from cotenant_descheduler_arbiter.state.measuring import MeasuredNode
 
 _LOW = (LoadClass.LOW, LoadClass.BOTH_LOW)
 SOURCES = (LoadClass.HIGH, LoadClass.PROD_HIGH)
@@ -64,15 +66,6 @@ class Judgement(msgspec.Struct, frozen=True):
     load: NodeLoad
     streaks: Streaks
     abnormal: bool = False
-
-
-class LowNodeLoad(msgspec.Struct, frozen=True):
-    """Arguments that hold for all pools."""
-
-    pools: tuple[Pool, ...] = ()
-    number_of_nodes: int = 0
-    node_fit: bool = True
-    detector_cache_timeout: timedelta = timedelta(minutes=5)
 
 
 class CycleResult(msgspec.Struct):

@@ -16,9 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
-from cotenant.model.names import CPU, MEMORY
-from cotenant_descheduler_arbiter.config.selection import check_selector, selects
-from cotenant_descheduler_arbiter.low_node_load.anomaly import AnomalyCondition
+from cotenant.domain.selectors import predicate
+from cotenant_descheduler_arbiter.config.policy import Pool
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
 from cotenant_descheduler_arbiter.low_node_load.thresholds import (
     Band,
@@ -28,45 +27,7 @@ from cotenant_descheduler_arbiter.low_node_load.thresholds import (
     mean_percent,
     pool_resources,
 )
-from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
-
-
-class Pool(msgspec.Struct, frozen=True):
-    """Arguments of one pool, resolved. Thresholds are percentages."""
-
-    name: str
-    node_selector: LabelSelector | None = None
-    use_deviation_thresholds: bool = False
-    low_thresholds: dict[str, float] = {}
-    high_thresholds: dict[str, float] = {}
-    prod_low_thresholds: dict[str, float] = {}
-    prod_high_thresholds: dict[str, float] = {}
-    resource_weights: dict[str, int] = {}
-    anomaly_condition: AnomalyCondition | None = None
-
-    @property
-    def weights(self) -> dict[str, int]:
-        """The weight of every resource that counts."""
-        named = {CPU, MEMORY, *self.low_thresholds, *self.high_thresholds}
-        given = {name: weight for name, weight in self.resource_weights.items() if weight > 0}
-        return {name: given.get(name, 1) for name in sorted(named | set(self.resource_weights))}
-
-
-class MeasuredPod(msgspec.Struct, frozen=True):
-    """A pod of a measured node; `usage` is None where the node's metrics do not know it."""
-
-    facts: PodFacts
-    usage: dict[str, int] | None
-    prod: bool
-
-
-class MeasuredNode(msgspec.Struct, frozen=True):
-    """A node with a fresh metric. Usage in amounts; `pods` have not ended."""
-
-    facts: NodeFacts
-    usage: dict[str, int]
-    prod_usage: dict[str, int]
-    pods: tuple[MeasuredPod, ...] = ()
+from cotenant_descheduler_arbiter.state.measuring import MeasuredNode
 
 
 class JudgedPool(msgspec.Struct, frozen=True):
@@ -81,9 +42,8 @@ def filter_nodes(
     selector: LabelSelector | None, nodes: Sequence[tuple[str, Mapping[str, str]]], processed: Collection[str]
 ) -> list[str]:
     """Return the names of the nodes (name, labels) that a pool takes. Raises SelectorError."""
-    if selector is not None:
-        check_selector(selector)
-    return [name for name, labels in nodes if name not in processed and selects(selector, labels)]
+    selected = predicate(selector, absent=True)
+    return [name for name, labels in nodes if name not in processed and selected(labels)]
 
 
 def judge(pool: Pool, nodes: Sequence[MeasuredNode]) -> JudgedPool:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from cotenant.model.names import CPU, MEMORY
-from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Policy
 from cotenant_descheduler_arbiter.low_node_load.balancing import judged_in_slot
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import LowNodeLoad, normal_is_news, streaks_of
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import normal_is_news, streaks_of
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.measuring import add_amounts, fresh

@@ -14,7 +14,7 @@ from cotenant.api.objects.policies import PodMigrationJob
 from cotenant.events.migrations import Migration
 from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
 from cotenant_descheduler_arbiter.config.policy import MODES, Policy
-from cotenant_descheduler_arbiter.low_node_load.sorting import creation_seconds
+from cotenant_descheduler_arbiter.eviction.order import creation_seconds
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.reconcile import fail
 

@@ -21,23 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
+from cotenant_descheduler_arbiter.config.policy import Budgets
 from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
-from cotenant_descheduler_arbiter.migration.max_unavailable import IntOrPercent, max_away
+from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
 from cotenant_descheduler_arbiter.state.facts import PodFacts
-
-
-class Budgets(msgspec.Struct, frozen=True):
-    """Maxima of migrating pods; None and 0 are unlimited, except per workload, where the default formula holds."""
-
-    max_migrating_globally: int | None = None
-    max_migrating_per_node: int | None = 2
-    max_migrating_per_namespace: int | None = None
-    max_migrating_per_workload: IntOrPercent | None = None
-    max_unavailable_per_workload: IntOrPercent | None = None
-    skip_check_expected_replicas: bool = False
-    skip_gates: frozenset[str] = frozenset()
 
 
 def expected_replicas(pod: PodFacts, replicas: int, budgets: Budgets) -> str | None:

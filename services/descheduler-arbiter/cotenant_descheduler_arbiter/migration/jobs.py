@@ -27,7 +27,7 @@ from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, next_in_row, pause, remembered_until, workload_key
 from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICT, forced
 from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR, tokens_left
-from cotenant_descheduler_arbiter.low_node_load.sorting import sort_pods
+from cotenant_descheduler_arbiter.eviction.order import sort_pods
 from cotenant_descheduler_arbiter.migration.acceptance import job_of_object
 from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, run_round
 from cotenant_descheduler_arbiter.migration.evictions import answer_to

@@ -9,17 +9,7 @@ Source: koord-descheduler migration controller (GetMaxUnavailable, GetMaxMigrati
 
 from __future__ import annotations
 
-IntOrPercent = int | str
-
-
-def scaled(value: IntOrPercent, replicas: int) -> int:
-    """Return the count that an int or a percentage text means. Raises ValueError on any other text."""
-    if isinstance(value, int):
-        return value
-    digits = value[:-1] if value.endswith("%") else ""
-    if not digits.isdecimal():
-        raise ValueError(f"{value!r} is neither a whole number nor a percentage such as '25%'")
-    return int(digits) * replicas // 100
+from cotenant_descheduler_arbiter.config.scaling import IntOrPercent, scaled
 
 
 def max_away(replicas: int, value: IntOrPercent | None) -> int:

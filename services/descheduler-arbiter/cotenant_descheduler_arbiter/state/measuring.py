@@ -15,10 +15,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
+
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.model.names import CPU, MEMORY, PODS
-from cotenant_descheduler_arbiter.low_node_load.pools import MeasuredNode, MeasuredPod
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
+
+
+class MeasuredPod(msgspec.Struct, frozen=True):
+    """A pod of a measured node; `usage` is None where the node's metrics do not know it."""
+
+    facts: PodFacts
+    usage: dict[str, int] | None
+    prod: bool
+
+
+class MeasuredNode(msgspec.Struct, frozen=True):
+    """A node with a fresh metric. Usage in amounts; `pods` have not ended."""
+
+    facts: NodeFacts
+    usage: dict[str, int]
+    prod_usage: dict[str, int]
+    pods: tuple[MeasuredPod, ...] = ()
 
 
 def fresh(metric: NodeMetricComputed | None, expiration: timedelta, now: datetime) -> bool:

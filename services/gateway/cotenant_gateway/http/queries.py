@@ -9,11 +9,11 @@ import msgspec
 
 from cotenant.api.definitions import FIELD_LABELS, Definition
 from cotenant.api.snapshots import Snapshot
+from cotenant.domain.selectors import SelectorError
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.read_model.selectors import (
     EVERYTHING,
     Selector,
-    SelectorError,
     parse_field_selector,
     parse_label_selector,
 )

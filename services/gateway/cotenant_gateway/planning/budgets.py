@@ -12,21 +12,22 @@ could be read).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
 
 from cotenant.api.edits import with_status
-from cotenant.api.objects.metadata import LabelSelector, View
+from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.times import parse_rfc3339, rfc3339
+from cotenant.domain.disruption_budgets import DisruptionBudget, decode_budget
+from cotenant.domain.selectors import Predicate, SelectorError, predicate
 from cotenant.events.objects import ObjectStored
 from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.kinds.pods import PODS
 from cotenant.log.plans import Plan, object_write
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_gateway.read_model.selectors import SelectorError, from_label_selector
 
 DISRUPTED_FOR = timedelta(minutes=2)
 """How long an evicted pod that shows no deletionTimestamp still counts as disrupted."""
@@ -35,47 +36,23 @@ MAX_DISRUPTED = 2000
 """Disrupted pods that a status can name; beyond it evictions are refused, as in Kubernetes."""
 
 
-class _Spec(View, frozen=True, kw_only=True):
-    selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
-    unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
-
-
-class _Status(View, frozen=True, kw_only=True):
-    disrupted_pods: dict[str, str] = {}
-    current_healthy: int = -1
-    desired_healthy: int = -1
-    disruptions_allowed: int = -1
-    expected_pods: int = -1
-    observed_generation: int = 0
-
-
-class _Budget(View, frozen=True, kw_only=True):
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-_DECODER = msgspec.json.Decoder(_Budget)
-
-
 class _Read(msgspec.Struct, frozen=True):
     """A budget and its selector's test. One that cannot be read (stored by another writer) covers no pod."""
 
-    budget: _Budget
-    matches: Callable[[Mapping[str, str]], bool]
+    budget: DisruptionBudget
+    matches: Predicate
     readable: bool = True
 
 
 def _read(raw: msgspec.Raw) -> _Read:
     try:
-        budget = _DECODER.decode(raw)
+        budget = decode_budget(raw)
     except msgspec.MsgspecError:
-        return _Read(_Budget(), from_label_selector(None), readable=False)
+        return _Read(DisruptionBudget(), predicate(None, absent=False), readable=False)
     try:
-        return _Read(budget, from_label_selector(budget.spec.selector))
+        return _Read(budget, predicate(budget.selector, absent=False))
     except SelectorError:
-        return _Read(_Budget(), from_label_selector(None))
+        return _Read(DisruptionBudget(), predicate(None, absent=False))
 
 
 def _view(budget: Snapshot) -> _Read:
@@ -147,7 +124,7 @@ class _Covered(msgspec.Struct):
     """What one budget covers: its selector, and the pods by name."""
 
     selector: LabelSelector | None
-    matches: Callable[[Mapping[str, str]], bool]
+    matches: Predicate
     pods: dict[str, Snapshot] = {}
 
     def look_at(self, name: str, pod: Snapshot | None) -> None:
@@ -172,9 +149,9 @@ class Coverage:
                     covered.look_at(name, core.get(PODS, namespace, name))
         key, read = (budget.address.namespace, budget.address.name), _view(budget)
         found = self._budgets.get(key)
-        if found is None or found.selector != read.budget.spec.selector:
+        if found is None or found.selector != read.budget.selector:
             self._budgets = {key: known for key, known in self._budgets.items() if core.get(BUDGETS, *key) is not None}
-            found = self._budgets[key] = _Covered(read.budget.spec.selector, read.matches)
+            found = self._budgets[key] = _Covered(read.budget.selector, read.matches)
             for pod in core.objects(PODS, budget.address.namespace):
                 found.look_at(pod.address.name, pod)
         return found.pods

@@ -1,76 +1,39 @@
 """Label and field selectors: parsing of Kubernetes' query syntax, and matching.
 
 In: the texts of `labelSelector=` (`a=b,c!=d,e in (x,y),f notin (z),g,!h,i>5,j<7`) and `fieldSelector=`
-(`metadata.name=x,status.phase!=Running`), or a LabelSelector object. Out: a predicate over a label map or field map.
-A missing key matches `!=` and `notin`, as in Kubernetes.
+(`metadata.name=x,status.phase!=Running`). Out: a predicate over a label map or field map, or a SelectorError that says where
+the text cannot be parsed. A missing key matches `!=` and `notin`, as in Kubernetes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from enum import Enum
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.objects.metadata import LabelSelectorRequirement
+from cotenant.api.objects.selectors import requirement_holds
 from cotenant.api.validation.fields import label_value, qualified_name
-
-
-class SelectorError(ValueError):
-    """The selector text cannot be parsed; the message says where."""
-
-
-class Operator(Enum):
-    """What an expression demands of a key."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-    GREATER = "Gt"
-    LESS = "Lt"
-
-
-class Requirement(msgspec.Struct, frozen=True):
-    """One expression of a selector."""
-
-    key: str
-    operator: Operator
-    values: frozenset[str] = frozenset()
-
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels fulfil the expression."""
-        value = labels.get(self.key)
-        if self.operator is Operator.EXISTS:
-            return value is not None
-        if self.operator is Operator.DOES_NOT_EXIST:
-            return value is None
-        if self.operator is Operator.IN:
-            return value is not None and value in self.values
-        if self.operator is Operator.NOT_IN:
-            return value is None or value not in self.values
-        return value is not None and self._compares(value)
-
-    def _compares(self, value: str) -> bool:
-        try:
-            given, bound = int(value), int(next(iter(self.values)))
-        except ValueError:
-            return False
-        return given > bound if self.operator is Operator.GREATER else given < bound
+from cotenant.domain.selectors import SelectorError
 
 
 class Selector(msgspec.Struct, frozen=True):
     """All requirements must hold; none selects everything."""
 
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelSelectorRequirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether the labels are selected."""
-        return all(requirement.holds(labels) for requirement in self.requirements)
+        return all(requirement_holds(requirement, labels) for requirement in self.requirements)
 
 
 EVERYTHING = Selector()
+
+
+def _requirement(key: str, operator: str, values: Iterable[str] = ()) -> LabelSelectorRequirement:
+    return LabelSelectorRequirement(key=key, operator=operator, values=sorted(values))
+
 
 _TOKEN = re.compile(r"\s*(?:(?P<op>==|!=|=|!|,|\(|\)|<|>)|(?P<word>[^\s=!,()<>]+))")
 _MAX_TEXT = 16_384
@@ -113,12 +76,12 @@ class _Reader:
         found = self._peek()[0] or "end of text"
         return SelectorError(f"unable to parse selector {self._text!r}: found {found!r}, expected {expected}")
 
-    def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+    def requirements(self) -> list[LabelSelectorRequirement]:
+        found: list[LabelSelectorRequirement] = []
         if not self._tokens:
             return found
         while True:
-            found.append(self._requirement())
+            found.append(self._read())
             if self._next >= len(self._tokens):
                 return found
             if self._peek() != (",", False):
@@ -145,26 +108,26 @@ class _Reader:
             raise SelectorError(f"unable to parse selector {self._text!r}: {wrong[0].message}")
         return word
 
-    def _requirement(self) -> Requirement:
+    def _read(self) -> LabelSelectorRequirement:
         if self._peek() == ("!", False):
             self._take()
-            return Requirement(self._key(), Operator.DOES_NOT_EXIST)
+            return _requirement(self._key(), "DoesNotExist")
         key = self._key()
         token, is_word = self._peek()
         if not token or token == ",":
-            return Requirement(key, Operator.EXISTS)
+            return _requirement(key, "Exists")
         self._take()
         if is_word and token in ("in", "notin"):
-            return Requirement(key, Operator.IN if token == "in" else Operator.NOT_IN, self._values())
+            return _requirement(key, "In" if token == "in" else "NotIn", self._values())
         if not is_word and token in ("=", "=="):
-            return Requirement(key, Operator.IN, frozenset((self._value(),)))
+            return _requirement(key, "In", (self._value(),))
         if not is_word and token == "!=":
-            return Requirement(key, Operator.NOT_IN, frozenset((self._value(),)))
+            return _requirement(key, "NotIn", (self._value(),))
         if not is_word and token in (">", "<"):
             bound = self._value()
             if not re.fullmatch(r"-?\d{1,18}", bound):
                 raise self._fail(f"an integer after {token!r}")
-            return Requirement(key, Operator.GREATER if token == ">" else Operator.LESS, frozenset((bound,)))
+            return _requirement(key, "Gt" if token == ">" else "Lt", (bound,))
         self._next -= 1
         raise self._fail("one of =, ==, !=, in, notin, <, >, ','")
 
@@ -188,26 +151,9 @@ def parse_label_selector(text: str) -> Selector:
     return Selector(tuple(_Reader(text).requirements())) if text.strip() else EVERYTHING
 
 
-def from_label_selector(selector: LabelSelector | None, *, absent_matches: bool = False) -> Callable[..., bool]:
-    """Return the predicate of a LabelSelector object. An absent one selects nothing, unless told; an empty one everything.
-
-    Raises SelectorError on an unknown operator.
-    """
-    if selector is None:
-        return lambda _labels: absent_matches
-    requirements = [Requirement(key, Operator.IN, frozenset((value,))) for key, value in selector.match_labels.items()]
-    for expression in selector.match_expressions:
-        try:
-            operator = Operator(expression.operator)
-        except ValueError as error:
-            raise SelectorError(f"{expression.operator!r} is not a valid label selector operator") from error
-        requirements.append(Requirement(expression.key, operator, frozenset(expression.values)))
-    return Selector(tuple(requirements)).matches
-
-
 def parse_field_selector(text: str, supported: frozenset[str]) -> Selector:
     """Return a selector over field paths (`=`, `==`, `!=`). Raises SelectorError on other syntax or an unknown field."""
-    requirements: list[Requirement] = []
+    requirements: list[LabelSelectorRequirement] = []
     for term in filter(None, (part.strip() for part in text.split(","))):
         match = re.fullmatch(r"([^=!]+?)\s*(==|!=|=)\s*(.*)", term)
         if match is None:
@@ -216,5 +162,5 @@ def parse_field_selector(text: str, supported: frozenset[str]) -> Selector:
         if field not in supported:
             listed = ", ".join(sorted(supported))
             raise SelectorError(f"field label not supported: {field} (supported: {listed})")
-        requirements.append(Requirement(field, Operator.NOT_IN if operator == "!=" else Operator.IN, frozenset((value,))))
+        requirements.append(_requirement(field, "NotIn" if operator == "!=" else "In", (value,)))
     return Selector(tuple(requirements))

@@ -12,25 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cotenant.api.objects.metadata import LabelSelector, View
 from cotenant.api.objects.selectors import selector_holds
-
-
-class _Spec(View, frozen=True, kw_only=True):
-    selector: LabelSelector | None = None
-
-
-class _Status(View, frozen=True, kw_only=True):
-    disruptions_allowed: int = 0
-    disrupted_pods: dict[str, msgspec.Raw] = {}
-
-
-class _Budget(View, frozen=True, kw_only=True):
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-_DECODER = msgspec.json.Decoder(_Budget)
+from cotenant.domain.disruption_budgets import DisruptionBudget, decode_budget
 
 
 class DisruptionBudgets:
@@ -39,7 +22,7 @@ class DisruptionBudgets:
     def __init__(self) -> None:
         self.version = 0
         """Grows whenever an answer may be another one."""
-        self._budgets: dict[str, dict[str, _Budget]] = {}
+        self._budgets: dict[str, dict[str, DisruptionBudget]] = {}
 
     def __bool__(self) -> bool:
         return any(self._budgets.values())
@@ -47,7 +30,7 @@ class DisruptionBudgets:
     def set(self, namespace: str, name: str, document: msgspec.Raw) -> None:
         """Take over a budget. Raises msgspec.DecodeError; the budget then covers no pod."""
         self.drop(namespace, name)
-        self._budgets.setdefault(namespace, {})[name] = _DECODER.decode(document)
+        self._budgets.setdefault(namespace, {})[name] = decode_budget(document)
 
     def drop(self, namespace: str, name: str) -> None:
         """Forget a budget."""
@@ -69,8 +52,8 @@ class DisruptionBudgets:
         return found
 
 
-def _covers(budget: _Budget, pod: str, labels: Mapping[str, str]) -> bool:
-    selector = budget.spec.selector
+def _covers(budget: DisruptionBudget, pod: str, labels: Mapping[str, str]) -> bool:
+    selector = budget.selector
     if selector is None or not labels or pod in budget.status.disrupted_pods:
         return False
     return bool(selector.match_labels or selector.match_expressions) and selector_holds(selector, labels)

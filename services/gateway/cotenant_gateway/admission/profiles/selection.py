@@ -22,13 +22,11 @@ from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import EMPTY_OBJECT, is_null
 from cotenant.api.validation.fields import FieldError
+from cotenant.domain.selectors import Predicate, SelectorError, predicate
 from cotenant.kinds.cluster_colocation_profiles import PROFILES, decode_profile
 from cotenant.model.names import ANNOTATION_SKIP_UPDATE_RESOURCES, LABEL_PRIORITY, LABEL_QOS_CLASS
 from cotenant_gateway.admission.profiles.rules import profile_errors
 from cotenant_gateway.admission.review import ObjectSource, type_error
-from cotenant_gateway.read_model.selectors import SelectorError, from_label_selector
-
-Predicate = Callable[[Mapping[str, str]], bool]
 
 
 class ReadyProfile(msgspec.Struct, frozen=True):
@@ -117,7 +115,7 @@ def _ready(snapshot: Snapshot) -> ReadyProfile:
 
 def _predicate(selector: LabelSelector | None) -> Predicate:
     try:
-        return from_label_selector(selector, absent_matches=True)
+        return predicate(selector, absent=True)
     except SelectorError:
         return lambda _labels: True
 

@@ -1,40 +1,24 @@
-"""The streams in one process: sequences, expectations, last per subject, atomic batches, message ids, rollup, TTL, purge.
+"""One stream in memory: sequences, expectations, last per subject, atomic batches, message ids, rollup, TTL, purge.
 
-`MemoryStream` is plain and synchronous, so the simulator can drive it under a virtual clock. `MemoryLog` puts the four
-streams behind the asyncio interface of `cotenant.log.contract`, so tests run against it as against a real server.
+In: writes, and the time of a given clock. Out: what a server would answer. Plain and synchronous, so that the simulator can
+drive it under a virtual clock.
 
-Bounds: LOG keeps KEEP_PER_SUBJECT versions a subject, USAGE 4, the others MAX_MESSAGES in all; ids are kept for their window.
+Bounds: the last `keep_per_subject` versions a subject where that is not 0, MAX_MESSAGES in all; message ids are kept for their
+window.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from heapq import heappop, heappush
 
 import msgspec
 
-from cotenant.events.deadletters import make_dead_letter
-from cotenant.events.envelope import Event, EventError, UnknownEventTypeError, decode_event
-from cotenant.log.contract import (
-    DEDUPLICATION_SECONDS,
-    EXECUTION,
-    HISTORY,
-    KEEP_PER_SUBJECT,
-    LOG,
-    MAX_BATCH,
-    MAX_BEHIND,
-    USAGE,
-    Behind,
-    Head,
-    NoAnswer,
-    Refused,
-    Stored,
-    Write,
-)
+from cotenant.events.envelope import Event, decode_event
+from cotenant.log.contract import DEDUPLICATION_SECONDS, MAX_BATCH, Refused, Stored, Write
 from cotenant.model.subjects import matches, selecting
 
 SUBJECTS_A_GET = 10
@@ -223,161 +207,3 @@ class MemoryStream:
                 if len(found) == limit:
                     break
         return found
-
-
-class MemoryReader:
-    """Follows one stream of a MemoryLog."""
-
-    def __init__(self, log: MemoryLog, stream: MemoryStream, filters: Sequence[str], after: int | None) -> None:
-        self._log = log
-        self._stream = stream
-        self._filters = tuple(filters)
-        self._backlog: deque[int] = deque(stream.snapshot(self._filters) if after is None else ())
-        self._after = stream.last_sequence if after is None else after
-        self._loading = after is None
-        self.position = 0 if after is None else after
-
-    async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
-        """See `cotenant.log.contract.Reader`."""
-        deadline = asyncio.get_running_loop().time() + wait_seconds
-        while True:
-            sequences = self._take(limit)
-            if sequences:
-                return self._decode(sequences)
-            remaining = deadline - asyncio.get_running_loop().time()
-            if remaining <= 0 or not await self._log.wait_for_news(self._stream, self._after, remaining):
-                return ()
-
-    def _take(self, limit: int) -> list[int]:
-        taken: list[int] = []
-        while self._backlog and len(taken) < limit:
-            taken.append(self._backlog.popleft())
-        if len(taken) < limit and not self._backlog:
-            if not self._loading and self._stream.last_sequence - self._after > MAX_BEHIND:
-                waiting = self._stream.after(self._after, self._filters, MAX_BEHIND + 1)
-                if len(waiting) > MAX_BEHIND:
-                    raise Behind(f"more than {MAX_BEHIND} messages behind on {self._stream.name}")
-            room = limit - len(taken)
-            following = self._stream.after(self._after, self._filters, room)
-            taken.extend(following)
-            self._after = following[-1] if len(following) == room else self._stream.last_sequence
-        return taken
-
-    def _decode(self, sequences: Sequence[int]) -> list[Event]:
-        events = []
-        for sequence in sequences:
-            try:
-                event = self._stream.event(sequence)
-            except UnknownEventTypeError:
-                self._log.unknown_types += 1
-                continue
-            except EventError as error:
-                self._log.dead_letter(self._stream, sequence, str(error))
-                continue
-            if event is not None:
-                events.append(event)
-        self.position = max(self.position, sequences[-1])
-        return events
-
-    def loaded(self) -> None:
-        """See `cotenant.log.contract.Reader`."""
-        self._loading = False
-
-    async def close(self) -> None:
-        """Nothing is held elsewhere."""
-
-
-class MemoryLog:
-    """The four streams behind `Log`. Faults for tests: `lose_answers` stores but does not answer that often."""
-
-    def __init__(self, clock: Callable[[], datetime] | None = None) -> None:
-        clock = clock or (lambda: datetime.now(UTC))
-        self.streams = {
-            LOG: MemoryStream(LOG, clock, keep_per_subject=KEEP_PER_SUBJECT),
-            HISTORY: MemoryStream(HISTORY, clock),
-            USAGE: MemoryStream(USAGE, clock, keep_per_subject=4),
-            EXECUTION: MemoryStream(EXECUTION, clock),
-        }
-        self.lose_answers = 0
-        self.lose_batches = 0
-        self.unknown_types = 0
-        self.dead_letters = 0
-        self._clock = clock
-        self._news = asyncio.Condition()
-
-    @property
-    def log(self) -> MemoryStream:
-        """The stream LOG."""
-        return self.streams[LOG]
-
-    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
-        """See `cotenant.log.contract.Log`."""
-        if self.lose_batches > 0:
-            self.lose_batches -= 1
-            return NoAnswer("the batch was lost on its way")
-        outcome = self.log.append(writes)
-        if isinstance(outcome, Stored):
-            await self._tell()
-            if self.lose_answers > 0:
-                self.lose_answers -= 1
-                return NoAnswer("the answer was lost on its way")
-        return outcome
-
-    async def append_raw(self, stream: str, subject: str, data: bytes) -> int:
-        """Store bytes that need not be an event."""
-        sequence = self.streams[stream].append_raw(subject, data)
-        await self._tell()
-        return sequence
-
-    async def publish(self, event: Event) -> int | None:
-        """See `cotenant.log.contract.Log`."""
-        outcome = self.streams[event.stream].append([Write(event=event, message_id=event.id)])
-        await self._tell()
-        return outcome.first if isinstance(outcome, Stored) else None
-
-    async def head(self, subject: str) -> Head | None:
-        """See `cotenant.log.contract.Log`."""
-        self.log.expire()
-        sequence = self.log.last_of(subject)
-        message = self.log.message(sequence)
-        if message is None:
-            return None
-        return Head(sequence, "") if isinstance(message, RawMessage) else Head(sequence, message.id, message.tombstone)
-
-    async def get(self, stream: str, sequence: int) -> Event | None:
-        """See `cotenant.log.contract.Log`."""
-        try:
-            return self.streams[stream].event(sequence)
-        except EventError:
-            return None
-
-    async def purge(self, stream: str, filter_subject: str, *, keep: int = 0) -> int:
-        """Remove messages as an operator can."""
-        return self.streams[stream].purge(filter_subject, keep=keep)
-
-    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> MemoryReader:
-        """See `cotenant.log.contract.Log`."""
-        del name
-        return MemoryReader(self, self.streams[stream], filters, after)
-
-    def dead_letter(self, stream: MemoryStream, sequence: int, reason: str) -> None:
-        """Keep what could not be decoded on EXECUTION, with the reason."""
-        self.dead_letters += 1
-        message = stream.message(sequence)
-        assert isinstance(message, RawMessage)
-        letter = make_dead_letter(stream.name, message.subject, sequence, reason, message.data, self._clock(), "memory")
-        self.streams[EXECUTION].append([Write(event=letter, message_id=letter.id)])
-
-    async def _tell(self) -> None:
-        async with self._news:
-            self._news.notify_all()
-
-    async def wait_for_news(self, stream: MemoryStream, after: int, seconds: float) -> bool:
-        """Wait until the stream has grown beyond `after`; False when the time is over."""
-        async with self._news:
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._news.wait_for(lambda: stream.last_sequence > after)
-            except TimeoutError:
-                return False
-        return True
