@@ -42,7 +42,7 @@ mutation: install  ## which small changes of formulas, strategies and plugins no
 
 lint: install  ## ruff, mypy --strict, import-linter
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy $(PACKAGES)
+	$(VENV)/bin/mypy $(PACKAGES) tests
 	$(VENV)/bin/lint-imports
 
 test-guest: install  ## node-executor on a mainline kernel with cgroup v2, in QEMU

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 import uvloop
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from cotenant.events import Event, NodeMetricComputed
 from cotenant.events.metrics import Usage
@@ -57,9 +58,7 @@ async def _by_consumer(testbed: Testbed) -> None:
     await subscription.unsubscribe()
 
 
-def _last_per_subject() -> object:
-    from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
-
+def _last_per_subject() -> ConsumerConfig:
     return ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, ack_policy=AckPolicy.NONE)
 
 

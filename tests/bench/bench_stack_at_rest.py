@@ -66,7 +66,7 @@ def memory_kib(pids: list[int]) -> tuple[int, int]:
 def main() -> int:
     """Start, let it settle, measure, stop."""
     with tempfile.TemporaryDirectory(prefix="cotenant-bench-") as folder:
-        command = [Path(sys.executable).parent / "cotenant", "up", "--data", folder]
+        command = [str(Path(sys.executable).parent / "cotenant"), "up", "--data", folder]
         stack = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
         try:
             deadline = time.monotonic() + READY_SECONDS

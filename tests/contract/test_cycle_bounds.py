@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,9 +24,9 @@ def seconds(count: float) -> timedelta:
     return timedelta(seconds=count)
 
 
-def toy_cycle(core: ToyCore | None = None, name: str = "a", **options: object) -> Cycle:
+def toy_cycle(core: ToyCore | None = None, name: str = "a", **options: Any) -> Cycle:
     made = core or ToyCore(ToyConfig())
-    return Cycle(made, toy_identity(name), TOY.config_text(ToyConfig()), **options)  # type: ignore[arg-type]
+    return Cycle(made, toy_identity(name), TOY.config_text(ToyConfig()), **options)
 
 
 def at(event: Event, sequence: int, stream: str = "LOG") -> Event:
@@ -51,7 +52,7 @@ class Strict(AssumingToyCore):
         super().withdraw()
 
 
-def loaded(core: ToyCore, **options: object) -> tuple[Bench, Cycle]:
+def loaded(core: ToyCore, **options: Any) -> tuple[Bench, Cycle]:
     bench = Bench()
     cycle = bench.join(toy_cycle(core, **options))
     bench.deliver(cycle)

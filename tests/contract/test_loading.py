@@ -149,6 +149,7 @@ async def test_a_replica_that_stays_behind_ends_the_load_with_a_reason(
     await store(log, [metric("a", 1)])
     monkeypatch.setattr(snapshots, "TRIES", 3)
     reader = await log.follow(LOG, ["metrics.*"])
+    assert reader._snapshot is not None
     reader._snapshot.through += 1  # as if the leader had stored one more than this server ever shows
     with pytest.raises(Behind, match="a replica is at 1, the load at 2"):
         await reader.pull(10, 1.0)

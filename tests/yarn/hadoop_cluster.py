@@ -57,7 +57,7 @@ def hadoop_jars() -> Path:
         )
     LIB.mkdir(parents=True, exist_ok=True)
     flags = ("-DincludeScope=runtime", f"-DoutputDirectory={LIB}")
-    command = ["mvn", "-q", "-B", "-f", POM, "dependency:copy-dependencies", *flags]
+    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", *flags]
     for _ in range(FETCH_TRIES):
         fetched = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200, check=False)
         if fetched.returncode == 0:

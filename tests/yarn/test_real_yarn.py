@@ -133,7 +133,7 @@ async def bench(hadoop: HadoopCluster, nats_server: NatsServer) -> AsyncIterator
             asyncio.ensure_future(syncing.run(stopping, lambda report: None)),
         ]
         bench = Bench(log)
-        config_map = {"metadata": {"name": "slo-controller-config"}, "data": {"colocation-config": CONFIG}}
+        config_map: dict[str, object] = {"metadata": {"name": "slo-controller-config"}, "data": {"colocation-config": CONFIG}}
         await bench.object(object_subject("", "configmaps", "koordinator-system", "slo-controller-config"), config_map)
         yield bench
         stopping.set()
@@ -214,7 +214,7 @@ async def test_a_node_manager_that_registers_again_gets_its_total_back(bench: Be
 
     def back() -> bool:
         manager = hadoop.node_manager()
-        return manager["nmStartupTime"] >= dead and manager["totalPmemAllocatedContainersMB"] == 20 * 1024
+        return bool(manager["nmStartupTime"] >= dead and manager["totalPmemAllocatedContainersMB"] == 20 * 1024)
 
     registered = f"the total is set again after a registration with {ANNOUNCED_VCORES} vcores and {ANNOUNCED_MB} MB"
     await _until(hadoop, back, registered)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
@@ -40,6 +41,8 @@ from cotenant_descheduler_arbiter.migration.reconcile import condition_of, with_
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, add_amounts, measure
 
+Json = dict[str, Any]
+
 ANNOTATION_PASSED = "descheduler.koordinator.sh/passed-arbitration"
 START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -49,11 +52,11 @@ class _PodStatus(msgspec.Struct):
     conditions: list[dict[str, str]] = []
 
 
-def _amounts(quantities: dict | None) -> dict[str, int]:
+def _amounts(quantities: Json | None) -> dict[str, int]:
     return {name: resource_amount(name, text) for name, text in (quantities or {}).items()}
 
 
-def _pod(document: dict) -> PodFacts:
+def _pod(document: Json) -> PodFacts:
     pod: Pod = decode_pod(msgspec.json.encode(document))
     status = msgspec.convert(document.get("status", {}), _PodStatus)
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.conditions)
@@ -67,7 +70,7 @@ def _pod(document: dict) -> PodFacts:
     )
 
 
-def _node(document: dict, pods: list[PodFacts]) -> NodeFacts:
+def _node(document: Json, pods: list[PodFacts]) -> NodeFacts:
     node = msgspec.convert(document, Node)
     here = [pod for pod in pods if pod.node == node.metadata.name and not pod.ended]
     raw = node.metadata.annotations.get("node.koordinator.sh/raw-allocatable")
@@ -84,7 +87,7 @@ def _node(document: dict, pods: list[PodFacts]) -> NodeFacts:
     )
 
 
-def _rules(args: dict) -> EvictableRules:
+def _rules(args: Json) -> EvictableRules:
     selector = args.get("labelSelector")
     return EvictableRules(
         evict_failed_bare_pods=args.get("evictFailedBarePods", False),
@@ -98,7 +101,7 @@ def _rules(args: dict) -> EvictableRules:
     )
 
 
-def _condition(document: dict | None) -> AnomalyCondition | None:
+def _condition(document: Json | None) -> AnomalyCondition | None:
     if document is None:
         return None
     return AnomalyCondition(
@@ -107,11 +110,11 @@ def _condition(document: dict | None) -> AnomalyCondition | None:
     )
 
 
-def _selector(document: dict | None) -> LabelSelector | None:
+def _selector(document: Json | None) -> LabelSelector | None:
     return msgspec.convert(document, LabelSelector) if document is not None else None
 
 
-def _pool(document: dict) -> Pool:
+def _pool(document: Json) -> Pool:
     return Pool(
         name=document.get("name", ""),
         node_selector=_selector(document.get("nodeSelector")),
@@ -125,7 +128,7 @@ def _pool(document: dict) -> Pool:
     )
 
 
-def low_node_load(given: dict, *, name: str) -> object:
+def low_node_load(given: Json, *, name: str) -> object:
     pods = [_pod(document) for document in given["pods"]]
     nodes = [_node(document, pods) for document in given["nodes"]]
     metrics = {document["metadata"]["name"]: document["status"] for document in given["nodeMetrics"]}
@@ -166,13 +169,13 @@ def low_node_load(given: dict, *, name: str) -> object:
     )
     later: dict[str, list[str]] = {str(each): [] for each in LoadClass if each is not LoadClass.NORMAL}
     for classes in result.classes.values():
-        for node, load_class in classes.items():
+        for node_name, load_class in classes.items():
             if load_class is not LoadClass.NORMAL:
-                later[str(load_class)].append(node)
+                later[str(load_class)].append(node_name)
     return {"evictedCount": len(result.moves), "classification": {"later": later}}
 
 
-def low_node_load_reason(given: dict, *, name: str) -> object:
+def low_node_load_reason(given: Json, *, name: str) -> object:
     prod = given.get("prod", False)
     node = _node(given["node"], [])
     percent = given["prodHighThresholds"] if prod else given["highThresholds"]
@@ -188,7 +191,7 @@ def low_node_load_reason(given: dict, *, name: str) -> object:
     }
 
 
-def low_node_load_pool_filter(given: dict, *, name: str) -> object:
+def low_node_load_pool_filter(given: Json, *, name: str) -> object:
     nodes = [msgspec.convert(document, Node) for document in given["nodes"]]
     try:
         selected = filter_nodes(
@@ -201,7 +204,7 @@ def low_node_load_pool_filter(given: dict, *, name: str) -> object:
     return {"nodes": selected}
 
 
-def low_node_load_anomaly(given: dict, *, name: str) -> object:
+def low_node_load_anomaly(given: Json, *, name: str) -> object:
     condition = _condition(given["condition"])
     detectors: dict[str, AnomalyStreak] = {}
     results: list[object] = []
@@ -222,7 +225,7 @@ def low_node_load_anomaly(given: dict, *, name: str) -> object:
     return {"results": results}
 
 
-def anomaly_detector(given: dict, *, name: str) -> object:
+def anomaly_detector(given: Json, *, name: str) -> object:
     detector = given["detector"]
     condition = AnomalyCondition(
         timeout=timedelta(seconds=detector["timeoutSeconds"]),
@@ -236,7 +239,7 @@ def anomaly_detector(given: dict, *, name: str) -> object:
     return {"states": states}
 
 
-def pod_sort(given: dict, *, name: str) -> object:
+def pod_sort(given: Json, *, name: str) -> object:
     usage = {key: _amounts(each) for key, each in (given.get("podMetrics") or {}).items()}
     pods = [_pod(document) for document in given["pods"]]
     excess, weights = _amounts(given.get("exceededBy")), given["resourceWeights"]
@@ -246,20 +249,20 @@ def pod_sort(given: dict, *, name: str) -> object:
     return {"order": [pod.name for pod in order], "ties": ties}
 
 
-def node_sort(given: dict, *, name: str) -> object:
+def node_sort(given: Json, *, name: str) -> object:
     nodes = [(each["name"], _amounts(each["usage"]), _amounts(each["allocatable"])) for each in given["nodes"]]
     return {"order": sort_nodes(nodes, given["resourceWeights"], ascending=given.get("ascending", False))}
 
 
-def node_usage_percent(given: dict, *, name: str) -> object:
+def node_usage_percent(given: Json, *, name: str) -> object:
     return {"floorPercent": percent_floor(_amounts(given["usage"]), _amounts(given["allocatable"]))}
 
 
-def usage_score(given: dict, *, name: str) -> object:
+def usage_score(given: Json, *, name: str) -> object:
     return {"score": most_requested(given["usage"], given["capacity"])}
 
 
-def evictor_filter(given: dict, *, name: str) -> object:
+def evictor_filter(given: Json, *, name: str) -> object:
     args = given["args"]
     pod = _pod(given["pod"])
     others = [_pod(document) for document in given.get("otherPods") or ()]
@@ -271,7 +274,7 @@ def evictor_filter(given: dict, *, name: str) -> object:
     return {"evictable": reason is None}
 
 
-def eviction_limiter(given: dict, *, name: str) -> object:
+def eviction_limiter(given: Json, *, name: str) -> object:
     counts = CycleCounts(msgspec.convert(given["limits"], CycleLimits))
     allowed = []
     for pod in given["pods"]:
@@ -291,15 +294,15 @@ def eviction_limiter(given: dict, *, name: str) -> object:
     }
 
 
-def max_unavailable(given: dict, *, name: str) -> object:
+def max_unavailable(given: Json, *, name: str) -> object:
     return {"result": max_away(given["replicas"], given.get("intOrPercent"))}
 
 
-def max_eviction_cost(given: dict, *, name: str) -> object:
+def max_eviction_cost(given: Json, *, name: str) -> object:
     return {"pass": below_max_cost(_pod(given["pod"]).pod)}
 
 
-def object_limiter(given: dict, *, name: str) -> object:
+def object_limiter(given: Json, *, name: str) -> object:
     now = START + timedelta(seconds=given["at"])
     exceeded = False
     for kind, limiter in given["objectLimiters"].items():
@@ -319,7 +322,7 @@ def object_limiter(given: dict, *, name: str) -> object:
     return {"limited": exceeded}
 
 
-def _job(document: dict) -> JobFacts:
+def _job(document: Json) -> JobFacts:
     meta, ref = document["metadata"], document["spec"]["podRef"]
     return JobFacts(
         name=meta["name"],
@@ -332,11 +335,11 @@ def _job(document: dict) -> JobFacts:
     )
 
 
-def _pods(documents: list[dict]) -> dict[str, PodFacts]:
+def _pods(documents: list[Json]) -> dict[str, PodFacts]:
     return {pod.key: pod for pod in map(_pod, documents)}
 
 
-def arbitrator_decision(given: dict, *, name: str) -> object:
+def arbitrator_decision(given: Json, *, name: str) -> object:
     verdict, _ = decide(
         given["podExists"],
         None if given["nonRetryablePass"] else "forbidden",
@@ -345,7 +348,7 @@ def arbitrator_decision(given: dict, *, name: str) -> object:
     return {"failed": verdict is ArbitrationResult.FAILED, "passed": verdict is ArbitrationResult.PASSED}
 
 
-def arbitrator_round(given: dict, *, name: str) -> object:
+def arbitrator_round(given: Json, *, name: str) -> object:
     rank = given["rank"]
     jobs = [JobFacts(name=each, namespace="default", pod=each) for each in given["jobs"]]
     order = by_pod(jobs, {job.pod_key: rank[job.name] for job in jobs})
@@ -363,7 +366,7 @@ def arbitrator_round(given: dict, *, name: str) -> object:
     }
 
 
-def arbitrator_sort(given: dict, *, name: str) -> object:
+def arbitrator_sort(given: Json, *, name: str) -> object:
     jobs = [_job(document) for document in given["jobs"]]
     everything = [*jobs, *(_job(document) for document in given.get("otherJobs") or ())]
     pods = _pods(given["pods"])
@@ -383,12 +386,12 @@ def arbitrator_sort(given: dict, *, name: str) -> object:
     return {"order": [job.name for job in order]}
 
 
-def arbitrator_migrating_num(given: dict, *, name: str) -> object:
+def arbitrator_migrating_num(given: Json, *, name: str) -> object:
     jobs = [_job(document) for document in given["jobs"]]
     return {"count": migrating_jobs(given["ownerUID"], jobs, _pods(given["pods"]))}
 
 
-def arbitrator_filter(given: dict, *, name: str) -> object:
+def arbitrator_filter(given: Json, *, name: str) -> object:
     args = given["args"]
     budgets = Budgets(
         max_migrating_globally=args.get("maxMigratingGlobally"),
@@ -420,7 +423,7 @@ def arbitrator_filter(given: dict, *, name: str) -> object:
     return {"pass": reason is None}
 
 
-def pmj_condition(given: dict, *, name: str) -> object:
+def pmj_condition(given: Json, *, name: str) -> object:
     conditions = tuple(msgspec.convert(each, JobCondition) for each in given["conditions"])
     before = Migration(job="job", namespace="default", pod="pod", uid="", conditions=conditions)
     update = msgspec.convert(given["update"], JobCondition)
@@ -428,7 +431,7 @@ def pmj_condition(given: dict, *, name: str) -> object:
     return {"changed": after != before, "stored": msgspec.to_builtins(condition_of(after, update.type))}
 
 
-def pmj_scavenge(given: dict, *, name: str) -> object:
+def pmj_scavenge(given: Json, *, name: str) -> object:
     kept = [
         job["name"]
         for job in given["jobs"]

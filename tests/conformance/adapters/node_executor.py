@@ -22,7 +22,7 @@ from cotenant.model.quantities import parse_milli, parse_value
 from cotenant_node_executor.strategies import batch_values as batch
 from cotenant_node_executor.strategies import group_identity as identity
 from cotenant_node_executor.strategies import pod_view, situation, suppress_cfs, suppress_cpuset, suppress_quantity
-from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
 
 
 def _pods(given: dict[str, Any]) -> list[Pod]:
@@ -93,7 +93,7 @@ def cpu_suppress_cpuset(given: dict[str, Any], *, name: str) -> object:
     if op == "apply":
         return {
             "final": suppress_cpuset.cpuset_targets(
-                suppress_cpuset.format_cpu_list(given["newCPUSet"]),
+                format_cpu_list(given["newCPUSet"]),
                 given.get("recoverCPUSet") or "",
                 given["kubeletCPUManagerPolicy"] == "static",
                 given["dirsByDepth"],

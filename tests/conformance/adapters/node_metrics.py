@@ -1,5 +1,7 @@
 """node-metrics vectors of the aggregating half: percentiles and the values of a NodeMetric."""
 
+from typing import Any
+
 import msgspec
 
 from cotenant.api.objects.pod import Pod
@@ -17,8 +19,9 @@ from cotenant_metrics_ingest.policy import (
 )
 from cotenant_metrics_ingest.report import GpuUsage, aggregated_entry, gpu_devices, usage_of, writes_status
 
+Json = dict[str, Any]
 
-def aggregate_percentile(given: dict, *, name: str) -> object:
+def aggregate_percentile(given: Json, *, name: str) -> object:
     points = [Point(point["time_ms"], point["value"]) for point in given["points"]]
     try:
         return {"value": aggregate(points, given["aggregation"], given.get("percentile")), "error": False}
@@ -26,7 +29,7 @@ def aggregate_percentile(given: dict, *, name: str) -> object:
         return {"value": None, "error": True}
 
 
-def node_metric_report(given: dict, *, name: str) -> object:
+def node_metric_report(given: Json, *, name: str) -> object:
     return _REPORTS[given["fn"]](given)
 
 
@@ -34,7 +37,7 @@ def _shown(usage: Usage) -> dict[str, str]:
     return {"cpu": format_milli(usage.cpu_milli), "memory": format_binary(usage.memory_bytes)}
 
 
-def _usage(given: dict) -> object:
+def _usage(given: Json) -> object:
     kind = given["object"]
     series = memory_series(kind, MemoryPolicy(given["policy"]), given["cold_memory_started"])
     memory = given["memory_series"].get(series.removeprefix("sys_" if kind == "system" else f"{kind}_"))
@@ -43,7 +46,7 @@ def _usage(given: dict) -> object:
     return {"resources": _shown(usage_of(given["cpu_cores"], memory)), "memory_metric": series}
 
 
-def _aggregated_usage(given: dict) -> object:
+def _aggregated_usage(given: Json) -> object:
     entries = []
     for window in given["windows"]:
         keys = [key for key in window["values"] if key != "avg" or given["with_avg"]]
@@ -55,7 +58,7 @@ def _aggregated_usage(given: dict) -> object:
     return {"aggregated": entries}
 
 
-def _pod_entry(given: dict) -> object:
+def _pod_entry(given: Json) -> object:
     pod = msgspec.convert(given["pod"], Pod)
     return {
         "name": pod.metadata.name,
@@ -66,7 +69,7 @@ def _pod_entry(given: dict) -> object:
     }
 
 
-def _gpu_devices(given: dict) -> object:
+def _gpu_devices(given: Json) -> object:
     devices = gpu_devices([msgspec.convert(gpu, GpuUsage) for gpu in given["gpus"]])
     return {
         "devices": [
@@ -81,12 +84,12 @@ def _gpu_devices(given: dict) -> object:
     }
 
 
-def _update_spec(given: dict) -> object:
+def _update_spec(given: Json) -> object:
     policy = policy_of(msgspec.json.encode(given["new"] or {}))
     return {"metricCollectPolicy": msgspec.json.decode(msgspec.json.encode(policy))}
 
 
-def _sync_gate(given: dict) -> object:
+def _sync_gate(given: Json) -> object:
     return {
         "writes_status": writes_status(object_seen=given["object_seen"], object_exists=given["object_exists"]),
         "error": False,

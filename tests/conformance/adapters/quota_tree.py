@@ -1,5 +1,7 @@
 """quota-tree vectors: from `given` to what the quota rules return; no rule stands here, only the translation."""
 
+from typing import Any
+
 import msgspec
 
 from cotenant.api.objects.metadata import ObjectMeta
@@ -20,8 +22,9 @@ from cotenant_quota_tree.solution import Rules, SolvedQuota, TreeSolution
 from cotenant_quota_tree.totals import available, tree_totals
 from tests.conformance.mended import mended
 
+Json = dict[str, Any]
 
-def quota_runtime(given: dict, *, name: str) -> object:
+def quota_runtime(given: Json, *, name: str) -> object:
     whole = parse_amounts(given["total"])
     runtime: dict[str, dict[str, int]] = {quota["name"]: {} for quota in given["quotas"]}
     mins = {quota["name"]: parse_amounts(quota.get("min") or {}) for quota in given["quotas"]}
@@ -42,7 +45,7 @@ def quota_runtime(given: dict, *, name: str) -> object:
     }
 
 
-def _share_one(whole: int, resource: str, quotas: list[dict]) -> Shared:
+def _share_one(whole: int, resource: str, quotas: list[Json]) -> Shared:
     siblings = []
     for quota in quotas:
         request = parse_amounts(quota.get("request") or {})
@@ -59,7 +62,7 @@ def _share_one(whole: int, resource: str, quotas: list[dict]) -> Shared:
     return share(whole, siblings)
 
 
-def quota_scale_min(given: dict, *, name: str) -> object:
+def quota_scale_min(given: Json, *, name: str) -> object:
     siblings = [
         MinOf(name=sibling["name"], min=parse_amounts(sibling["min"]), scalable=sibling["enableScale"])
         for sibling in given["siblings"]
@@ -69,7 +72,7 @@ def quota_scale_min(given: dict, *, name: str) -> object:
     return {"applies": False} if scaled is None else {"applies": True, "min": _shown(scaled)}
 
 
-def quota_bench(given: dict, *, name: str) -> object:
+def quota_bench(given: Json, *, name: str) -> object:
     numbers = range(given["quotaCount"])
     asked = {
         "cpu": [(7919 * j + 13) % 2000 * 1000 for j in numbers],
@@ -98,7 +101,7 @@ def quota_bench(given: dict, *, name: str) -> object:
     }
 
 
-def quota_admission(given: dict, *, name: str) -> object:
+def quota_admission(given: Json, *, name: str) -> object:
     if not given["quotaName"]:
         return {"code": "Skip", "message": ""}
     levels = [{**given["quota"], "name": given["quotaName"]}, *(given.get("ancestors") or [])]
@@ -131,7 +134,7 @@ def quota_admission(given: dict, *, name: str) -> object:
     )
 
 
-def quota_binding(given: dict, *, name: str) -> object:
+def quota_binding(given: Json, *, name: str) -> object:
     pod = msgspec.convert(given["pod"]["metadata"], ObjectMeta)
     views = [_view(quota) for quota in given["quotas"]]
     index = QuotaIndex(
@@ -145,7 +148,7 @@ def quota_binding(given: dict, *, name: str) -> object:
     }
 
 
-def quota_tree(given: dict, *, name: str) -> object:
+def quota_tree(given: Json, *, name: str) -> object:
     world = _World(given)
     for step in given["steps"]:
         world.do(step)
@@ -158,7 +161,7 @@ def quota_tree(given: dict, *, name: str) -> object:
 class _World:
     """The facts that a vector's steps make; every check solves the tree from them."""
 
-    def __init__(self, given: dict) -> None:
+    def __init__(self, given: Json) -> None:
         features = given.get("features") or {}
         self.tree = given.get("treeID") or ""
         self.now = given.get("now") or 0
@@ -172,11 +175,11 @@ class _World:
         self.declared: dict[str, int] = {}
         self.nodes: dict[str, dict[str, int]] = {}
         self.quotas: dict[str, ElasticQuotaView] = {}
-        self.pods: dict[tuple[str, str], tuple[str, dict]] = {}
+        self.pods: dict[tuple[str, str, str], tuple[str, Json]] = {}
         self.extra: dict[str, OwnPods] = {}
         self.seen: dict[str, object] = {}
 
-    def do(self, step: dict) -> None:
+    def do(self, step: Json) -> None:
         steps = {
             "totalDelta": self._total_delta,
             "nodeAdd": self._node_add,
@@ -196,26 +199,26 @@ class _World:
         if step["op"] not in ("refresh", "rebuild"):  # everything is recomputed at each check
             steps[step["op"]](step)
 
-    def _total_delta(self, step: dict) -> None:
+    def _total_delta(self, step: Json) -> None:
         self.declared = plus(self.declared, parse_amounts(step["delta"]))
 
-    def _node_add(self, step: dict) -> None:
+    def _node_add(self, step: Json) -> None:
         node = counted_node(msgspec.json.encode(step["node"]))
         if node is not None:
             self.nodes[node.metadata.name] = parse_amounts(node.status.allocatable)
 
-    def _node_delete(self, step: dict) -> None:
+    def _node_delete(self, step: Json) -> None:
         self.nodes.pop(step["node"]["metadata"]["name"], None)
 
-    def _quota(self, step: dict) -> None:
+    def _quota(self, step: Json) -> None:
         view = _view(step["quota"])
         self.quotas[view.name] = view
 
-    def _delete_quota(self, step: dict) -> None:
+    def _delete_quota(self, step: Json) -> None:
         self.quotas.pop(step["name"], None)
         self.extra.pop(step["name"], None)
 
-    def _request_delta(self, step: dict) -> None:
+    def _request_delta(self, step: Json) -> None:
         own = self.extra.get(step["quota"], OwnPods())
         self.extra[step["quota"]] = msgspec.structs.replace(
             own,
@@ -223,7 +226,7 @@ class _World:
             non_preemptible_request=_grown(own.non_preemptible_request, step["nonPreemptibleDelta"]),
         )
 
-    def _used_delta(self, step: dict) -> None:
+    def _used_delta(self, step: Json) -> None:
         own = self.extra.get(step["quota"], OwnPods())
         self.extra[step["quota"]] = msgspec.structs.replace(
             own,
@@ -231,23 +234,23 @@ class _World:
             non_preemptible_used=_grown(own.non_preemptible_used, step["nonPreemptibleDelta"]),
         )
 
-    def _pod_add(self, step: dict) -> None:
+    def _pod_add(self, step: Json) -> None:
         meta = step["pod"]["metadata"]
         self.pods[(meta.get("namespace", ""), meta["name"], step["quota"])] = (step["quota"], step["pod"])
 
-    def _pod_update(self, step: dict) -> None:
+    def _pod_update(self, step: Json) -> None:
         self._pod_delete({"pod": step["oldPod"], "quota": step["oldQuota"]})
         if step["quota"]:
             self._pod_add(step)
 
-    def _pod_delete(self, step: dict) -> None:
+    def _pod_delete(self, step: Json) -> None:
         meta = step["pod"]["metadata"]
         self.pods.pop((meta.get("namespace", ""), meta["name"], step["quota"]), None)
 
-    def _reserve(self, step: dict) -> None:
+    def _reserve(self, step: Json) -> None:
         self._pod_add({**step, "pod": {**step["pod"], "spec": {**step["pod"]["spec"], "nodeName": "reserved"}}})
 
-    def _unreserve(self, step: dict) -> None:
+    def _unreserve(self, step: Json) -> None:
         self._pod_add({**step, "pod": {**step["pod"], "spec": {**step["pod"]["spec"], "nodeName": ""}}})
 
     def _ignored(self, pod: Pod) -> bool:
@@ -257,11 +260,11 @@ class _World:
         expired = self.now > int(ends) + (pod.metadata.deletion_grace_period_seconds or 0)
         return self.ignores_terminating or (self.ignores_expired and expired)
 
-    def _check(self, step: dict) -> None:
+    def _check(self, step: Json) -> None:
         quotas = {name: view for name, view in self.quotas.items() if name not in (ROOT, SYSTEM, DEFAULT)}
         built_in = {} if self.tree else {name: self.quotas.get(name) or built_in_quota(name) for name in (SYSTEM, DEFAULT)}
         sums = {quota: PodSums(own) for quota, own in self.extra.items()}
-        counts = dict.fromkeys((*quotas, *built_in), 0)
+        counts = Json.fromkeys((*quotas, *built_in), 0)
         for quota, document in self.pods.values():
             document = {**document, "metadata": dict(document["metadata"])}
             if (ends := document["metadata"].get("deletionTimestamp")) is not None:
@@ -295,7 +298,7 @@ class _World:
         self.seen[step["id"]] = _Checked(checks)
 
 
-class _Checked(dict):
+class _Checked(Json):
     """A quota that does not exist reads as null."""
 
     def __missing__(self, key: str) -> None:
@@ -336,11 +339,11 @@ def _fields(quota: SolvedQuota, view: ElasticQuotaView | None, pods: int) -> dic
     }
 
 
-def _grown(amounts: dict[str, int], delta: dict) -> dict[str, int]:
+def _grown(amounts: dict[str, int], delta: Json) -> dict[str, int]:
     return {resource: max(amount, 0) for resource, amount in plus(amounts, parse_amounts(delta)).items()}
 
 
-def _view(document: dict) -> ElasticQuotaView:
+def _view(document: Json) -> ElasticQuotaView:
     return quota_view(msgspec.convert(document, ElasticQuota))
 
 

@@ -134,7 +134,7 @@ def quota_status(given: Json, *, name: str) -> object:
     core = GatewayCore()
     meta = quota["metadata"]
     _fold(core, {**quota, "metadata": meta | {"annotations": {}}}, 1)
-    amounts = {
+    amounts: dict[str, Any] = {
         field: {resource: amount for resource, amount in parse_amounts(summary[spelled]).items() if amount}
         for field, spelled in (
             ("used", "used"),

@@ -184,5 +184,5 @@ def third_party_parse(given: Json, *, name: str) -> object:
 
 
 def third_party_write(given: Json, *, name: str) -> object:
-    allocation = Allocation(given["name"], given["priority"], msgspec.convert(given["resources"], dict[str, str]))
+    allocation = Allocation(given["name"], given["priority"], msgspec.convert(given["resources"], dict[str, str | int | float]))
     return {"annotations": write_allocation(given["annotations"] or {}, allocation)}

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -133,7 +134,7 @@ async def test_lists_page_select_and_print_tables(http: aiohttp.ClientSession) -
 
 async def read_events(response: aiohttp.ClientResponse, count: int) -> list[tuple[str, str]]:
     """The next events of a watch: type and name."""
-    found = []
+    found: list[Any] = []
     async with asyncio.timeout(WAIT_SECONDS):
         while len(found) < count:
             line = json.loads(await response.content.readline())
@@ -208,8 +209,8 @@ async def test_budgets_bind_evictions_over_http_and_over_nats(
     assert (await body_of(await http.post(f"{PODS}/evicted/eviction", json=eviction), 201))["status"] == "Success"
     assert (await http.get(f"{PODS}/evicted")).status == 404
     client = await nats.connect(shared_nats_server.url)
-    eviction = EvictionRequest(namespace="default", name="evicted", uid="gone", job="job")
-    reply = await client.request(EVICT_ENDPOINT, msgspec.json.encode(eviction), timeout=WAIT_SECONDS)
+    request = EvictionRequest(namespace="default", name="evicted", uid="gone", job="job")
+    reply = await client.request(EVICT_ENDPOINT, msgspec.json.encode(request), timeout=WAIT_SECONDS)
     outcome = msgspec.json.decode(reply.data, type=EvictionOutcome)
     assert (outcome.allowed, outcome.reason) == (True, "Gone")
     refused = await client.request(EVICT_ENDPOINT, b"not JSON", timeout=WAIT_SECONDS)

@@ -72,8 +72,7 @@ def has_ended(node: ExecutorNode, uid: str) -> bool:
 
 async def store(log: MemoryLog, subject: str, data: Payload) -> None:
     event = Event(subject=subject, data=data, time=datetime.now(UTC), id=f"test/{subject}", source="/test")
-    assert isinstance(log.log.append([Write(event=event)]), Stored)
-    await log._tell()
+    assert isinstance(await log.append([Write(event=event)]), Stored)
 
 
 async def place(log: MemoryLog, name: str, duration: str = "1h") -> None:

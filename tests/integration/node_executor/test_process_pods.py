@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -169,4 +170,8 @@ async def wait_for_log(harness: Harness, name: str, text: str) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
         while text not in await harness.logs(name):
             count = len(harness.facts)
-            await harness.wait("another fact", lambda count=count: len(harness.facts) > count)
+            await harness.wait("another fact", partial(_has_more, harness, count))
+
+
+def _has_more(harness: Harness, than: int) -> bool:
+    return len(harness.facts) > than

@@ -42,7 +42,7 @@ def everywhere(knob: Knob, value: str) -> dict[tuple[str, Knob], str]:
 
 def written(report: WriteReport) -> list[tuple[str, str]]:
     assert report.refused == ()
-    return [(each.place, each.new) for each in report.written]
+    return [(str(each.place), each.new) for each in report.written]
 
 
 def test_a_value_is_written_once_and_confirmed(writer: Writer, driver: CgroupDriver) -> None:

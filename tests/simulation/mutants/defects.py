@@ -504,6 +504,12 @@ def not_looked_for(right: Function) -> Function:
     return wrong
 
 
+Args = dict[str, int | str]
+"""What an entry of a schedule says beside its target."""
+
+SMALL: Args = {"class": "ls", "cpu": 50, "memory_mib": 64}
+
+
 def arriving(app: str, count: int, **wishes: Any) -> tuple[Entry, ...]:
     """Small services of one app that come one after the other."""
     return tuple(
@@ -511,7 +517,7 @@ def arriving(app: str, count: int, **wishes: Any) -> tuple[Entry, ...]:
             at_ms=15_000 + 100 * index,
             kind="create-pod",
             target=f"{app}-{index}",
-            args={"class": "ls", "app": app, "cpu": 50, "memory_mib": 64} | wishes,
+            args=SMALL | {"app": app} | wishes,
         )
         for index in range(count)
     )
@@ -606,7 +612,7 @@ REVISED = tuple(
         at_ms=15_000 + 100 * index,
         kind="create-pod",
         target=f"revised-{index}",
-        args={"class": "ls", "app": "revised", "cpu": 50, "memory_mib": 64, "spread": "host", "revision": revision}
+        args=SMALL | {"app": "revised", "spread": "host", "revision": revision}
         | ({"selects": "n0"} if revision == "old" else {}),
     )
     for index, revision in enumerate(("old", "new", "new", "new", "old", "new", "new", "new"))
@@ -623,7 +629,7 @@ TIERED = (
             at_ms=at_ms,
             kind="create-pod",
             target=target,
-            args={"class": "ls", "app": app, "cpu": 50, "memory_mib": 64} | wish,
+            args=SMALL | {"app": app, **wish},
         )
         for at_ms, target, app, wish in (
             *((15_000 + index, f"team-a/loud-{index}", "loud", {"apart": "host", "of": "loud"}) for index in range(3)),
@@ -671,8 +677,8 @@ DELETED = tuple(
     Entry(at_ms=at_ms, kind=kind, target=f"brief-{index}", args=args)
     for index in range(3)
     for at_ms, kind, args in (
-        (20_000, "create-pod", {"class": "ls", "app": "brief", "cpu": 50, "memory_mib": 64}),
-        (100_000 + index, "delete-pod", {"grace": -1}),
+        (20_000, "create-pod", SMALL | {"app": "brief"}),
+        (100_000 + index, "delete-pod", Args(grace=-1)),
     )
 )
 
@@ -687,7 +693,7 @@ CRAMPED = tuple(
         at_ms=20_000,
         kind="create-pod",
         target=f"{name}-{node}",
-        args={"class": "ls", "app": name, "cpu": 50, "memory_mib": asked, "selects": f"n{node}"}
+        args=SMALL | {"app": name, "memory_mib": asked, "selects": f"n{node}"}
         | {"hold_low": low, "hold_high": high, "period": 60},
     )
     for node in range(3)

@@ -196,7 +196,8 @@ def test_a_node_of_unknown_capacity_lends_nothing(bench: Bench) -> None:
 
 def test_numa_zones_lend_their_share(bench: Bench) -> None:
     zone = [{"name": "cpu", "allocatable": "50"}, {"name": "memory", "allocatable": "50Gi"}]
-    topology = {"metadata": {"name": "a"}, "zones": [{"name": f"node-{number}", "resources": zone} for number in (1, 0)]}
+    zones = [{"name": f"node-{number}", "resources": zone} for number in (1, 0)]
+    topology: dict[str, object] = {"metadata": {"name": "a"}, "zones": zones}
     bench.store_object(object_subject("topology.node.k8s.io", "noderesourcetopologies", "", "a"), topology)
     annotations = {"scheduling.koordinator.sh/resource-status": '{"numaNodeResources": [{"node": 1}]}'}
     bench.place("web")

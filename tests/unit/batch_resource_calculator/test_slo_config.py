@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cotenant_batch_resource_calculator.config import colocation
@@ -188,7 +190,8 @@ def test_host_applications_of_the_first_entry_replace_the_clusters() -> None:
         {"host-application-config": f'{{"applications": [{{"name": "a"}}], "nodeConfigs": [{entry}]}}'}
     )
     assert render_spec(configuration, {}, {}, {})["hostApplications"] == [{"name": "a"}]
-    (application,) = render_spec(configuration, {"pool": "x"}, {}, {})["hostApplications"]  # type: ignore[union-attr, misc]
+    spec: Any = render_spec(configuration, {"pool": "x"}, {}, {})
+    (application,) = spec["hostApplications"]
     assert application == {"name": "yarn-task", "qos": "BE", "cgroupPath": {"base": "KubepodsBesteffort"}}
 
 

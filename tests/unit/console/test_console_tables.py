@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from cotenant_console.ages import age, human_duration
-from cotenant_console.api.client import ApiError, error_from
+from cotenant_console.api.client import ApiError, Document, error_from
 from cotenant_console.tables import Table, table_from
 
-SERVER_TABLE = {
+SERVER_TABLE: Document = {
     "kind": "Table",
     "columnDefinitions": [
         {"name": "Name", "priority": 0},

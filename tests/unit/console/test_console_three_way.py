@@ -37,7 +37,7 @@ def test_what_others_wrote_stays() -> None:
     present = stored(pod(priority=5))
     present["metadata"]["labels"]["added"] = "by-another"
     present["spec"]["tolerations"] = [{"key": "k"}]
-    patch = apply_patch(pod(priority=6), present)
+    patch: Any = apply_patch(pod(priority=6), present)
     assert patch["spec"] == {"priority": 6}
     assert "labels" not in patch["metadata"]
 
@@ -58,7 +58,7 @@ def test_a_changed_container_is_sent_with_the_whole_list() -> None:
 
 def test_an_object_that_nobody_applied_keeps_its_fields_and_gains_the_annotation() -> None:
     present = pod(priority=5)
-    patch = apply_patch(pod(), present)
+    patch: Any = apply_patch(pod(), present)
     assert set(patch) == {"metadata"}
     assert json.loads(patch["metadata"]["annotations"][LAST_APPLIED]) == pod()
 

@@ -65,7 +65,7 @@ def test_a_nodes_loan_counts_the_pods_that_have_not_ended() -> None:
         pod("b", "Succeeded", nodeName="n", containers=[asks]),
         pod("c", "Running", nodeName="other", containers=[asks]),
     ]
-    [figures] = node_figures([node], pods)  # type: ignore[list-item,arg-type]
+    [figures] = node_figures([node], pods)  # type: ignore[list-item]
     assert (figures.batch_cpu_milli, figures.batch_cpu_used_milli) == (1500, 300)
     assert (figures.batch_memory_mib, figures.batch_memory_used_mib) == (1024, 96)
     assert figures.ready

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -186,7 +188,7 @@ def test_the_largest_cost_means_never() -> None:
 # -- the order of eviction -----------------------------------------------------------------------------------------
 
 
-def limits(cpu: str) -> dict[str, object]:
+def limits(cpu: str) -> dict[str, Any]:
     """Containers whose requests are their limits: Guaranteed."""
     amounts = {"cpu": cpu, "memory": "1Gi"}
     return {"containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}]}
@@ -200,7 +202,7 @@ def qos(name: str) -> dict[str, str]:
     return {"koordinator.sh/priority-class": "koord-prod", "koordinator.sh/qosClass": name}
 
 
-BURSTABLE = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+BURSTABLE: dict[str, Any] = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
 ORDERED: list[list[PodFacts]] = [
     [
         facts("e", labels=tier("koord-free")),
@@ -247,7 +249,7 @@ def node(**fields: object) -> NodeFacts:
     return NodeFacts(**{"name": "n1", "labels": {"zone": "a"}, "allocatable": {"cpu": 100, "pods": 2}, **fields})  # type: ignore[arg-type]
 
 
-def required(*values: str) -> dict[str, object]:
+def required(*values: str) -> dict[str, Any]:
     expression = {"key": "zone", "operator": "In", "values": list(values)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}

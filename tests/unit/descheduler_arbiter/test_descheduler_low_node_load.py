@@ -69,8 +69,7 @@ def test_pods_move_until_the_computed_usage_is_inside_the_band() -> None:
 def test_a_move_names_the_metrics_of_source_and_target_and_the_pod_as_causes() -> None:
     cluster = hot_and_cold(configuration(load=AT_ONCE))
     cluster.cycle()
-    event = next(event for event in cluster.decided if isinstance(event.data, Migration))
-    pod = event.data.pod
+    event, pod = next((event, event.data.pod) for event in cluster.decided if isinstance(event.data, Migration))
     named = {cluster.last[subject].ref for subject in ("metrics.hot", "metrics.cold", f"objects.core.pods.default.{pod}")}
     assert set(event.causes) == named
 

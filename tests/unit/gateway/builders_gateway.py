@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -98,12 +99,12 @@ class World:
         self.store(planned.plan)
         return planned
 
-    def show(self, plural: str, name: str, namespace: str = "default") -> dict[str, object]:
+    def show(self, plural: str, name: str, namespace: str = "default") -> dict[str, Any]:
         """The object as the API shows it."""
         found = kind(plural)
         snapshot = self.core.get(found, namespace if found.namespaced else "", name)
         assert snapshot is not None, f"{plural} {name} does not exist"
-        shown: dict[str, object] = json.loads(snapshot.document)
+        shown: dict[str, Any] = json.loads(snapshot.document)
         return shown
 
     def uid_of(self, name: str, namespace: str = "default") -> str:

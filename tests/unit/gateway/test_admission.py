@@ -44,7 +44,7 @@ def resources(requests: dict[str, object], limits: dict[str, object] | None = No
 BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
 
 
-def labelled(labels: dict[str, str], **spec: object) -> dict[str, object]:
+def labelled(labels: dict[str, str], **spec: Any) -> dict[str, object]:
     document = pod_document(**spec)
     document["metadata"] = {"name": "web", "labels": labels}
     return document

@@ -180,8 +180,8 @@ def test_the_example_makes_a_batch_pod_of_a_report() -> None:
     for document in yaml.safe_load_all((EXAMPLES / "colocation-profile.yaml").read_text()):
         world.create(f"{document['kind'].lower()}s", document)
     report = world.show("pods", "report")
-    assert report["metadata"]["annotations"][APPLIED] == "reports-are-batch"  # type: ignore[index]
-    assert report["spec"]["terminationGracePeriodSeconds"] == 2  # type: ignore[index]
+    assert report["metadata"]["annotations"][APPLIED] == "reports-are-batch"
+    assert report["spec"]["terminationGracePeriodSeconds"] == 2
 
 
 # -- which profiles ---------------------------------------------------------------------------------------------------
@@ -214,8 +214,8 @@ def test_the_namespace_selector_reads_the_namespaces_labels() -> None:
     for name, labels in (("with", {"colocation": "on"}), ("without", {})):
         world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         world.create("pods", pod_document(), namespace=name)
-    assert APPLIED in world.show("pods", "web", "with")["metadata"]["annotations"]  # type: ignore[index]
-    assert "annotations" not in world.show("pods", "web", "without")["metadata"]  # type: ignore[operator]
+    assert APPLIED in world.show("pods", "web", "with")["metadata"]["annotations"]
+    assert "annotations" not in world.show("pods", "web", "without")["metadata"]
 
 
 def test_selectors_with_several_labels_and_expressions_are_found() -> None:

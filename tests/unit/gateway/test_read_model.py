@@ -252,7 +252,7 @@ def test_an_object_that_leaves_a_selection_is_deleted_in_it_and_one_that_enters_
     changes = [change for change in world.core.ring.read(start, 10) if change.kind is PODS]
 
     def unplaced(snapshot: object) -> bool:
-        return getattr(snapshot, "fields")["spec.nodeName"] == ""  # noqa: B009
+        return bool(getattr(snapshot, "fields")["spec.nodeName"] == "")  # noqa: B009
 
     seen = [seen_change(change, PODS, unplaced) for change in changes]
     assert [found[0] for found in seen if found is not None] == ["ADDED", "DELETED"]

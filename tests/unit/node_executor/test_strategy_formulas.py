@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -37,7 +39,7 @@ def container(name: str, requests: dict[str, str] | None = None, limits: dict[st
 # -- plain values: shares from requests, quota and memory from limits ----------------------------------------------
 
 
-def of_pod(*containers: dict[str, object], qos: str = "LS", **more: object) -> tuple[dict[str, str], list[dict[str, str]]]:
+def of_pod(*containers: dict[str, object], qos: str = "LS", **more: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
     shape = pod_view(pod("p", qos, containers=list(containers), **more)).shape
     desired = pod_values.of_pod(shape, Policy(capabilities(), None))
     return values(desired.pod), [values(each) for each in desired.containers]
@@ -166,12 +168,7 @@ def test_classes_count_while_they_are_enabled_and_the_policy_is_group_identity()
     off = rule("coreSched")
     assert not off.enable
     assert {*off.pod_qos.values(), *off.kube_qos_dir.values(), *off.kube_qos_pod.values()} == {0}
-    assert [rule(lsr=lsr, ls=ls, be=be).enable for lsr, ls, be in ((1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0))] == [
-        True,
-        True,
-        True,
-        False,
-    ]
+    assert [rule(lsr=on == 0, ls=on == 1, be=on == 2).enable for on in range(4)] == [True, True, True, False]
 
 
 def test_guaranteed_pods_have_the_value_of_lsr_else_of_ls() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -100,7 +101,7 @@ class QuotaLog:
         document = {"metadata": metadata, "status": {"allocatable": allocatable}}
         return self.say(node_subject(name), stored(document))
 
-    def resources(self, node: str, **amounts: int) -> str:
+    def resources(self, node: str, **amounts: Any) -> str:
         return self.say(resources_subject(node), NodeResources(node=node, **amounts))
 
     def pod(

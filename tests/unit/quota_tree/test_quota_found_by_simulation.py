@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
@@ -18,7 +19,7 @@ def test_seed_1_equal_sums_give_equal_bytes_in_whatever_order_pods_came() -> Non
         log.node("n1", cpu="10", memory="10Gi")
         log.quota("a", minimum={"cpu": "1"}, maximum={"cpu": "10", "memory": "10Gi"})
         for name in order:
-            requests = {"cpu": "1"} if name == "cpu-pod" else {"memory": "1Gi"}
+            requests: dict[str, Any] = {"cpu": "1"} if name == "cpu-pod" else {"memory": "1Gi"}
             log.pod(name, quota="a", **requests)
         log.decide()
         published = log.published("a")

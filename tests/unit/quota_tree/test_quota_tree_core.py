@@ -1,6 +1,7 @@
 """The quota-tree core through apply and decide."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,8 @@ def test_batch_resources_of_the_nodes_are_shared_like_any_other() -> None:
     log.node("n1", cpu="10")
     log.resources("n1", batch_cpu_milli=4000)
     log.quota("a", maximum={"kubernetes.io/batch-cpu": "100000"})
-    log.pod("p", quota="a", **{"kubernetes.io/batch-cpu": "9000"})
+    batch: dict[str, Any] = {"kubernetes.io/batch-cpu": "9000"}
+    log.pod("p", quota="a", **batch)
     log.decide()
     assert log.runtime("a") == {"kubernetes.io/batch-cpu": 4000}
 

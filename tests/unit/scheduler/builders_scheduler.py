@@ -96,7 +96,7 @@ def node(
     taints: Sequence[dict[str, str]] = (),
     unschedulable: bool = False,
     images: dict[str, int] | None = None,
-    **more: str,
+    **more: Any,
 ) -> dict[str, Any]:
     """A node's document; `images` are sizes in MiB by name, `more` are further allocatable resources."""
     return {

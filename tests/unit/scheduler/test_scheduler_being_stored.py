@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,7 +22,7 @@ TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "host"}
 OF_TEAM_X = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
 
 
-def apart(scope: dict[str, object]) -> dict[str, object]:
+def apart(scope: dict[str, Any]) -> dict[str, Any]:
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**TERM, **scope}]}}}
 
 

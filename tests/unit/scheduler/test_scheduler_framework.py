@@ -14,6 +14,8 @@ from cotenant.events.allocations import Allocation, DeviceShare, NumaShare, Rese
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase
 from cotenant_scheduler.cycle.placing import Placing
+from cotenant_scheduler.cycle.queue import GroupClass
+from cotenant_scheduler.state.pod_records import PodRecord
 from tests.unit.scheduler import tickets
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 from tests.unit.scheduler.tickets import tickets_of
@@ -199,7 +201,12 @@ def test_a_group_that_does_not_fit_is_not_tried_again_while_nothing_changes(monk
     story.settle()
     tried: list[str] = []
     member = Placing._place_member
-    monkeypatch.setattr(Placing, "_place_member", lambda self, *args: (tried.append(args[1].key[1]), member(self, *args))[1])
+
+    def note(self: Placing, group: GroupClass, record: PodRecord, *more: Any) -> Any:
+        tried.append(record.key[1])
+        return member(self, group, record, *more)
+
+    monkeypatch.setattr(Placing, "_place_member", note)
     story.decide()
     assert not tried
     story.node(ticket_node("a", 3))
@@ -246,12 +253,11 @@ def test_each_ticket_is_given_once_and_a_restart_changes_nothing(seed: int, monk
             match chance.randrange(6):
                 case 0 | 1 | 2 if story.placement(name) is None:
                     group = f"g{number % 2}/3" if number < 6 else ""
-                    maker = chance.choice([asking, asking, with_port])
                     priority = chance.choice([10, 10, 1000])
-                    document = maker(name, chance.choice([1, 2]) if maker is asking else 80, priority=priority)
-                    if group and maker is asking:
-                        document["metadata"]["annotations"]["group"] = group
-                    story.pod(document)
+                    if chance.random() < 0.7:
+                        story.pod(asking(name, chance.choice([1, 2]), group=group, priority=priority))
+                    else:
+                        story.pod(with_port(name, 80, priority=priority))
                 case 3:
                     story.pod_deleted(name)
                 case 4:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,7 +19,8 @@ from tests.unit.scheduler.builders_scheduler import GIB, NOW, Story, batch_pod, 
 def grown_story(chance: random.Random) -> Story:
     """Nodes with and without reports, some of which know pods; placements, some of them over."""
     story = Story()
-    story.nodes(*(node(f"n{i}", cpu="8", **({"example.com/gpu": "2"} if i % 2 else {})) for i in range(4)))
+    gpus: dict[str, Any] = {"example.com/gpu": "2"}
+    story.nodes(*(node(f"n{i}", cpu="8", **(gpus if i % 2 else {})) for i in range(4)))
     for i in range(4):
         story.batch(f"n{i}", 4000)
     for i in range(24):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase
 from cotenant_scheduler.core import SchedulerCore
@@ -90,7 +92,8 @@ def test_a_resource_that_no_node_offers_keeps_the_pod_waiting_until_one_does() -
     waiting = story.waiting("train")
     assert waiting is not None
     assert waiting.reasons[0].resource == "nvidia.com/gpu"
-    story.node(node("a", **{"nvidia.com/gpu": "1"}))
+    gpus: dict[str, Any] = {"nvidia.com/gpu": "1"}
+    story.node(node("a", **gpus))
     story.settle()
     assert story.node_of("train") == "a"
     assert story.waiting("train") is None

@@ -36,7 +36,7 @@ namespace_selector = st.sampled_from(
         {"matchLabels": {"team": "x"}, "matchExpressions": [{"key": "stage", "operator": "DoesNotExist"}]},
     ]
 )
-scope = st.just({}) | st.fixed_dictionaries(
+scope: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
     {}, optional={"namespaces": st.lists(namespaces, max_size=2), "namespaceSelector": namespace_selector}
 )
 term = st.builds(lambda app, key, about: {"labelSelector": selector(app), "topologyKey": key, **about}, apps, keys, scope)

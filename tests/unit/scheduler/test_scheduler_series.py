@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -54,7 +55,8 @@ def test_runs_of_equal_pods_go_where_the_reference_puts_them(
     for (cpu, memory, wishes), count in runs:
         for _ in range(count):
             number += 1
-            story.pod(pod(f"p{number:03}", cpu=cpu, memory=memory, **({"affinity": WISH} if wishes else {})))
+            spec: dict[str, Any] = {"affinity": WISH} if wishes else {}
+            story.pod(pod(f"p{number:03}", cpu=cpu, memory=memory, **spec))
     expected, nominated = schedule(story.last.values(), story.now)
     made = {e.data.name: e.data.node for e in story.settle() if isinstance(e.data, Placement)}
     assert made == expected

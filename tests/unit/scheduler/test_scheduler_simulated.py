@@ -78,7 +78,7 @@ class Executors:
     """Runs what is placed, and ends what is terminating a little later."""
 
     name = "executors"
-    filters = ("node.*.placement.>",)
+    filters: tuple[str, ...] = ("node.*.placement.>",)
     usage_filters: tuple[str, ...] = ()
 
     def __init__(self) -> None:
@@ -105,8 +105,8 @@ class Executors:
                     self.report(world, event.data, RunPhase.RUNNING)
         due = [entry for entry in self.ending if entry[0] <= now]
         self.ending = [entry for entry in self.ending if entry[0] > now]
-        for _, data in due:
-            self.report(world, data, RunPhase.STOPPED)
+        for _, ended in due:
+            self.report(world, ended, RunPhase.STOPPED)
         return now + timedelta(milliseconds=100)
 
 

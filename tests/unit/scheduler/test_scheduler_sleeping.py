@@ -11,7 +11,7 @@ from cotenant.events.runs import RunPhase
 from cotenant_scheduler.cycle.walk import Walk
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
-ROOM = {"max": {"cpu": 4000}, "parent": "koordinator-root-quota"}
+ROOM: dict[str, Any] = {"max": {"cpu": 4000}, "parent": "koordinator-root-quota"}
 
 
 def waiting_story() -> Story:

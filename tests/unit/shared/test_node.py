@@ -126,6 +126,7 @@ def test_without_its_object_a_node_has_nothing() -> None:
         RESOURCES,
         NodeCondition(node="a", taints=(("b", "", "NoExecute"),)),
     )
-    assert known.labels() == known.offered() == known.allocatable() == known.raw_allocatable() == {}
+    assert not known.labels()
+    assert known.offered() == known.allocatable() == known.raw_allocatable() == {}
     assert known.taints() == ()
     assert not known.unschedulable()
