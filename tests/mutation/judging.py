@@ -30,13 +30,27 @@ from tests.mutation.mutants import Mutant, bodies_of, mutants_of, mutated
 AT_IMPORT = "at import"
 UNREACHED = "no test reaches it"
 _IMPORT_SECONDS = 60.0
+_EXAMPLES = 40
+"""Of one property at most: a survivor is judged by every test that reaches its line."""
+_OWN_SETTINGS = "_hypothesis_internal_use_settings"
+"""Where hypothesis keeps what a test's own decorator says."""
 
 
 def judge(group: Group, files: Sequence[Path], at_once: int, scratch: Path) -> Iterator[tuple[Mutant, str]]:
     """Yield each mutant of the files with "survived", "killed", "timed out" or UNREACHED."""
     answer = scratch / f"{group.name}.json"
     answer.unlink(missing_ok=True)
-    arguments = [*group.test_paths(), "-q", "-p", "no:warnings", "-p", "no:timeout", "-p", "no:cacheprovider", "--no-header"]
+    arguments = [
+        *group.test_arguments(),
+        "-q",
+        "-p",
+        "no:warnings",
+        "-p",
+        "no:timeout",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+    ]
     judging = _Judging(files, at_once, answer)
     for _ in fork_each([(None, lambda: pytest.main(arguments, [judging]) == 0)], show=True):
         pass
@@ -58,12 +72,25 @@ _WORDS = {Outcome.PASSED: "survived", Outcome.FAILED: "killed", Outcome.TIMED_OU
 
 
 class _Examples:
-    """Makes hypothesis find the same examples each time; a failure is not shrunk."""
+    """Makes hypothesis try the same few examples each time; a failure is not shrunk."""
 
     def pytest_collection(self) -> None:
-        phases = (Phase.explicit, Phase.generate)
-        settings.register_profile("mutation", settings(), derandomize=True, database=None, phases=phases, print_blob=False)
+        settings.register_profile(
+            "mutation",
+            settings(),
+            max_examples=_EXAMPLES,
+            derandomize=True,
+            database=None,
+            phases=(Phase.explicit, Phase.generate),
+            print_blob=False,
+        )
         settings.load_profile("mutation")
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        test = getattr(item, "obj", None)
+        own = getattr(test, _OWN_SETTINGS, None)
+        if own is not None and own.max_examples > _EXAMPLES:
+            setattr(test, _OWN_SETTINGS, settings(own, max_examples=_EXAMPLES))
 
 
 class _Judging(_Examples):
