@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Group:
-    """`sources` are globs of files below the root, `tests` files or folders below tests, `without` files of these that take long
-    and tell little more.
+    """`sources` are globs of files below the root, `tests` files or folders below tests, `without` those of their files that
+    take long and tell little more.
     """
 
     name: str
