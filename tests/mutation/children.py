@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -48,8 +49,12 @@ def fork_each(
 
 
 def _ended(running: dict[int, _T]) -> tuple[_T, Outcome]:
-    """Wait until one of the children has ended."""
-    child, status = os.wait()
+    """Wait until one of these children has ended; other children of this process are for others to wait for."""
+    handles = {os.pidfd_open(child): child for child in running}
+    child = handles[select.select(list(handles), [], [])[0][0]]
+    for handle in handles:
+        os.close(handle)
+    _, status = os.waitpid(child, 0)
     if status == 0:
         return running.pop(child), Outcome.PASSED
     rang = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM

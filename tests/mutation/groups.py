@@ -10,11 +10,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Group:
-    """`sources` are globs of files below the root, `tests` files or folders below tests."""
+    """`sources` are globs of files below the root, `tests` files or folders below tests, `without` those of their files that
+    take long and tell little more.
+    """
 
     name: str
     sources: tuple[str, ...]
     tests: tuple[str, ...]
+    without: tuple[str, ...] = ()
 
     def files(self) -> list[Path]:
         """Return the mutated files, sorted. Raises FileNotFoundError for a glob that matches none."""
@@ -26,9 +29,10 @@ class Group:
             found.update(matches)
         return sorted(found)
 
-    def test_paths(self) -> list[str]:
+    def test_arguments(self) -> list[str]:
         """Return the tests as pytest takes them."""
-        return [str(ROOT / "tests" / path) for path in self.tests]
+        paths = [str(ROOT / "tests" / path) for path in self.tests]
+        return [*paths, *(f"--ignore={ROOT / 'tests' / path}" for path in self.without)]
 
 
 _CALCULATOR = "services/batch-resource-calculator/cotenant_batch_resource_calculator"
@@ -37,6 +41,8 @@ _QUOTA = "services/quota-tree/cotenant_quota_tree"
 _ARBITER = "services/descheduler-arbiter/cotenant_descheduler_arbiter"
 _METRICS = "services/metrics-ingest/cotenant_metrics_ingest"
 _SCHEDULER = "services/scheduler/cotenant_scheduler"
+
+_SCHEDULER_SLOW = ("unit/scheduler/test_scheduler_being_stored.py", "unit/scheduler/test_scheduler_simulated.py")
 
 GROUPS = (
     Group("batch-formulas", (f"{_CALCULATOR}/formulas/*.py",), ("unit/batch_resource_calculator",)),
@@ -72,6 +78,6 @@ GROUPS = (
         tuple(f"{_METRICS}/{name}.py" for name in ("aggregation", "means", "percentiles", "slots", "points")),
         ("unit/metrics_ingest",),
     ),
-    Group("scheduler-plugins", (f"{_SCHEDULER}/plugins/*.py",), ("unit/scheduler",)),
-    Group("scheduler-cycle", (f"{_SCHEDULER}/cycle/*.py",), ("unit/scheduler",)),
+    Group("scheduler-plugins", (f"{_SCHEDULER}/plugins/*.py",), ("unit/scheduler",), _SCHEDULER_SLOW),
+    Group("scheduler-cycle", (f"{_SCHEDULER}/cycle/*.py",), ("unit/scheduler",), _SCHEDULER_SLOW),
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,14 +31,28 @@ from tests.mutation.mutants import Mutant, bodies_of, mutants_of, mutated
 AT_IMPORT = "at import"
 UNREACHED = "no test reaches it"
 _IMPORT_SECONDS = 60.0
+_EXAMPLES = 40
+"""Of one property at most: a survivor is judged by every test that reaches its line."""
+_OWN_SETTINGS = "_hypothesis_internal_use_settings"
+"""Where hypothesis keeps what a test's own decorator says."""
 
 
 def judge(group: Group, files: Sequence[Path], at_once: int, scratch: Path) -> Iterator[tuple[Mutant, str]]:
     """Yield each mutant of the files with "survived", "killed", "timed out" or UNREACHED."""
     answer = scratch / f"{group.name}.json"
     answer.unlink(missing_ok=True)
-    arguments = [*group.test_paths(), "-q", "-p", "no:warnings", "-p", "no:timeout", "-p", "no:cacheprovider", "--no-header"]
-    judging = _Judging(files, at_once, answer)
+    arguments = [
+        *group.test_arguments(),
+        "-q",
+        "-p",
+        "no:warnings",
+        "-p",
+        "no:timeout",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+    ]
+    judging = _Judging(files, at_once, answer, os.dup(2))
     for _ in fork_each([(None, lambda: pytest.main(arguments, [judging]) == 0)], show=True):
         pass
     if not answer.exists():
@@ -51,25 +66,47 @@ def judge(group: Group, files: Sequence[Path], at_once: int, scratch: Path) -> I
         if result == AT_IMPORT
     ]
     for mutant, outcome in fork_each(jobs, at_once):
+        _tell(2, mutant, outcome)
         yield mutant, _WORDS[outcome]
+
+
+def _tell(terminal: int, mutant: Mutant, outcome: Outcome) -> None:
+    """Name a survivor at once: a long run that is broken off was not in vain."""
+    if outcome is Outcome.PASSED:
+        os.write(terminal, f"{mutant.path.name}:{mutant.line}: survived: {mutant.change}\n".encode())
 
 
 _WORDS = {Outcome.PASSED: "survived", Outcome.FAILED: "killed", Outcome.TIMED_OUT: "timed out"}
 
 
 class _Examples:
-    """Makes hypothesis find the same examples each time; a failure is not shrunk."""
+    """Makes hypothesis try the same few examples each time; a failure is not shrunk."""
 
     def pytest_collection(self) -> None:
-        phases = (Phase.explicit, Phase.generate)
-        settings.register_profile("mutation", settings(), derandomize=True, database=None, phases=phases, print_blob=False)
+        settings.register_profile(
+            "mutation",
+            settings(),
+            max_examples=_EXAMPLES,
+            derandomize=True,
+            database=None,
+            phases=(Phase.explicit, Phase.generate),
+            print_blob=False,
+        )
         settings.load_profile("mutation")
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        test = getattr(item, "obj", None)
+        own = getattr(test, _OWN_SETTINGS, None)
+        if own is not None and own.max_examples > _EXAMPLES:
+            setattr(test, _OWN_SETTINGS, settings(own, max_examples=_EXAMPLES))
 
 
 class _Judging(_Examples):
     """The pytest plugin of the process that collects the tests."""
 
-    def __init__(self, files: Sequence[Path], at_once: int, answer: Path) -> None:
+    def __init__(self, files: Sequence[Path], at_once: int, answer: Path, terminal: int) -> None:
+        """`terminal` is a file descriptor that pytest does not capture."""
+        self._terminal = terminal
         self._files = [str(path) for path in files]
         self._at_once = at_once
         self._answer = answer
@@ -91,12 +128,14 @@ class _Judging(_Examples):
         gc.collect()
         functions = [found for found in gc.get_objects() if isinstance(found, FunctionType)]
         results: list[str] = []
+        mutants: list[Mutant] = []
         jobs = []
         loaded = {function.__code__.co_filename for function in functions}
         for path in self._files:
             bodies = bodies_of(Path(path))
             for mutant in mutants_of(Path(path)):
                 results.append(AT_IMPORT)
+                mutants.append(mutant)
                 body = bodies.get(mutant.function, range(0))
                 if path not in loaded or not body or any((path, line) in self._imported for line in body):
                     continue
@@ -107,6 +146,7 @@ class _Judging(_Examples):
                     jobs.append((len(results) - 1, _replacing(mutant, functions, items, seconds)))
         for number, outcome in fork_each(jobs, self._at_once):
             results[number] = _WORDS[outcome]
+            _tell(self._terminal, mutants[number], outcome)
         self._answer.write_text(json.dumps([seconds, results]))
         return True
 
@@ -122,7 +162,7 @@ class _Judging(_Examples):
             passed = _passes(item, items[place + 1] if place + 1 < len(items) else None)
             sys.settrace(None)
             if not passed:
-                print(f"fails unchanged: {item.nodeid}")
+                os.write(self._terminal, f"fails unchanged: {item.nodeid}\n".encode())
                 return False
             seconds[item.nodeid] = time.monotonic() - began
             for path, line in lines:

@@ -199,6 +199,7 @@ def test_moved_pods_take_slots_of_the_target() -> None:
     result = cycle(hot, machine("cold", 1, allocatable={"pods": 3}))
     assert len(result.moves) == 2
     assert kept(result)["hot-6"] == "no node below its thresholds takes it (cold: all 3 pod slots are taken)"
+    assert len(cycle(hot, machine("cold", 1, allocatable={"pods": 2})).moves) == 1
 
 
 def test_a_resource_that_a_target_does_not_have_does_not_keep_pods_away_that_do_not_use_it() -> None:

@@ -203,33 +203,30 @@ def qos(name: str) -> dict[str, str]:
 
 
 BURSTABLE: dict[str, Any] = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
-ORDERED: list[list[PodFacts]] = [
-    [
-        facts("e", labels=tier("koord-free")),
-        facts("d", labels=tier("koord-batch")),
-        facts("c", labels=tier("koord-mid")),
-        facts("b", labels=tier("koord-prod")),
-    ],
-    [facts("c", labels=tier("koord-prod")), facts("b", priority=9001), facts("a", priority=9002)],
-    [
-        facts("c", labels=tier("koord-prod")),
-        facts("b", labels=tier("koord-prod"), **BURSTABLE),
-        facts("a", labels=tier("koord-prod"), **limits("1")),
-    ],
-    [facts("e", labels=qos("BE")), facts("d", labels=qos("LS")), facts("c", labels=qos("LSR")), facts("a", labels=qos("LSE"))],
-    [facts("c", labels=qos("LSR")), facts("a", labels=qos("SYSTEM"))],
-    [facts("b", annotations={DELETION_COST: "-1"}), facts("c"), facts("a", annotations={DELETION_COST: "1"})],
-    [facts("b", annotations={EVICTION_COST: "-1"}), facts("c"), facts("a", annotations={EVICTION_COST: "1"})],
-    [facts("a", created="2026-01-01T00:00:01Z"), facts("b"), facts("c", created="2025-12-31T23:59:59Z")],
-    [facts("c"), facts("b"), facts("a")],
-]
+PROD = tier("koord-prod")
+KEYS: dict[str, list[dict[str, Any]]] = {
+    "priority class": [{"labels": tier(f"koord-{name}")} for name in ("free", "batch", "mid", "prod")],
+    "priority": [{"labels": PROD, "priority": priority} for priority in (-1, None, 1)],
+    "Kubernetes QoS": [{"labels": PROD}, {"labels": PROD, **BURSTABLE}, {"labels": PROD, **limits("1")}],
+    "QoS class": [{"labels": qos(name)} for name in ("BE", "LS", "LSR", "LSE")],
+    "LSR before SYSTEM": [{"labels": qos("LSR")}, {"labels": qos("SYSTEM")}],
+    "deletion cost": [{"annotations": {DELETION_COST: "-1"}}, {}, {"annotations": {DELETION_COST: "1"}}],
+    "eviction cost": [{"annotations": {EVICTION_COST: "-1"}}, {}, {"annotations": {EVICTION_COST: "1"}}],
+    "newest first": [{"created": "2026-01-01T00:00:01Z"}, {}, {"created": "2025-12-31T23:59:59Z"}],
+}
+"""By key, pods in the order in which they go. They are named a, b, c ..., the opposite of how names decide."""
 
 
-@pytest.mark.parametrize("expected", ORDERED)
-def test_pods_go_in_the_order_of_their_keys(expected: list[PodFacts]) -> None:
-    names = [pod.name for pod in expected]
-    assert [pod.name for pod in sort_pods(expected)] == names
-    assert [pod.name for pod in sort_pods(expected[::-1])] == names
+@pytest.mark.parametrize("key", KEYS)
+def test_pods_go_in_the_order_of_their_keys(key: str) -> None:
+    pods = [facts("abcde"[place], **fields) for place, fields in enumerate(KEYS[key])]
+    names = [pod.name for pod in pods]
+    assert [pod.name for pod in sort_pods(pods)] == names
+    assert [pod.name for pod in sort_pods(pods[::-1])] == names
+
+
+def test_of_equal_pods_the_last_name_goes_first() -> None:
+    assert [pod.name for pod in sort_pods([facts("b"), facts("c"), facts("a")])] == ["c", "b", "a"]
 
 
 def test_lse_and_system_are_equals_and_the_name_decides() -> None:
@@ -237,9 +234,9 @@ def test_lse_and_system_are_equals_and_the_name_decides() -> None:
 
 
 def test_the_pod_that_covers_the_excess_best_goes_first_and_unmeasured_ones_last() -> None:
-    pods = [(facts("a"), {"cpu": 50}), (facts("b"), {"cpu": 110}), (facts("c"), None), (facts("d"), {"cpu": 0})]
-    assert [pod.name for pod in sort_pods_by_excess(pods, {"cpu": 100}, {"cpu": 1})] == ["b", "a", "d", "c"]
-    assert [pod.name for pod in sort_pods([pod for pod, _ in pods])] == ["d", "c", "b", "a"]
+    pods = [(facts("a"), {"cpu": 50}), (facts("b"), {"cpu": 110}), (facts("z"), None), (facts("d"), {"cpu": 0})]
+    assert [pod.name for pod in sort_pods_by_excess(pods, {"cpu": 100}, {"cpu": 1})] == ["b", "a", "d", "z"]
+    assert [pod.name for pod in sort_pods([pod for pod, _ in pods])] == ["z", "d", "b", "a"]
 
 
 # -- would it fit --------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def test_a_side_that_is_not_named_never_decides() -> None:
 
 
 def test_the_mean_is_over_all_measured_nodes_also_those_without_the_resource() -> None:
-    nodes = [({"cpu": 50}, {"cpu": 200}), ({"cpu": 75}, {"cpu": 100}), ({}, {"memory": 1}), ({}, {"cpu": 1})]
+    nodes = [({"cpu": 50}, {"cpu": 200}), ({"cpu": 75}, {"cpu": 100}), ({"cpu": 9}, {"memory": 1}), ({}, {"cpu": 1})]
     assert mean_percent(nodes, ("cpu", "memory")) == {"cpu": 25.0, "memory": 0.0}
     assert mean_percent([], ("cpu",)) == {"cpu": 0.0}
 
@@ -60,11 +60,11 @@ def test_bands_lie_around_the_mean_in_deviation_mode() -> None:
     assert band_percent(band, {"cpu": 50.0, "memory": 50.0, "pods": 20.0}) == Band(
         low={"cpu": 40.0, "memory": 100.0, "pods": 0.0}, high={"cpu": 70.0, "memory": 100.0, "pods": 100.0}
     )
-    assert band_percent(Band(low={"cpu": 10.0}, high={"cpu": 20.0}), {}) == Band(low={"cpu": 0.0}, high={"cpu": 20.0})
+    assert band_percent(Band(low={"cpu": 0.5}, high={"cpu": 20.0}), {}) == Band(low={"cpu": 0.0}, high={"cpu": 20.0})
 
 
 def test_percentages_become_truncated_amounts_of_the_node() -> None:
-    found = band_amounts(Band(low={"cpu": 33.0, "memory": 50.0}, high={"cpu": 66.0, "memory": 50.0}), {"cpu": 1001})
+    found = band_amounts(Band(low={"cpu": 33.0, "memory": 100.0}, high={"cpu": 66.0, "memory": 100.0}), {"cpu": 1001})
     assert found == BandAmounts(low={"cpu": 330, "memory": 0}, high={"cpu": 660, "memory": 0})
 
 
@@ -104,6 +104,8 @@ def test_the_class_of_a_node(usage: int, prod: int, expected: LoadClass) -> None
 def test_an_unschedulable_node_is_never_low() -> None:
     assert classify(load(0, 0, unschedulable=True)) is LoadClass.NORMAL
     assert classify(load(71, 0, unschedulable=True)) is LoadClass.HIGH
+    band = BandAmounts(low={"cpu": 40}, high={"cpu": 70})
+    assert classify(NodeLoad("a", {}, {}, {}, band, band)) is LoadClass.BOTH_LOW, "nodes are schedulable unless said otherwise"
 
 
 def test_over_and_under_take_a_resource_without_usage_as_unused() -> None:
@@ -116,9 +118,16 @@ def test_over_and_under_take_a_resource_without_usage_as_unused() -> None:
 
 def test_the_reason_of_an_eviction_names_what_is_over() -> None:
     found = over_utilized_reason(
-        {"cpu": 2, "memory": 5}, {"cpu": 1, "memory": 5, "pods": -1}, {"cpu": 50}, {"cpu": 3}, prod=False
+        {"cpu": 2, "gpu": 7, "memory": 5},
+        {"cpu": 1, "gpu": 6, "memory": 5, "pods": -1},
+        {"cpu": 50},
+        {"cpu": 3, "pods": 10},
+        prod=False,
     )
-    assert found == "node is overutilized, node cpu usage(66.67%)>threshold(50.00%), node pods usage(0.00%)>threshold(0.00%)"
+    assert found == (
+        "node is overutilized, node cpu usage(66.67%)>threshold(50.00%), node gpu usage(0.00%)>threshold(0.00%), "
+        "node pods usage(0.00%)>threshold(0.00%)"
+    )
     prod = over_utilized_reason({"cpu": 2}, {"cpu": 1}, {"cpu": 50}, {"cpu": 2}, prod=True)
     assert prod == "node is overutilized, prod cpu usage(100.00%)>threshold(50.00%)"
 
@@ -127,11 +136,8 @@ def test_the_reason_of_an_eviction_names_what_is_over() -> None:
 
 
 def test_percents_are_whole_and_0_where_nothing_is_allocatable() -> None:
-    assert percent_floor({"cpu": 2, "memory": 5, "pods": 1}, {"cpu": 3, "memory": 0, "pods": 1}) == {
-        "cpu": 66,
-        "memory": 0,
-        "pods": 100,
-    }
+    found = percent_floor({"cpu": 2, "memory": 5, "pods": 1, "gpu": 1}, {"cpu": 3, "memory": 0, "pods": 1})
+    assert found == {"cpu": 66, "memory": 0, "pods": 100, "gpu": 0}
 
 
 def test_the_score_of_a_resource_is_capped_at_1000() -> None:

@@ -98,6 +98,10 @@ def test_a_pool_takes_the_nodes_that_its_selector_selects() -> None:
 # -- when anything moves -------------------------------------------------------------------------------------------
 
 
+def test_by_default_pods_must_fit_and_one_low_node_is_enough() -> None:
+    assert LowNodeLoad() == LowNodeLoad((), 0, True, timedelta(minutes=5))
+
+
 def test_more_nodes_than_the_number_must_be_low() -> None:
     hot = [machine(name, 70) for name in ("hot-a", "hot-b")]
     assert len(cycle(*hot, COLD).moves) == 2

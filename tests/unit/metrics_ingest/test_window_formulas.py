@@ -1,0 +1,263 @@
+"""Aggregates, kept points, percentile windows and means on their own; expected figures are worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import pytest
+
+from cotenant.events.metrics import MeanDigest, SlotDigest, Usage
+from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_rank
+from cotenant_metrics_ingest.means import NODE, SYSTEM, MeanSlots, digests
+from cotenant_metrics_ingest.percentiles import PercentileRows, figures_of
+from cotenant_metrics_ingest.points import thinned, thinning
+from cotenant_metrics_ingest.slots import PercentileSlots, encode_ended, settle
+
+# -- aggregates ----------------------------------------------------------------------------------------------------
+
+
+def points(*values: float) -> list[Point]:
+    return [Point(time_ms, value) for time_ms, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(("name", "value"), [("p50", 50), ("P90", 90), ("P95", 95), ("p99", 99), ("count", 100)])
+def test_percentiles_of_a_hundred_samples(name: str, value: int) -> None:
+    assert aggregate(points(*range(1, 101)), name) == value
+
+
+def test_any_other_name_is_the_mean() -> None:
+    assert aggregate(points(1, 2, 6), "avg") == 3.0
+    assert aggregate(points(1, 2, 6), "p90") == 3.0
+    assert aggregate(points(1, 2, 6), "avg", 0.5) == 3.0
+    assert aggregate(points(1, 2, 6), "percentile") == 3.0
+    assert aggregate(points(1, 2, 6), "percentile", 1.0) == 6
+
+
+def test_nothing_has_no_aggregate_but_a_count() -> None:
+    assert aggregate([], "count") == 0
+    for name in ("avg", "last", "p50"):
+        with pytest.raises(AggregationError, match="no samples to take"):
+            aggregate([], name)
+
+
+def test_the_rank_is_the_truncated_product_less_one() -> None:
+    assert [percentile_rank(count, 0.5) for count in (1, 2, 3, 4, 5)] == [0, 0, 0, 1, 1]
+    assert percentile_rank(10, 1.0) == 9
+
+
+# -- kept points ---------------------------------------------------------------------------------------------------
+
+
+def test_of_24_samples_the_highest_four_stay_single_and_the_others_form_eight_groups() -> None:
+    groups = [(1, 3), (4, 3), (7, 3), (10, 3), (13, 2), (15, 2), (17, 2), (19, 2)]
+    assert thinning(24) == (*groups, (20, 1), (21, 1), (22, 1), (23, 1))
+    assert thinning(12) == tuple((index, 1) for index in range(12))
+
+
+@pytest.mark.parametrize("count", [0, 1, 239, 240])
+def test_points_stand_for_every_sample_of_a_full_slot(count: int) -> None:
+    kept, sums = thinned(np.arange(count, dtype=np.int64), np.array([count], dtype=np.int64))
+    assert int((kept & 127).sum()) == count
+    assert sums.tolist() == [sum(range(count))]
+
+
+# -- percentile windows --------------------------------------------------------------------------------------------
+
+
+def ring_of(slots: range, *, first: int = 100, last: int = 900, capacity: int = 40) -> PercentileSlots:
+    """Slots of a second, each with one sample of its own number."""
+    ring = PercentileSlots(1000, capacity)
+    for slot in slots:
+        ring.add(slot, slot * 1000 + first, slot * 1000 + last, [[slot], [slot], [], []])
+    settle([ring])
+    return ring
+
+
+def windows(ring: PercentileSlots, *durations: int) -> list[tuple[int, int]]:
+    """How many slots belong to each window, and the span of its samples."""
+    return [(len(window.places), window.span_ms) for window in ring.windows(durations)]
+
+
+def test_a_slot_belongs_to_a_window_with_half_of_it() -> None:
+    """The newest sample is at 9.5 s: half of slot 6 lies in the last 3000 ms, less than half in the last 2999."""
+    assert windows(ring_of(range(10), first=500, last=500), 3000, 2999) == [(4, 3000), (3, 2000)]
+
+
+def test_a_span_begins_with_the_first_sample_of_the_oldest_slot_or_with_the_window() -> None:
+    assert windows(ring_of(range(10)), 3000, 2600, 20_000) == [(3, 2800), (3, 2600), (10, 9800)]
+
+
+def test_a_window_shorter_than_half_a_slot_is_empty() -> None:
+    assert windows(ring_of(range(10)), 100) == [(0, 0)]
+
+
+def test_without_samples_windows_are_empty_and_say_0() -> None:
+    empty = PercentileSlots(1000, 5)
+    assert windows(empty, 5000, 9000) == [(0, 0), (0, 0)]
+    assert figures_of(list(empty.windows([5000]))) == [PercentileRows((0, 0), [[0] * 5] * 4)]
+    assert figures_of([]) == []
+
+
+def test_figures_of_a_window_name_node_and_system_by_themselves() -> None:
+    ring = PercentileSlots(1000, 5)
+    ring.add(0, 0, 900, [[1, 3], [10, 30], [5], []])
+    settle([ring])
+    (figures,) = figures_of(list(ring.windows([5000])))
+    assert figures.counts == (2, 1)
+    assert figures.rows == [[1, 1, 1, 1, 2], [10, 10, 10, 10, 20], [5] * 5, [0] * 5]
+
+
+def test_at_most_122_slots_are_kept() -> None:
+    assert PercentileSlots(1000, 5).capacity == 5
+    assert PercentileSlots(1000, 500).capacity == 122
+
+
+def test_beyond_240_samples_every_second_one_of_a_slot_is_dropped() -> None:
+    for count, kept in ((240, list(range(240))), (241, list(range(1, 241, 2)))):
+        ring = PercentileSlots(1000, 5)
+        ring.add(0, 0, 900, [list(range(count)), [], [], []])
+        assert list(ring.digest().open_series[0]) == kept
+
+
+def test_a_window_goes_on_from_its_digest_with_the_times_of_its_samples() -> None:
+    ring = ring_of(range(10))
+    encode_ended([ring])
+    again = PercentileSlots.restored(ring.digest(), 1000, 40)
+    settle([again])
+    assert windows(again, 3000, 20_000) == windows(ring, 3000, 20_000) == [(3, 2800), (10, 9800)]
+
+
+def digest_of(ring: PercentileSlots) -> SlotDigest:
+    settle([ring])
+    encode_ended([ring])
+    return ring.digest()
+
+
+def starts_empty(digest: SlotDigest) -> bool:
+    return PercentileSlots.restored(digest, 1000, 40).digest() == SlotDigest(width_ms=1000)
+
+
+def test_a_damaged_digest_starts_empty() -> None:
+    good = digest_of(ring_of(range(3, 5)))
+    assert not starts_empty(good)
+    assert not starts_empty(digest_of(ring_of(range(1))))
+    changed: list[Mapping[str, object]] = [
+        {"width_ms": 2000},
+        {"open_series": good.open_series[:3]},
+        {"open_slot": 5},
+        {"open_slot": -1, "open_first_ms": -900},
+        {"open_last_ms": good.open_first_ms - 1},
+        {"open_last_ms": 2**53},
+        {"closed": good.closed + good.closed},
+        {"closed": good.closed[:-1]},
+        {"open_slot": 3, "open_first_ms": 3100},
+    ]
+    assert [starts_empty(msgspec.structs.replace(good, **fields)) for fields in changed] == [True] * len(changed)
+    assert not starts_empty(msgspec.structs.replace(good, open_last_ms=2**53 - 1))
+
+
+# -- means ---------------------------------------------------------------------------------------------------------
+
+
+def sampled(slots: range, **others: range) -> MeanSlots:
+    """Slots of a second: the node uses 1000 x the number of the slot, every other key the same in its own slots."""
+    means = MeanSlots(1000)
+    for slot in slots:
+        means.open(slot)
+        for key in (NODE, *(name for name, own in others.items() if slot in own)):
+            (row,) = means.rows_of([key])
+            means.add(slice(row, row + 1), 1, [1000 * slot], [slot])
+    return means
+
+
+def test_the_oldest_slot_counts_with_the_share_of_it_that_lies_in_the_window() -> None:
+    means = sampled(range(11), pod=range(5, 6))
+    # all of slots 6 to 10; half of slot 5 in 64ths: 501 x 64 // 1000 = 32; a 64th of it
+    assert means.means(10_999, 5000, [NODE]) == {NODE: Usage(cpu_milli=8000, memory_bytes=8)}
+    assert means.means(10_499, 5000, [NODE])[NODE].cpu_milli == (32 * 5000 + 64 * 40_000) // (32 + 5 * 64)
+    assert means.means(10_975, 5000, [NODE])[NODE].cpu_milli == (5000 + 64 * 40_000) // (1 + 5 * 64)
+    assert means.means(10_975, 5000, ["pod", "unknown"]) == {"pod": Usage(cpu_milli=5000, memory_bytes=5)}
+
+
+def test_the_slot_of_number_0_counts() -> None:
+    means = sampled(range(2))
+    assert means.means(1999, 5000, [NODE])[NODE].cpu_milli == 500
+    assert [slot.slot for slot in means.slots()] == [0, 1]
+
+
+def test_who_uses_nothing_has_a_mean_of_0_and_who_has_no_sample_none() -> None:
+    means = sampled(range(1))
+    assert means.means(999, 5000, [NODE, SYSTEM]) == {NODE: Usage()}
+
+
+def test_a_row_is_freed_when_no_slot_has_a_sample_of_it() -> None:
+    means = sampled(range(8), gone=range(1), stays=range(8), idle=range(0))
+    assert set(means.rows) == {NODE, SYSTEM, "stays"}
+    idle = MeanSlots(1000)
+    for slot in range(9):
+        idle.open(slot)
+        for key in (NODE, "idle", *(["gone"] if slot == 0 else [])):
+            (row,) = idle.rows_of([key])
+            idle.add(slice(row, row + 1), 1, [0], [0])
+    assert set(idle.rows) == {NODE, SYSTEM, "idle"}
+
+
+def test_there_are_1024_rows() -> None:
+    rows = MeanSlots(1000).rows_of([f"pod-{number}" for number in range(1023)])
+    assert rows[-2:] == [1023, -1]
+
+
+def test_sums_are_cut_before_they_overflow() -> None:
+    means = MeanSlots(1000)
+    means.open(0)
+    means.add(slice(0, 1), 1, [2**60], [7])
+    assert means.means(999, 5000, [NODE]) == {NODE: Usage(cpu_milli=2**55, memory_bytes=7)}
+    many = MeanSlots(1000)
+    many.open(0)
+    for _ in range(4096):
+        many.add(slice(0, 1), 1, [2**52], [1])
+    assert many.means(999, 5000, [NODE]) == {NODE: Usage(cpu_milli=2**43, memory_bytes=1)}
+
+
+EMPTY_TABLE = b"\x02" + 6 * b"\x00"
+"""A slot of the two rows that are always there, without samples."""
+
+
+def restored(**fields: object) -> list[int]:
+    """The slots that a digest of one slot brings back, with these fields of it changed."""
+    digest = MeanDigest(width_ms=1000, rows=(NODE, SYSTEM), slots=(3,), sums=EMPTY_TABLE)
+    return [slot.slot for slot in MeanSlots.restored(msgspec.structs.replace(digest, **fields), 1000).slots()]
+
+
+def test_means_go_on_from_a_digest_of_up_to_seven_slots() -> None:
+    assert restored() == [3]
+    assert restored(slots=tuple(range(7)), sums=7 * EMPTY_TABLE) == list(range(7))
+    assert restored(slots=tuple(range(8)), sums=8 * EMPTY_TABLE) == []
+    rows = (NODE, SYSTEM, *(f"pod-{number}" for number in range(1022)))
+    assert restored(rows=rows) == [3]
+    assert restored(rows=(*rows, "one more")) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"width_ms": 2000},
+        {"rows": (SYSTEM, NODE)},
+        {"rows": (NODE, SYSTEM, "a", "a")},
+        {"slots": ()},
+        {"slots": (3, 4)},
+        {"sums": b""},
+        {"sums": b"\x02\x00"},
+        {"sums": b"\x01\x00\x00\x00"},
+        {"sums": b"\x03" + 9 * b"\x00"},
+        {"sums": b"\x80"},
+    ],
+)
+def test_means_of_a_damaged_digest_start_empty(fields: dict[str, object]) -> None:
+    assert restored(**fields) == []
+
+
+def test_without_samples_a_digest_is_empty() -> None:
+    assert digests([MeanSlots(1000)]) == [MeanDigest(width_ms=1000)]
