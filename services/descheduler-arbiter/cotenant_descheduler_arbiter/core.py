@@ -89,7 +89,7 @@ class DeschedulerArbiterCore:
     @property
     def _version(self) -> int:
         """The version of what was looked at to find that nothing follows."""
-        return self.fold.version + self.fold.pod_version if self._pods_matter else self.fold.version
+        return self.fold.version + self.fold.pods.version if self._pods_matter else self.fold.version
 
     def requests(self, now: datetime) -> Sequence[Request]:
         """Return the evictions that are ordered and not answered, by job name."""
@@ -168,7 +168,7 @@ class DeschedulerArbiterCore:
             f"the pod tolerates it for {int(tolerated.total_seconds())} s"
         )
         job = arbitrated_job(pod, TAINT_EVICTION, pod.key, reason, now, ignore_budgets=True)
-        known = self.fold.pods.get(pod.key)
+        known = self.fold.pods.objects.get(pod.key)
         causes = (condition.ref, *((known.ref,) if known is not None else ()))
         return Event(subject=migration_subject(job.job), data=job, causes=causes)
 
