@@ -19,7 +19,7 @@ from cotenant_descheduler_arbiter.state.facts import controller_of
 from cotenant_descheduler_arbiter.state.known import Known
 
 
-class StoredPod(msgspec.Struct, frozen=True):
+class StoredPod(msgspec.Struct, frozen=True, gc=False):
     """A pod object with its effective requests, as resources and amounts."""
 
     pod: Pod
