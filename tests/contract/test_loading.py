@@ -59,8 +59,8 @@ async def test_what_changes_while_a_load_is_under_way_is_neither_lost_nor_old(
     log: AnyLog, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pulls that expire at once: with a consumer by last message per subject each of them could lose one.
-    monkeypatch.setattr("cotenant.log.nats.reader.PULL_EXPIRES_SECONDS", 0.01)
-    monkeypatch.setattr("cotenant.log.nats.reader.HEARTBEAT_SECONDS", 0.004)
+    monkeypatch.setattr("cotenant.log.nats.consumer.PULL_EXPIRES_SECONDS", 0.01)
+    monkeypatch.setattr("cotenant.log.nats.consumer.HEARTBEAT_SECONDS", 0.004)
     truth: dict[str, int] = {f"metrics.n{number:05}": 0 for number in range(SUBJECTS)}
     await store(log, [metric(f"n{number:05}", 0) for number in range(SUBJECTS)])
     reader = await log.follow(LOG, ["metrics.*"])

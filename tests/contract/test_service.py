@@ -301,7 +301,7 @@ async def test_a_restarted_service_goes_on_where_it_was_and_deletes_what_has_end
 
 async def test_a_service_that_is_far_behind_starts_over(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotenant.log.nats.reader.MAX_BEHIND_UNFILTERED", 50)
-    monkeypatch.setattr("cotenant.log.nats.reader.PULL_BATCH", 10)
+    monkeypatch.setattr("cotenant.log.nats.consumer.PULL_BATCH", 10)
     log, other = await connected(nats_server), await connected(nats_server)
     toy = await Running(log, "a").ready()
     apply = ToyCore.apply

@@ -25,6 +25,7 @@ import msgspec
 from cotenant.api.objects.metadata import ObjectMeta
 from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.objects.policies import ConfigMap
+from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
@@ -37,7 +38,6 @@ from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import ending
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.subjects import object_subject, resources_subject, slo_subject, tokens
-from cotenant.model.times import NEVER
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
 from cotenant_batch_resource_calculator.node_state import NodeState, PlacedPod
@@ -72,13 +72,10 @@ class BatchResourceCalculator:
     def __init__(self, config: CalculatorConfig | None = None) -> None:
         self.config = config or CalculatorConfig()
         self._nodes: dict[str, NodeState] = {}
-        self._names: list[str] | None = None
         self._configuration: Configuration = load_configuration(None)
         self._sequences = LastSequences()
-        self._open: set[str] = set()
-        """Nodes for which something was folded since nothing followed from their state."""
-        self._at_rest: tuple[datetime, datetime] | None = None
-        """Within this span of time nothing follows from the state of the other nodes."""
+        self._agenda = Agenda()
+        """Nodes from whose state something may follow."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -112,21 +109,19 @@ class BatchResourceCalculator:
         name = parts[4] if parts[0] == "objects" else parts[1]
         if name in self._nodes and self._nodes[name].empty:
             del self._nodes[name]
-            self._open.discard(name)
-            self._names = None
+            self._agenda.drop(name)
 
     def _state(self, name: str) -> NodeState:
         state = self._nodes.get(name)
         if state is None:
             state = self._nodes[name] = NodeState(name)
-            self._names = None
         return state
 
     def _changing(self, name: str) -> NodeState:
         """The state of a node of which something is news."""
         state = self._state(name)
         state.changed()
-        self._open.add(name)
+        self._agenda.mark(name)
         return state
 
     def _apply_object(self, event: Event, plural: str, name: str) -> None:
@@ -136,7 +131,7 @@ class BatchResourceCalculator:
             for state in self._nodes.values():
                 state.changed()
                 state.rendered = None
-            self._at_rest = None
+            self._agenda.mark_all(self._nodes)
             return
         state = self._changing(name)
         if plural == "nodes":
@@ -150,7 +145,7 @@ class BatchResourceCalculator:
     def _apply_metric(self, event: Event, name: str) -> None:
         state = self._state(name)
         state.metric_changed()
-        self._open.add(name)
+        self._agenda.mark(name)
         metric = event.data if isinstance(event.data, NodeMetricComputed) and not event.tombstone else None
         state.metric = metric
         state.metric_ref = event.ref if metric is not None else ""
@@ -203,37 +198,22 @@ class BatchResourceCalculator:
     def _apply_pods(self, state: NodeState) -> None:
         """The pods matter to a node that offers batch resources."""
         if state.pods_changed():
-            self._open.add(state.name)
+            self._agenda.mark(state.name)
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what is worth storing now, node by node in the order of their names."""
-        rest = self._at_rest
-        if rest is None or not rest[0] <= now < rest[1]:
-            rest, names = (now, NEVER), self._sorted_names()
-        else:
-            names = sorted(self._open)
         events: list[Event] = []
-        for name in names:
+        for name in self._agenda.due(now):
             if len(events) > MAX_EVENTS_PER_DECISION - 2:
-                self._at_rest = None
-                return events
+                break
             state = self._nodes[name]
             decided = self._end(state) if state.node is None else self._decide_node(state, now)
             events.extend(decided)
-            if decided:
-                self._open.add(name)
-            else:
-                self._open.discard(name)
-                rest = rest[0], min(rest[1], next_look(state))
-        self._at_rest = rest
+            if not decided:
+                self._agenda.settle(name, next_look(state))
         return events
-
-    def _sorted_names(self) -> list[str]:
-        if self._names is None:
-            self._names = sorted(self._nodes)
-        return self._names
 
     def _end(self, state: NodeState) -> list[Event]:
         return [ending(own.subject, own.data, own.causes) for own in (state.resources, state.slo) if own is not None]

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 import msgspec
 
 from cotenant.api.objects.node import Node
-from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import QoSClass, priority_default, qos_raw
 from cotenant.domain.reservation import Reservation, parse_reservation
 from cotenant.events.envelope import Event

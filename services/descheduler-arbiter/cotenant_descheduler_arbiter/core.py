@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+from cotenant.engine.agenda import Agenda, IdleSpan
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import NodeLoadJudged
@@ -55,14 +56,14 @@ class DeschedulerArbiterCore:
         self.fold = ClusterFold()
         args = policy.low_node_load
         self._look = QuickLook(self.fold, policy, args) if args is not None else None
-        self._heard: set[str] = set()
-        """Nodes of which something was folded since their condition was found to stand."""
-        self._jobs_rest = (-1, _EPOCH)
-        """At this version of the jobs, or else of the state, nothing follows for them before this time."""
+        self._conditions_due = Agenda()
+        """Nodes of which something was folded since their condition was found to be right."""
+        self._jobs_idle = IdleSpan()
+        """Of the jobs' version."""
         self._expiry = _EPOCH
         """No metric expires earlier that has not expired."""
-        self._quiet = (-1, _EPOCH, _EPOCH)
-        """At this `_version` nothing follows from this time on until that one."""
+        self._idle = IdleSpan()
+        """Of `_version`."""
         self._pods_matter = True
         """Whether pods were looked at to find that nothing follows."""
         self._may_be_hot = False
@@ -74,8 +75,7 @@ class DeschedulerArbiterCore:
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what follows from the state."""
-        version, since, until = self._quiet
-        if version == self._version and since <= now < until:
+        if self._idle.holds(self._version, now):
             return ()
         self._note_changes()
         lost = lost_nodes(self.fold) if self.policy.lifecycle else []
@@ -83,13 +83,13 @@ class DeschedulerArbiterCore:
         events = list(self._bounded(self._decisions(tolerated, now)))
         if not events:
             self._pods_matter = bool(lost or self.fold.nominated) or self._may_be_hot
-            self._quiet = self._version, now, self._next_look(tolerated, now)
+            self._idle.begin(self._version, now, self._next_look(tolerated, now))
         return events
 
     @property
     def _version(self) -> int:
         """The version of what was looked at to find that nothing follows."""
-        return self.fold.version + self.fold.pod_version if self._pods_matter else self.fold.version
+        return self.fold.version + self.fold.pods.version if self._pods_matter else self.fold.version
 
     def requests(self, now: datetime) -> Sequence[Request]:
         """Return the evictions that are ordered and not answered, by job name."""
@@ -97,7 +97,7 @@ class DeschedulerArbiterCore:
 
     def _note_changes(self) -> None:
         changed = self.fold.take_changed_nodes()
-        self._heard |= changed
+        self._conditions_due.mark_all(changed)
         if self._look is not None:
             self._look.doubt(changed)
         for node in changed:
@@ -119,23 +119,22 @@ class DeschedulerArbiterCore:
             yield from _grouped(Balancing(self.fold, self.policy, filters, now).decide(args))
 
     def _conditions(self, now: datetime) -> Iterator[Event]:
-        for node in sorted(self._heard):
+        for node in self._conditions_due.due(now):
             event = changed_condition(self.fold, node, now)
             if event is None:
-                self._heard.discard(node)
+                self._conditions_due.settle(node)
             else:
                 yield event
 
     def _jobs(self, filters: JobFilters, now: datetime) -> Sequence[Event]:
-        version, until = self._jobs_rest
-        if version == self.fold.job_version and now < until:
+        if self._jobs_idle.holds(self.fold.job_version, now):
             return ()
         preemptions = list(decide_preemptions(self.fold, filters, now))
         jobs = JobDecisions(self.fold, self.policy, filters, now, frozenset(event.subject for event in preemptions))
         events = [*preemptions, *jobs.decide()]
         if not events:
             # What follows from a nomination depends on pods: it is looked at again whatever was folded.
-            self._jobs_rest = -1 if self.fold.nominated else self.fold.job_version, jobs.idle_until()
+            self._jobs_idle.begin(-1 if self.fold.nominated else self.fold.job_version, now, jobs.idle_until())
         return events
 
     def _bounded(self, groups: Iterable[list[Event]]) -> Iterator[Event]:
@@ -152,7 +151,7 @@ class DeschedulerArbiterCore:
             self._expiry = min((at for at in map(self._expires, self.fold.metrics) if at > now), default=NEVER)
         slot_ends = start_of_slot(slot_of(now, self.policy.interval) + 1, self.policy.interval)
         overdue = (until for _, _, until in tolerated if until > now)
-        return min(slot_ends, self._expiry, self._jobs_rest[1], *overdue)
+        return min(slot_ends, self._expiry, self._jobs_idle.until, *overdue)
 
     def _expires(self, node: str) -> datetime:
         """Return when the node's metric is too old."""
@@ -168,7 +167,7 @@ class DeschedulerArbiterCore:
             f"the pod tolerates it for {int(tolerated.total_seconds())} s"
         )
         job = arbitrated_job(pod, TAINT_EVICTION, pod.key, reason, now, ignore_budgets=True)
-        known = self.fold.pods.get(pod.key)
+        known = self.fold.pods.objects.get(pod.key)
         causes = (condition.ref, *((known.ref,) if known is not None else ()))
         return Event(subject=migration_subject(job.job), data=job, causes=causes)
 

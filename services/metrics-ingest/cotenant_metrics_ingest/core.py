@@ -19,10 +19,10 @@ messages during the load; samples of nodes without an object are counted and not
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from heapq import heappop, heappush
 
 import msgspec
 
+from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
@@ -31,6 +31,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.usage import UsageSample
 from cotenant.log.contract import USAGE, ending
 from cotenant.model.subjects import metrics_subject, tokens
+from cotenant.model.times import NEVER
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.node_report import Wanted, reports_of
 from cotenant_metrics_ingest.node_state import NodeState
@@ -63,11 +64,8 @@ class MetricsIngestCore:
         self._log_time: datetime | None = None
         self._listening_since: datetime | None = None
         self._urgent: set[str] = set()
-        self._changed: set[str] = set()
+        self._agenda = Agenda()
         """Nodes of which something was folded, or stored, since nothing followed from what is known of them."""
-        self._later: list[tuple[datetime, str]] = []
-        """When something may follow from the others by the passing of time: a heap; entries that are not their node's
-        `look_at` are void."""
         self._next_look: datetime | None = None
 
     # -- folding -------------------------------------------------------------------------------------------------
@@ -93,7 +91,7 @@ class MetricsIngestCore:
 
     def _own(self, event: Event, name: str) -> None:
         node = self._nodes.setdefault(name, NodeState())
-        self._changed.add(name)
+        self._agenda.mark(name)
         if event.time is not None and (self._log_time is None or event.time > self._log_time):
             self._log_time = event.time
         if event.tombstone or not isinstance(event.data, NodeMetricComputed):
@@ -116,7 +114,7 @@ class MetricsIngestCore:
 
     def _node_object(self, event: Event, name: str) -> None:
         node = self._nodes.setdefault(name, NodeState())
-        self._changed.add(name)
+        self._agenda.mark(name)
         if event.tombstone or not isinstance(event.data, ObjectStored):
             node.declared, node.declared_at, node.windows, node.heard = 0, None, None, None
             self._urgent.add(name)
@@ -130,16 +128,16 @@ class MetricsIngestCore:
         if not node.declared and node.published is None:
             del self._nodes[name]
             self._urgent.discard(name)
-            self._changed.discard(name)
+            self._agenda.drop(name)
 
     def _take(self, event: Event, sample: UsageSample) -> None:
         node = self._nodes.get(sample.node)
         if node is None or not node.declared:
             self._count(NO_NODE)
             return
-        if node.look_at is None or not node.news:
+        if not node.news or not self._agenda.waits(sample.node):
             # Else it is looked at again when its report is due, and what it says more makes nothing due earlier.
-            self._changed.add(sample.node)
+            self._agenda.mark(sample.node)
         if event.time is None or tokens(event.subject)[-1] != sample.node:
             self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
             return
@@ -154,7 +152,7 @@ class MetricsIngestCore:
             published = node.published
             if published is None or published.digest is None or published.unknown_since is not None:
                 self._urgent.add(sample.node)
-                self._changed.add(sample.node)
+                self._agenda.mark(sample.node)
         elif refused.reason != REPEATED:
             self._refuse(node, refused.reason, f"{event.ref}: {refused.message}")
 
@@ -174,9 +172,7 @@ class MetricsIngestCore:
         self._end_load(now)
         looks = self._next_look is None or now >= self._next_look
         found: list[Event | Wanted] = []
-        if looks:
-            self._wake_due(now)
-        for name in sorted(self._changed if looks else self._urgent):
+        for name in self._agenda.due(now) if looks else sorted(self._urgent):
             node = self._nodes[name]
             one = self._decide_node(name, node, now)
             if one is not None:
@@ -184,34 +180,22 @@ class MetricsIngestCore:
                 if len(found) == MAX_EVENTS_PER_DECISION:
                     return self._reported(found)
             elif looks:
-                self._changed.discard(name)
-                self._look_later(name, node)
+                self._agenda.settle(name, self._next_look_at(node))
         if looks:
             self._next_look = now + LOOK_EVERY
         return self._reported(found)
 
-    def _wake_due(self, now: datetime) -> None:
-        while self._later and self._later[0][0] <= now:
-            when, name = heappop(self._later)
-            node = self._nodes.get(name)
-            if node is not None and node.look_at == when:
-                node.look_at = None
-                self._changed.add(name)
-
-    def _look_later(self, name: str, node: NodeState) -> None:
-        """Nothing follows from what is known of the node now: note when something may. Looking too early does no harm."""
+    def _next_look_at(self, node: NodeState) -> datetime:
+        """Return when something may follow from what is known of a node, if nothing follows now."""
         if not node.declared:
-            return
-        times = []
+            return NEVER
+        times = [NEVER]
         if node.news and node.published_at is not None:
             times.append(node.published_at + self._report_interval)
         since = node.last_sign()
         if since is not None and (node.published is None or node.published.unknown_since is None):
             times.append(max(since, self._listening_since or since) + self.silent_after(node.windows))
-        when = min(times, default=None)
-        if when is not None and (node.look_at is None or when < node.look_at):
-            node.look_at = when
-            heappush(self._later, (when, name))
+        return min(times)
 
     def _reported(self, found: Sequence[Event | Wanted]) -> Sequence[Event]:
         """The events, with those that are only wanted made all together."""

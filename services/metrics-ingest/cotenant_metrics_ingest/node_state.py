@@ -27,8 +27,6 @@ class NodeState(msgspec.Struct):
     causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
     published: NodeMetricComputed | None = None
     published_at: datetime | None = None
-    look_at: datetime | None = None
-    """When something may follow by the passing of time alone."""
 
     def last_sign(self) -> datetime | None:
         """Return when the node was heard of last: a sample, its last metric, or its object."""

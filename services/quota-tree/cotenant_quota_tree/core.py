@@ -20,6 +20,7 @@ from cotenant.api.objects.pod import decode_pod
 from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex
 from cotenant.domain.quota.names import DEFAULT, SYSTEM
 from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, decode_quota
+from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
@@ -83,10 +84,8 @@ class QuotaTreeCore:
         """What should be on the log, by subject."""
         self._solved_for: tuple[int, dict[str, int]] | None = None
         """The version of the pods and the nodes' total that this follows from."""
-        self._open: set[str] = set()
+        self._agenda = Agenda()
         """Subjects whose event may have to be published: all others are as they should be."""
-        self._idle_until = _AT_ONCE
-        """No event follows before this time, unless something is folded."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -119,8 +118,7 @@ class QuotaTreeCore:
             self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
     def _own(self, event: Event) -> None:
-        self._open.add(event.subject)
-        self._idle_until = _AT_ONCE
+        self._agenda.mark(event.subject)
         if event.tombstone or not isinstance(event.data, QuotaRuntime):
             self._published.pop(event.subject, None)
         else:
@@ -188,26 +186,19 @@ class QuotaTreeCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """The quota events that are missing on the log, by subject; ends of quotas that are no longer declared."""
         self._solve()
-        if now < self._idle_until:
-            return ()
         events: list[Event] = []
-        settling = NEVER
-        for subject in sorted(self._open):
+        for subject in self._agenda.due(now):
             published = self._published.get(subject)
             quota = self._desired.get(subject)
             due = self._due(quota, published) if quota is not None else _AT_ONCE if published is not None else NEVER
-            if due == NEVER:
-                self._open.discard(subject)
-            elif due > now:
-                settling = min(settling, due)
+            if due > now:
+                self._agenda.settle(subject, due)
             elif quota is not None:
                 events.append(Event(subject=subject, data=quota, causes=self._causes(quota, published)))
             elif published is not None:
                 events.append(ending(subject, published.quota, _refs((self._newest_quota,))))
             if len(events) == MAX_EVENTS_PER_DECISION:
                 break
-        if not events:
-            self._idle_until = settling
         return events
 
     def _due(self, quota: QuotaRuntime, published: _Published | None) -> datetime:
@@ -239,9 +230,8 @@ class QuotaTreeCore:
         if not (self._declared or self._desired):
             return  # while no quota is declared there is nothing to publish
         before, self._desired = self._desired, self._forest.runtimes(self._nodes.total, self._pods.own)
-        self._open.update(subject for subject in before if subject not in self._desired)
-        self._open.update(subject for subject, quota in self._desired.items() if quota is not before.get(subject))
-        self._idle_until = _AT_ONCE
+        self._agenda.mark_all(subject for subject in before if subject not in self._desired)
+        self._agenda.mark_all(subject for subject, quota in self._desired.items() if quota is not before.get(subject))
 
     def _read_quotas(self) -> None:
         quotas = {name: min(namesakes.items())[1][0] for name, namesakes in sorted(self._declared.items())}

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.api.objects.pod import Pod, PodSpec, pod_requests
+from cotenant.api.objects.pod import Pod, PodSpec
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.quota.membership import QuotaIndex, is_preemptible
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.quota.sums import OwnPods, PodSums

@@ -13,7 +13,8 @@ Field names and texts are those of Koordinator's pod webhook.
 
 from __future__ import annotations
 
-from cotenant.api.objects.pod import Pod, pod_requests
+from cotenant.api.objects.pod import Pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.api.validation.fields import FieldError, forbidden, invalid, required
 from cotenant.domain.qos import QoSClass, priority_raw, qos_raw
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_PRIORITY, LABEL_QOS_CLASS

@@ -83,7 +83,7 @@ class UnknownEventTypeError(EventError):
     """A well-formed CloudEvent of a type that this version does not know."""
 
 
-class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
+class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     specversion: str
     id: str
     source: str
@@ -96,7 +96,7 @@ class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
     data: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _WireOut(msgspec.Struct, kw_only=True, omit_defaults=True):
+class _WireOut(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     specversion: str
     id: str
     source: str

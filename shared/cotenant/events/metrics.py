@@ -7,14 +7,14 @@ from datetime import datetime
 from cotenant.events.envelope import Part, Payload
 
 
-class Usage(Part, frozen=True, kw_only=True, gc=False):
+class Usage(Part, frozen=True, kw_only=True):
     """CPU in milli-cores and memory working set in bytes."""
 
     cpu_milli: int = 0
     memory_bytes: int = 0
 
 
-class AggregatedUsage(Part, frozen=True, kw_only=True, gc=False):
+class AggregatedUsage(Part, frozen=True, kw_only=True):
     """Percentiles and average of one window."""
 
     duration_seconds: int
@@ -25,7 +25,7 @@ class AggregatedUsage(Part, frozen=True, kw_only=True, gc=False):
     avg: Usage = Usage()
 
 
-class PodMetric(Part, frozen=True, kw_only=True, gc=False):
+class PodMetric(Part, frozen=True, kw_only=True):
     """Average usage of one pod over the report window."""
 
     namespace: str
@@ -36,7 +36,7 @@ class PodMetric(Part, frozen=True, kw_only=True, gc=False):
     usage: Usage = Usage()
 
 
-class HostApplicationMetric(Part, frozen=True, kw_only=True, gc=False):
+class HostApplicationMetric(Part, frozen=True, kw_only=True):
     """Average usage of one application outside pods."""
 
     name: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cotenant.events.envelope import Part, Payload
 
 
-class Series(Part, frozen=True, kw_only=True, gc=False):
+class Series(Part, frozen=True, kw_only=True):
     """CPU in milli-cores and memory working set in bytes, per sample, parallel to the newest of `UsageSample.offsets_ms`.
 
     A series that is shorter than `offsets_ms` belongs to its last entries: a pod that was not there before.
@@ -19,7 +19,7 @@ class Series(Part, frozen=True, kw_only=True, gc=False):
     memory_bytes: tuple[int, ...] = ()
 
 
-class Pressure(Part, frozen=True, kw_only=True, gc=False):
+class Pressure(Part, frozen=True, kw_only=True):
     """PSI averages over 10 s in hundredths of a percent; -1 where the kernel has none."""
 
     cpu_some: int = -1
@@ -29,7 +29,7 @@ class Pressure(Part, frozen=True, kw_only=True, gc=False):
     io_full: int = -1
 
 
-class PodUsage(Part, frozen=True, kw_only=True, gc=False):
+class PodUsage(Part, frozen=True, kw_only=True):
     """Usage of one pod. `throttled_permille`: throttled periods per thousand since the last message, -1 unknown."""
 
     namespace: str

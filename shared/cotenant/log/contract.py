@@ -46,7 +46,7 @@ def ending(subject: str, data: Payload, causes: tuple[str, ...] = (), *, time: d
     return Event(subject=subject, data=data, causes=causes, time=time, tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS)
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True):
+class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One message to store. `expected`: the last sequence that its subject must have (0: none), or None for no expectation.
 
     `message_id`: if its expectation holds and the stream still knows a message of that id, on whatever subject, it is taken for
@@ -58,7 +58,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str = ""
 
 
-class Stored(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """The batch is on the log, contiguous: `first` .. `last`. `duplicate`: it was there already under the same id."""
 
     first: int

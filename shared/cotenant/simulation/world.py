@@ -7,6 +7,8 @@ history. A participant's `Link` says how late deliveries come and which writes a
 its writes and nobody else's.
 
 Bound: at most MAX_STEPS_AT_ONCE steps without time moving on.
+
+Over 300 lines: the schedule of wakes is no class of its own, because storing, delivering and waking are one inner loop.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.node import Node
-from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.domain.selectors import SelectorError
 from cotenant.events.migrations import AnomalyStreak, DetectorState, JobCondition, Migration

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from cotenant.api.objects.metadata import ObjectMeta
-from cotenant.api.objects.pod import Pod, pod_requests
+from cotenant.api.objects.pod import Pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.api.objects.policies import ElasticQuota
 from cotenant.domain.quota.admission import QuotaLevel, admit
 from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex, is_preemptible

@@ -41,8 +41,8 @@ def test_an_overtaken_message_changes_nothing() -> None:
     before = cluster.last["objects.core.pods.default.web-1"]
     cluster.pod("web-1", "cold")
     cluster.core.apply(before)
-    facts = cluster.core.fold.pod_facts("default/web-1")
-    known = cluster.core.fold.pods.get("default/web-1")
+    facts = cluster.core.fold.pods.facts("default/web-1")
+    known = cluster.core.fold.pods.objects.get("default/web-1")
     assert facts is not None
     assert known is not None
     assert known.sequence > before.sequence

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from cotenant.api.objects.node import Node, Taint, decode_node
-from cotenant.api.objects.pod import Pod, Toleration, decode_pod, pod_requests
+from cotenant.api.objects.pod import Pod, Toleration, decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cotenant.api.objects.pod import PodSpec, decode_pod, pod_requests
+from cotenant.api.objects.pod import PodSpec, decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.model.by_identity import REMEMBERED, by_identity
 from cotenant.model.quantities import QuantityError
 from cotenant.simulation.routes import Routes

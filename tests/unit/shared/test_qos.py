@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import (
     KubeQoS,
     QoSClass,

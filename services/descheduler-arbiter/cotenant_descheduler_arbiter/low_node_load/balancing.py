@@ -95,7 +95,7 @@ class Balancing:
         names = candidates(self.fold, self.policy)
         if len(names) <= 1:
             return
-        pods = {name: self.fold.pods_on(name) for name in names}
+        pods = {name: self.fold.pods.on(name) for name in names}
         nodes = [node_facts(self.fold, name, pods[name]) for name in names]
         leaving, arriving = under_way(self.fold)
         measured: dict[str, MeasuredNode] = {}
@@ -217,7 +217,7 @@ class Balancing:
     def _job(self, name: str, move: Move) -> Event:
         pod = move.facts
         source, target = self.fold.metrics[move.source], self.fold.metrics[move.target]
-        known = self.fold.pods.get(pod.key)
+        known = self.fold.pods.objects.get(pod.key)
         job = Migration(
             job=name,
             namespace=pod.namespace,

@@ -79,12 +79,12 @@ class JobFilters:
 
     def pod(self, key: str) -> PodFacts | None:
         """Return the facts of a pod by `namespace/name`."""
-        return self.fold.pod_facts(key)
+        return self.fold.pods.facts(key)
 
     def workload_pods(self, workload: str) -> list[PodFacts]:
         """Return the pods of a workload that have not ended."""
         if workload not in self._workloads:
-            self._workloads[workload] = self.fold.workload_pods(workload)
+            self._workloads[workload] = self.fold.pods.of_workload(workload)
         return self._workloads[workload]
 
     def active_job(self, pod: PodFacts) -> JobFacts | None:

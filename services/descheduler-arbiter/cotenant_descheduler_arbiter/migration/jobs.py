@@ -161,7 +161,7 @@ class JobDecisions:
         if changed.evicted_at is not None and job.evicted_at is None:
             changed = self._counted(changed)
         if changed != known.value:
-            pod_known = self.fold.pods.get(f"{job.namespace}/{job.pod}")
+            pod_known = self.fold.pods.objects.get(f"{job.namespace}/{job.pod}")
             yield self._event(known, changed, *causes, *((pod_known.ref,) if pod_known is not None else ()))
 
     def _hold(self, job: Migration, pod: PodFacts | None, ordered: list[datetime]) -> str | None:

@@ -62,7 +62,7 @@ def _evict(
         return
     active = filters.active_job(pod)
     if active is None:
-        job, known_pod = _job(preemptor.value, victim, pod, now), fold.pods.get(pod.key)
+        job, known_pod = _job(preemptor.value, victim, pod, now), fold.pods.objects.get(pod.key)
         causes = (preemptor.ref, *((known_pod.ref,) if known_pod is not None else ()))
         yield Event(subject=migration_subject(job.job), data=job, causes=causes)
         return

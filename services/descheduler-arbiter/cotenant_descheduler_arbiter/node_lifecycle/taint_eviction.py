@@ -62,10 +62,10 @@ def tolerated_pods(
         condition = fold.conditions[node].value
         if condition.since is None:
             continue
-        for pod in fold.pods_on(node):
+        for pod in fold.pods.on(node):
             allowed = tolerated_for(pod.pod, condition, default)
             if allowed is None or pod.terminating:
                 continue
-            bound_at = fold.placements[node][pod.key].bound_at
+            bound_at = fold.pods.placements[node][pod.key].bound_at
             since = condition.since if bound_at is None else max(condition.since, bound_at)
             yield pod, allowed, since + allowed

@@ -13,7 +13,7 @@ T = TypeVar("T")
 P = TypeVar("P", bound=Payload)
 
 
-class Known(msgspec.Struct, Generic[T], frozen=True):
+class Known(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """See the module."""
 
     value: T

@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.metadata import OwnerReference, View
-from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import kube_qos, priority_default
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
@@ -18,7 +19,7 @@ from cotenant_descheduler_arbiter.state.facts import controller_of
 from cotenant_descheduler_arbiter.state.known import Known
 
 
-class StoredPod(msgspec.Struct, frozen=True):
+class StoredPod(msgspec.Struct, frozen=True, gc=False):
     """A pod object with its effective requests, as resources and amounts."""
 
     pod: Pod

@@ -5,6 +5,8 @@ Out: orders for the runtime, one composed value for each target, and reports (`r
 
 State = last message of each subject below `node.<node>.>`, and the newest observation. A placement of another uid under
 the same name replaces the former pod, whose processes are then ended like those of any orphaned pod.
+
+Over 300 lines: folding and deciding share the set of open pods and the cached steps, which each of them must keep true.
 """
 
 from __future__ import annotations

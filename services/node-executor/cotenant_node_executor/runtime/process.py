@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from cotenant.api.objects.pod import container_requests
+from cotenant.api.objects.pod_resources import container_requests
 from cotenant.events.runs import RunStatus
 from cotenant.model.names import MEMORY
 from cotenant_node_executor.runtime.container_files import (

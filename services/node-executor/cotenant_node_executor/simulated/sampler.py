@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.api.objects.pod import Pod, pod_requests
+from cotenant.api.objects.pod import Pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import QoSClass, qos_raw
 from cotenant.model.names import MEMORY
 from cotenant_node_executor.runtime.interface import PodToRun

@@ -17,7 +17,8 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from cotenant.api.objects.pod import Pod, PodSpec, pod_requests
+from cotenant.api.objects.pod import Pod, PodSpec
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value

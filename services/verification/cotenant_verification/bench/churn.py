@@ -4,40 +4,26 @@ In: a rate, how long a pod lives, for how long, how often a service is killed. O
 those of the start beside those of the end: create to running, delete to gone, the servers' CPU time a pod, memory. At the end
 the stack is stopped and started again on its log.
 
-The stack is `cotenant up` itself with simulated nodes. Pods are created and deleted over HTTP, one watch sees what becomes of
-them. Open loop: a slow stack does not slow its users down.
-
-Bounds: MAX_UNDER_WAY requests at once; what is over is counted as `skipped`, not queued.
+The stack is `cotenant up` itself with simulated nodes (`processes`); pods come and go over HTTP (`churn_load`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import msgspec
 
-from cotenant_console.api.endpoint import read_endpoint
+from cotenant_verification.bench.churn_load import Churn
 from cotenant_verification.bench.figures import Latency, latency
-from cotenant_verification.bench.testbed import BenchError
+from cotenant_verification.bench.processes import cpu_seconds, memory_mib, processes, stack
 
-NAMESPACE = "churn"
-MAX_UNDER_WAY = 500
-READY_SECONDS = 150.0
-STOP_SECONDS = 60.0
-DRAIN_SECONDS = 60.0
 COMPARED_MINUTES = 3
 """Start and end are this many minutes each (the first of all is left out: caches fill)."""
 KILLED = (
@@ -50,7 +36,6 @@ KILLED = (
     "nats-server",
 )
 """In this order, one after the other."""
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Minute(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -88,213 +73,6 @@ class ChurnFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
     restart_seconds: float | None = None
     """`cotenant up` on the log of the run, from its start to ready."""
     log_messages: int = 0
-
-
-class Churn:
-    """One run against one stack."""
-
-    def __init__(self, url: str, rate: float, life: float) -> None:
-        self.url = url
-        self.rate = rate
-        self.life = life
-        self.created: dict[str, float] = {}
-        self.deleted: dict[str, float] = {}
-        self.running: list[tuple[float, float]] = []
-        """When created, and after how many seconds it ran."""
-        self.gone: list[tuple[float, float]] = []
-        self.pods = self.skipped = self.failed = 0
-        self._ran: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def run(self, seconds: float) -> None:
-        """Create pods for so long, then wait until all that was deleted is gone."""
-        connector = aiohttp.TCPConnector(limit=64)
-        async with aiohttp.ClientSession(self.url, connector=connector, timeout=aiohttp.ClientTimeout(30)) as session:
-            await self._namespace(session)
-            watching = asyncio.ensure_future(self._watch(session))
-            try:
-                await self._create_all(session, seconds)
-                deadline = time.monotonic() + self.life + DRAIN_SECONDS
-                while (self._tasks or self.deleted) and time.monotonic() < deadline:  # noqa: ASYNC110 - bounded
-                    await asyncio.sleep(0.2)
-            finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
-
-    async def _namespace(self, session: aiohttp.ClientSession) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        async with session.post("/api/v1/namespaces", json=body) as answer:
-            if answer.status not in (201, 409):
-                raise BenchError(f"the namespace was refused: {await answer.text()}")
-
-    async def _create_all(self, session: aiohttp.ClientSession, seconds: float) -> None:
-        started = time.monotonic()
-        for number in itertools.count():
-            due = started + number / self.rate
-            if due > started + seconds:
-                return
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            if len(self._tasks) >= MAX_UNDER_WAY + self.life * self.rate:
-                self.skipped += 1
-                continue
-            task = asyncio.ensure_future(self._live(session, f"p{number}"))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _live(self, session: aiohttp.ClientSession, name: str) -> None:
-        """One pod from its creation to the request for its end."""
-        self.created[name] = time.monotonic()
-        self.pods += 1
-        if not await self._ask(lambda: session.post(f"/api/v1/namespaces/{NAMESPACE}/pods", json=pod(name)), 201, 409):
-            self.created.pop(name, None)
-            return
-        await asyncio.sleep(self.life)
-        self.deleted[name] = time.monotonic()
-        if not await self._ask(lambda: session.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"), 200, 202, 404):
-            self.deleted.pop(name, None)
-
-    async def _ask(self, request: Callable[[], Any], *wanted: int) -> bool:
-        """Ask until it is answered, for at most 60 s: while a gateway is started again, users try again."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                async with request() as answer:
-                    await answer.read()
-                    if answer.status in wanted:
-                        return True
-                    if answer.status < 500:
-                        break
-            except (aiohttp.ClientError, TimeoutError, OSError):
-                pass
-            await asyncio.sleep(0.25)
-        self.failed += 1
-        return False
-
-    async def _watch(self, session: aiohttp.ClientSession) -> None:
-        while True:
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
-                await self._watch_once(session)
-            await asyncio.sleep(0.2)
-
-    async def _watch_once(self, session: aiohttp.ClientSession) -> None:
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        async with session.get(path) as answer:
-            if answer.status != 200:
-                return
-            listed = await answer.json()
-        there = set()
-        for item in listed["items"]:
-            there.add(item["metadata"]["name"])
-            self._see("MODIFIED", item)
-        for name in [name for name in self.deleted if name not in there]:
-            self._gone(name)
-        version = listed["metadata"]["resourceVersion"]
-        query = {"watch": "1", "resourceVersion": version}
-        async with session.get(path, params=query, timeout=aiohttp.ClientTimeout(None)) as answer:
-            async for line in answer.content:
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    return
-                self._see(event["type"], event["object"])
-
-    def _see(self, what: str, item: dict[str, Any]) -> None:
-        name = item["metadata"]["name"]
-        now = time.monotonic()
-        if what == "DELETED":
-            self._gone(name)
-        elif item.get("status", {}).get("phase") == "Running" and name not in self._ran and name in self.created:
-            self._ran.add(name)
-            self.running.append((self.created[name], now - self.created[name]))
-
-    def _gone(self, name: str) -> None:
-        asked = self.deleted.pop(name, None)
-        self.created.pop(name, None)
-        self._ran.discard(name)
-        if asked is not None:
-            self.gone.append((asked, time.monotonic() - asked))
-
-
-def pod(name: str) -> dict[str, Any]:
-    """A small pod for simulated nodes."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "nodeSelector": {"cotenant.io/simulated": "true"},
-            "terminationGracePeriodSeconds": 1,
-            "containers": [
-                {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}},
-            ],
-        },
-    }
-
-
-@contextlib.asynccontextmanager
-async def stack(folder: Path, nodes: int) -> AsyncIterator[tuple[subprocess.Popen[bytes], str]]:
-    """`cotenant up` on a folder, ready; ended as by Ctrl-C."""
-    process = _start(folder, nodes)
-    try:
-        deadline = time.monotonic() + READY_SECONDS
-        while (endpoint := read_endpoint(folder)) is None:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise BenchError(f"the stack did not start: {(folder.parent / 'up.log').read_text(errors='replace')[-600:]}")
-            await asyncio.sleep(0.05)
-        yield process, endpoint.api_url
-    finally:
-        process.send_signal(signal.SIGINT)
-        await asyncio.to_thread(_ended, process)
-
-
-def _start(folder: Path, nodes: int) -> subprocess.Popen[bytes]:
-    command = [str(Path(sys.executable).parent / "cotenant"), "up", "--data", str(folder), "--nodes", str(nodes)]
-    with (folder.parent / "up.log").open("ab") as out:
-        return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
-
-
-def _ended(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def processes(root: int) -> dict[str, int]:
-    """The stack's processes by service."""
-    found: dict[str, int] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except (OSError, IndexError):
-            continue
-        if parent != root:
-            continue
-        if "--replica" in argv:
-            found[argv[argv.index("--replica") + 1]] = int(entry.name)
-        elif argv and argv[0].endswith("nats-server"):
-            found["nats-server"] = int(entry.name)
-    return found
-
-
-def cpu_seconds(pid: int) -> float:
-    """CPU time of a process so far; 0 where it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def memory_mib(pid: int) -> int:
-    """Resident memory of a process; 0 where it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
-    except OSError:
-        return 0
 
 
 async def run(

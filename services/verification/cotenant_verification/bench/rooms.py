@@ -17,7 +17,8 @@ import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant.api.objects.node import Node
-from cotenant.api.objects.pod import NodeSelectorTerm, Pod, PodAffinityTerm, PodSpec, pod_limits, pod_requests
+from cotenant.api.objects.pod import NodeSelectorTerm, Pod, PodAffinityTerm, PodSpec
+from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed

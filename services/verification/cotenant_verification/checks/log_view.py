@@ -5,6 +5,8 @@ taken from a core: the checks must not share a mistake with what they check.
 
 Bounds: the last KEPT_LOG to twice as many events; KEPT_VERSIONS of what decisions rest on. Uids, revisions and ends of pods are
 kept to the end of the run: some hundred bytes for every pod that ever was.
+
+Over 300 lines: all tables follow from one pass over the events (`see`), and what is read off them is a line or two each.
 """
 
 from __future__ import annotations

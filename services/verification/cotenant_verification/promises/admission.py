@@ -11,7 +11,8 @@ from datetime import timedelta
 import msgspec
 
 from cotenant.api.objects.colocation_profile import ClusterColocationProfile, ClusterColocationProfileSpec
-from cotenant.api.objects.pod import Pod, decode_pod, pod_requests
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES, BATCH_CPU, CPU, LABEL_QOS_CLASS

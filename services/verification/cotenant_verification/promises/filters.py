@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import cache, partial
 
-from cotenant.api.objects.pod import Pod, pod_requests
+from cotenant.api.objects.pod import Pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored

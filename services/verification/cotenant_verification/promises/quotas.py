@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from cotenant.api.objects.pod import pod_requests
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.quota.names import DEFAULT, LABEL_QUOTA, ROOT, SYSTEM
 from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime

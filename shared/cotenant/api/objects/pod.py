@@ -7,14 +7,13 @@ after the other is decoded once too: the last REMEMBERED_PODS, none above REMEMB
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement, ObjectMeta, View
 from cotenant.model.by_identity import by_identity
-from cotenant.model.quantities import Scalar, resource_amount
+from cotenant.model.quantities import Scalar
 
 
 class Resources(View, frozen=True, kw_only=True):
@@ -244,62 +243,3 @@ def decode_spec(spec: bytes) -> PodSpec:
 @lru_cache(maxsize=REMEMBERED_SPECS)
 def _remembered_spec(spec: bytes) -> PodSpec:
     return _SPEC.decode(spec)
-
-
-def container_requests(container: Container) -> dict[str, int]:
-    """Return integer requests; a limit without a request counts as the request, as Kubernetes defaults it."""
-    merged = {**container.resources.limits, **container.resources.requests}
-    return {name: resource_amount(name, quantity) for name, quantity in merged.items()}
-
-
-def pod_requests(pod: Pod) -> dict[str, int]:
-    """Return the pod's effective request per resource (cpu in milli-cores, the rest in units), overhead included."""
-    return dict(_requests(pod.spec))
-
-
-@by_identity
-def _requests(spec: PodSpec) -> dict[str, int]:
-    total = _effective(spec, container_requests)
-    for name, quantity in spec.overhead.items():
-        total[name] = total.get(name, 0) + resource_amount(name, quantity)
-    return total
-
-
-def pod_limits(pod: Pod) -> dict[str, int]:
-    """Return the pod's effective limits, by the rule of its requests; only of resources that a container limits."""
-    total = _effective(pod.spec, _container_limits)
-    for name in total:
-        total[name] += resource_amount(name, pod.spec.overhead.get(name, 0))
-    return total
-
-
-def _container_limits(container: Container) -> dict[str, int]:
-    return {name: resource_amount(name, quantity) for name, quantity in container.resources.limits.items()}
-
-
-def _effective(spec: PodSpec, of: Callable[[Container], dict[str, int]]) -> dict[str, int]:
-    """Return what the containers need together.
-
-    Kubernetes' rule: the larger of the sum over containers (with restartable init containers) and each init container
-    on top of the restartable ones before it.
-    """
-    total: dict[str, int] = {}
-    for container in spec.containers:
-        for name, amount in of(container).items():
-            total[name] = total.get(name, 0) + amount
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in spec.init_containers:
-        amounts = of(container)
-        if container.restart_policy == "Always":
-            for name, amount in amounts.items():
-                total[name] = total.get(name, 0) + amount
-                sidecars[name] = sidecars.get(name, 0) + amount
-            amounts = sidecars
-        else:
-            amounts = {name: amount + sidecars.get(name, 0) for name, amount in amounts.items()}
-        for name, amount in amounts.items():
-            peak[name] = max(peak.get(name, 0), amount)
-    for name, amount in peak.items():
-        total[name] = max(total.get(name, 0), amount)
-    return total

@@ -18,7 +18,7 @@ QuotaKey = tuple[str, str]
 """Tree id and quota name."""
 
 
-class _Held(msgspec.Struct):
+class _Held(msgspec.Struct, gc=False):
     """What pods use, and what those of them use that are not preemptible. No amount is zero."""
 
     used: dict[str, int]

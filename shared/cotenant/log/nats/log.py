@@ -20,10 +20,11 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_ji
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, encode_event
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, MAX_BATCH, USAGE, Head, NoAnswer, Refused, Stored, Write
+from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.decoding import event_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, JetStream
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
-from cotenant.log.nats.reader import PULL_BATCH, RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
+from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.streams import MAX_MESSAGE_BYTES
 from cotenant.log.nats.wire import BusClient
 

@@ -1,45 +1,35 @@
-"""Following a stream: a snapshot (`snapshot`), and behind it a pull consumer without acknowledgements.
+"""Following a stream: a snapshot (`snapshot`), and behind it a pull consumer (`consumer`).
 
-Every delivery carries the consumer's own sequence, which must be contiguous. A gap, a lost heartbeat or a reconnect (a killed
-server loses the consumer) makes the reader create a new consumer behind the last delivered message; too far behind, it raises
-Behind, and its owner starts over with a fresh core. Pulls use `expires` and `idle_heartbeat`, never `no_wait`, and pending
-counts are not trusted: both mislead after purges.
+A gap, a lost heartbeat or a reconnect (a killed server loses the consumer) makes the reader create a new consumer behind the
+last delivered message; too far behind, it raises Behind, and its owner starts over with a fresh core.
 
-Bounds: one pull of PULL_BATCH messages under way, and so no more undelivered in the client (while it loads: the snapshot's
-gets); reopening is tried for ever with at most RECONNECT_SECONDS between tries.
+Bounds: what the consumer holds, while loading what the snapshot's gets hold; reopening is tried for ever with at most
+RECONNECT_SECONDS between tries.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
 from cotenant.events.envelope import WHOLE, Event, EventError, MessageDecoders, UnknownEventTypeError, View, decode_event
 from cotenant.log.contract import HISTORY, LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
+from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.decoding import Spoiled, event_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream
 from cotenant.log.nats.snapshot import Snapshot
-from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
+from cotenant.log.nats.wire import BusClient, parse_headers
 from cotenant.model.subjects import selecting
 
 logger = logging.getLogger(__name__)
 
-PULL_BATCH = 1000
-PULL_EXPIRES_SECONDS = 5.0
-# A lost last message is noticed at the next heartbeat. Ten a second and reader would be most of what a stack at rest costs.
-HEARTBEAT_SECONDS = 0.5
 SILENCE_SECONDS = 3.0
 RECONNECT_SECONDS = 2.0
-INACTIVE_SECONDS = 60
 MANY_FILTERS = 2
 """From so many filters on, a reader takes the whole stream and selects by itself. A consumer with several filters costs the
 server a walk over all subjects of the stream each time a rollup removes several messages (19 % of its time at 25 pods/s and
@@ -65,18 +55,8 @@ class NatsReader:
         self._api = JetStream(client)
         self._spoiled = spoiled
         self._stream = stream
-        self._filters = filters
-        self._name = name
-        self._consumer = ""
-        self._inbox = ""
-        self._subscription: Any = None
-        self._queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
-        self._arrived = asyncio.Event()
         self._known: Callable[[int], bool] | None = None
         self._decoders = WHOLE
-        self._consumer_sequence = 0
-        self._asked = False
-        self._wanted = 0
         self._heard = 0.0
         self._server_ahead: float | None = None
         """Server's time less `boot_seconds`, at least."""
@@ -92,6 +72,8 @@ class NatsReader:
         if len(filters) >= MANY_FILTERS:
             self._selects = selecting(filters)
             self.max_behind = MAX_BEHIND_UNFILTERED
+        wanted = (">",) if self._selects is not None else filters
+        self._consumer = PullConsumer(client, self._api, stream, wanted, name)
         self.reopened = 0
 
     async def open(self) -> None:
@@ -104,29 +86,10 @@ class NatsReader:
             self._in_touch = boot_seconds()
 
     async def _open_consumer(self) -> None:
-        await self._forget()
-        self._consumer = self._name or f"c-{os.urandom(8).hex()}"
+        await self._consumer.forget()
         if self._after:
             await self._check_end(self._after)
-        config: dict[str, Any] = {
-            "name": self._consumer,
-            "ack_policy": "none",
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self._after + 1,
-            "inactive_threshold": INACTIVE_SECONDS * 1_000_000_000,
-            "mem_storage": True,
-            "num_replicas": 1,
-            "max_waiting": 8,
-        }
-        if self._name:
-            # A consumer of this name that an earlier process left stands elsewhere: its position is not ours.
-            await self._api.delete_consumer(self._stream, self._name)
-        await self._api.create_consumer(self._stream, config, (">",) if self._selects is not None else self._filters)
-        self._inbox = self._client.new_inbox()
-        self._subscription = await self._client.subscribe(self._inbox)
-        self._client.deliver_raw(self._subscription, self._on_message)
-        self._consumer_sequence = 0
-        self._asked = False
+        await self._consumer.open(self._after + 1)
         self._heard = asyncio.get_running_loop().time()
         self._in_touch = self._in_touch or boot_seconds()
 
@@ -147,32 +110,6 @@ class NatsReader:
             raise Behind(f"LOG ends at {end}, before {resume}, which was delivered")
         self.position = self._after = end
 
-    async def _forget(self) -> None:
-        subscription, self._subscription = self._subscription, None
-        self._queue.clear()
-        if subscription is not None:
-            self._client.forget(subscription)
-            try:
-                await subscription.unsubscribe()
-            except Exception as error:  # noqa: BLE001 - nats-py raises plain errors on a closed connection
-                logger.debug("unsubscribe: %s", error)
-
-    def _on_message(self, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
-        self._queue.append((subject, reply, headers, data))
-        self._arrived.set()
-
-    async def _ask(self) -> None:
-        body = {
-            "batch": PULL_BATCH,
-            "expires": int(PULL_EXPIRES_SECONDS * 1e9),
-            "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9),
-        }
-        await self._client.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", msgspec.json.encode(body), reply=self._inbox
-        )
-        self._asked = True
-        self._wanted = PULL_BATCH
-
     async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
         """See `cotenant.log.contract.Reader`."""
         if self._snapshot is not None:
@@ -186,7 +123,7 @@ class NatsReader:
             self._check_touch()
             try:
                 await self._take(events, limit)
-            except (_Gap, *API_ERRORS) as error:
+            except (Gap, *API_ERRORS) as error:
                 logger.info("%s: %s: %s; resuming behind %d", self._stream, type(error).__name__, error, self.position)
                 self.reopened += 1
                 await self._reopen()
@@ -195,12 +132,12 @@ class NatsReader:
             remaining = deadline - loop.time()
             if events or remaining <= 0:
                 return events
-            self._arrived.clear()
-            if self._queue:
+            self._consumer.arrived.clear()
+            if self._consumer.queue:
                 continue
             try:
                 async with asyncio.timeout(min(remaining, SILENCE_SECONDS)):
-                    await self._arrived.wait()
+                    await self._consumer.arrived.wait()
             except TimeoutError:
                 if loop.time() - self._heard > SILENCE_SECONDS:
                     logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
@@ -232,30 +169,24 @@ class NatsReader:
 
     async def _take(self, events: list[Event], limit: int) -> None:
         """Move what has arrived into `events`; what is in there stays good when this raises."""
-        queue = self._queue
+        consumer = self._consumer
+        queue = consumer.queue
         if queue:
             self._heard = asyncio.get_running_loop().time()
             self._in_touch = boot_seconds()
         stored_ns = b""
         while len(events) < limit:
             if not queue:
-                if not self._asked:
-                    await self._ask()
+                await consumer.ask()
                 break
             subject, reply, headers, data = queue.popleft()
             if not reply.startswith(b"$JS.ACK."):
-                self._read_status(headers)
+                consumer.read_status(headers)
                 continue
             # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>, more words with a domain.
             _, number, delivery, stored_ns, pending = reply.rsplit(b".", 4)
-            sequence, consumer_sequence = int(number), int(delivery)
-            if consumer_sequence != self._consumer_sequence + 1:
-                raise _Gap(f"delivery {consumer_sequence} after {self._consumer_sequence}")
-            self._consumer_sequence = consumer_sequence
-            self._wanted -= 1
-            if self._wanted == 0:
-                self._asked = False
-            if consumer_sequence % PULL_BATCH == 0 and not self._loading and int(pending) > self.max_behind > 0:
+            sequence = int(number)
+            if consumer.count(int(delivery)) and not self._loading and int(pending) > self.max_behind > 0:
                 await self._check_distance(sequence)
             self.position = self._after = sequence
             if self._known is not None and self._known(sequence):
@@ -270,17 +201,6 @@ class NatsReader:
     def server_time(self) -> float | None:
         """See `cotenant.log.contract.Clocked`."""
         return None if self._server_ahead is None else self._server_ahead + boot_seconds()
-
-    def _read_status(self, block: bytes) -> None:
-        status = inline_status(block)
-        if status == "100":
-            last = parse_headers(block).get("Nats-Last-Consumer", "")
-            if last.isdigit() and int(last) > self._consumer_sequence:
-                raise _Gap(f"heartbeat at {last}, delivered {self._consumer_sequence}")
-        elif status == "408":
-            self._asked = False
-        else:
-            raise _Gap(f"status {block[:80].decode(errors='replace')}")
 
     def _decode(self, subject: str, sequence: int, block: bytes, data: bytes) -> Event | EventError | None:
         """Return the event of a delivery, what is wrong with it, or None for a type that is unknown here."""
@@ -328,14 +248,4 @@ class NatsReader:
         """See `cotenant.log.contract.Reader`."""
         if self._snapshot is not None:
             await self._snapshot.close()
-        consumer, self._consumer = self._consumer, ""
-        await self._forget()
-        if consumer and self._client.is_connected:
-            try:
-                await self._api.delete_consumer(self._stream, consumer)
-            except API_ERRORS:
-                logger.debug("consumer %s is left to its inactivity threshold", consumer)
-
-
-class _Gap(Exception):  # noqa: N818 - a signal between methods of this file
-    """What was delivered does not follow on what was there."""
+        await self._consumer.close()

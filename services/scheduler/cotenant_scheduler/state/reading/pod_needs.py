@@ -6,7 +6,8 @@ Kubernetes (non-zero requests of a pod, host ports).
 
 from __future__ import annotations
 
-from cotenant.api.objects.pod import Pod, container_requests
+from cotenant.api.objects.pod import Pod
+from cotenant.api.objects.pod_resources import container_requests
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import resource_amount
 

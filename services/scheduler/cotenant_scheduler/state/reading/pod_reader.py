@@ -20,7 +20,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from cotenant.api.objects.pod import Pod, decode_pod, pod_limits, pod_requests
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS
 from cotenant.model.quantities import QuantityError

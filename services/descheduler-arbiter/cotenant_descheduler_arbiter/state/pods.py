@@ -1,0 +1,117 @@
+"""Pods: what their objects, placements and runs say together.
+
+In: the last event of each of these. Out: PodFacts, by `namespace/name`, by node and by workload, put together when they are
+asked for. Where a pod is: the placement with the pod's uid that is not gone. A run or placement of another uid under the same
+name belongs to another pod.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.runs import RunPhase, RunStatus
+from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.state.pod_cache import PodCache
+
+_RUN_PHASES = {
+    RunPhase.PENDING: "Pending",
+    RunPhase.RUNNING: "Running",
+    RunPhase.SUCCEEDED: "Succeeded",
+    RunPhase.FAILED: "Failed",
+    RunPhase.EVICTED: "Failed",
+    RunPhase.STOPPED: "Failed",
+}
+_GONE = PlacementPhase.GONE
+
+
+class Pods:
+    """Mutable; a part of the fold over the last message of each subject."""
+
+    def __init__(self, refused: dict[str, str]) -> None:
+        self.objects = PodCache(refused)
+        self.placements: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
+        """Node to `namespace/name` to placement."""
+        self.places: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        """`namespace/name` to node to uid of the placements that are not gone."""
+        self.runs: defaultdict[str, dict[str, RunStatus]] = defaultdict(dict)
+        """Node to `namespace/name` to what became of the pod."""
+        self.version = 0
+        """Grows with every event of a pod's object, placement or run."""
+        self._facts: dict[str, PodFacts | None] = {}
+
+    def object_stored(self, event: Event, key: str) -> None:
+        """Fold a pod's object, or its end."""
+        self.version += 1
+        self._facts.pop(key, None)
+        if event.tombstone or not isinstance(event.data, ObjectStored):
+            self.objects.drop(key)
+        else:
+            self.objects.store(key, event)
+
+    def placement(self, placed: Placement, ended: bool) -> None:
+        """Fold where a pod is placed; `ended`: by a tombstone."""
+        key = f"{placed.namespace}/{placed.name}"
+        self.version += 1
+        self._facts.pop(key, None)
+        if not ended and placed.phase is not _GONE:
+            self.placements[placed.node][key] = placed
+            self.places[key][placed.node] = placed.uid
+            return
+        self.placements[placed.node].pop(key, None)
+        places = self.places[key]
+        places.pop(placed.node, None)
+        if not places:
+            del self.places[key]
+
+    def run(self, run: RunStatus, ended: bool) -> None:
+        """Fold what became of a pod on its node; `ended`: by a tombstone."""
+        key = f"{run.namespace}/{run.name}"
+        self.version += 1
+        self._facts.pop(key, None)
+        if ended:
+            self.runs[run.node].pop(key, None)
+        else:
+            self.runs[run.node][key] = run
+
+    def node_of(self, key: str, uid: str) -> str:
+        """Return the node that the pod is placed on, or an empty text."""
+        return next((node for node, placed in sorted(self.places.get(key, {}).items()) if placed == uid), "")
+
+    def facts(self, key: str) -> PodFacts | None:
+        """Return what is known of a pod by `namespace/name`."""
+        if key not in self._facts:
+            self._facts[key] = self._read_pod(key)
+        return self._facts[key]
+
+    def _read_pod(self, key: str) -> PodFacts | None:
+        known = self.objects.get(key)
+        if known is None:
+            return None
+        pod = known.value.pod
+        uid = pod.metadata.uid
+        node = self.node_of(key, uid)
+        run = self.runs.get(node, {}).get(key) if node else None
+        if run is not None and run.uid != uid:
+            run = None
+        phase = _RUN_PHASES[run.phase] if run is not None else pod.status.phase
+        ready = run is not None and run.phase is RunPhase.RUNNING and all(container.ready for container in run.containers)
+        return PodFacts(
+            pod=pod, node=node, phase=phase, ready=ready, amounts=known.value.amounts, prod=known.value.prod
+        )
+
+    def of_workload(self, workload: str) -> list[PodFacts]:
+        """Return the pods of a workload that have not ended, by `namespace/name`."""
+        pods = (self.facts(key) for key in self.objects.of_workload(workload))
+        return [pod for pod in pods if pod is not None and not pod.ended]
+
+    def on(self, node: str) -> list[PodFacts]:
+        """Return the pods placed on a node that have not ended, by `namespace/name`."""
+        facts = []
+        for key, placed in sorted(self.placements.get(node, {}).items()):
+            pod = self.facts(key)
+            if pod is not None and pod.uid == placed.uid and not pod.ended:
+                facts.append(pod)
+        return facts

@@ -1,0 +1,91 @@
+"""The stack of `bench churn`: `cotenant up` on a folder, and what its processes use.
+
+In: a folder, a number of simulated nodes; process ids. Out: the running stack with its URL; CPU seconds and resident memory
+(MiB) from /proc.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from cotenant_console.api.endpoint import read_endpoint
+from cotenant_verification.bench.testbed import BenchError
+
+READY_SECONDS = 150.0
+STOP_SECONDS = 60.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.asynccontextmanager
+async def stack(folder: Path, nodes: int) -> AsyncIterator[tuple[subprocess.Popen[bytes], str]]:
+    """`cotenant up` on a folder, ready; ended as by Ctrl-C."""
+    process = _start(folder, nodes)
+    try:
+        deadline = time.monotonic() + READY_SECONDS
+        while (endpoint := read_endpoint(folder)) is None:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise BenchError(f"the stack did not start: {(folder.parent / 'up.log').read_text(errors='replace')[-600:]}")
+            await asyncio.sleep(0.05)
+        yield process, endpoint.api_url
+    finally:
+        process.send_signal(signal.SIGINT)
+        await asyncio.to_thread(_ended, process)
+
+
+def _start(folder: Path, nodes: int) -> subprocess.Popen[bytes]:
+    command = [str(Path(sys.executable).parent / "cotenant"), "up", "--data", str(folder), "--nodes", str(nodes)]
+    with (folder.parent / "up.log").open("ab") as out:
+        return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def processes(root: int) -> dict[str, int]:
+    """The stack's processes by service."""
+    found: dict[str, int] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except (OSError, IndexError):
+            continue
+        if parent != root:
+            continue
+        if "--replica" in argv:
+            found[argv[argv.index("--replica") + 1]] = int(entry.name)
+        elif argv and argv[0].endswith("nats-server"):
+            found["nats-server"] = int(entry.name)
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far; 0 where it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def memory_mib(pid: int) -> int:
+    """Resident memory of a process; 0 where it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+    except OSError:
+        return 0

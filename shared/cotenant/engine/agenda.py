@@ -1,0 +1,87 @@
+"""What a core has to look at again, so that an idle cluster costs nothing.
+
+Two helpers for `decide`, both caches that must not change a result. `Agenda` is for what follows from single entities: those
+that were marked since nothing followed from them, and those whose next look is due, like a work queue with delays.
+`IdleSpan` is for what follows from a state as a whole.
+
+Looking too early does no harm, so an entity's next look is only ever moved forward: the heap holds about one entry an entity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from heapq import heappop, heappush
+
+from cotenant.model.times import NEVER
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Agenda:
+    """Entities by name. Bound: one name an entity, and one heap entry a next look that was moved to an earlier time."""
+
+    __slots__ = ("_heap", "_looks", "_marked")
+
+    def __init__(self) -> None:
+        self._marked: set[str] = set()
+        self._looks: dict[str, datetime] = {}
+        """When each entity that waits for a time is looked at again."""
+        self._heap: list[tuple[datetime, str]] = []
+        """The same by time; entries that are not their entity's next look are void."""
+
+    def mark(self, name: str) -> None:
+        """Something was folded of an entity: look at it."""
+        self._marked.add(name)
+
+    def mark_all(self, names: Iterable[str]) -> None:
+        """Something was folded of several entities."""
+        self._marked.update(names)
+
+    def drop(self, name: str) -> None:
+        """The entity is no more."""
+        self._marked.discard(name)
+        self._looks.pop(name, None)
+
+    def settle(self, name: str, until: datetime = NEVER) -> None:
+        """Nothing follows from the entity before `until` unless it is marked."""
+        self._marked.discard(name)
+        if until < NEVER:
+            known = self._looks.get(name)
+            if known is None or until < known:
+                self._looks[name] = until
+                heappush(self._heap, (until, name))
+
+    def waits(self, name: str) -> bool:
+        """Return whether the entity has a next look."""
+        return name in self._looks
+
+    def due(self, now: datetime) -> list[str]:
+        """Return the entities to look at now, sorted. They stay due until they are settled or dropped."""
+        heap, looks = self._heap, self._looks
+        while heap and heap[0][0] <= now:
+            when, name = heappop(heap)
+            if looks.get(name) == when:
+                del looks[name]
+                self._marked.add(name)
+        return sorted(self._marked)
+
+
+class IdleSpan:
+    """That nothing follows from a state of one version, from one time on until another."""
+
+    __slots__ = ("_since", "_version", "until")
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._since = _EPOCH
+        self.until = _EPOCH
+        """When something may follow by the passing of time alone."""
+
+    def begin(self, version: int, now: datetime, until: datetime) -> None:
+        """Nothing follows now. A version of -1 never holds."""
+        self._version, self._since, self.until = version, now, until
+
+    def holds(self, version: int, now: datetime) -> bool:
+        """Return whether nothing follows now either."""
+        return version == self._version >= 0 and self._since <= now < self.until

@@ -1,0 +1,140 @@
+"""A pull consumer without acknowledgements: created, asked for messages, and held to an unbroken sequence.
+
+In: where to begin; the client's raw deliveries. Out: a queue of deliveries, and a Gap where one is missing: every delivery and
+every heartbeat carries the consumer's own sequence, which must be contiguous. Pulls use `expires` and `idle_heartbeat`, never
+`no_wait`, and pending counts are not trusted: both mislead after purges.
+
+Bound: one pull of PULL_BATCH messages under way, and so no more undelivered in the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from cotenant.log.nats.jetstream import API_ERRORS, JetStream
+from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
+
+logger = logging.getLogger(__name__)
+
+PULL_BATCH = 1000
+PULL_EXPIRES_SECONDS = 5.0
+# A lost last message is noticed at the next heartbeat. Ten a second and reader would be most of what an idle stack costs.
+HEARTBEAT_SECONDS = 0.5
+INACTIVE_SECONDS = 60
+
+
+class Gap(Exception):  # noqa: N818 - a signal to the reader, not a fault
+    """What was delivered does not follow on what was there."""
+
+
+class PullConsumer:
+    """The consumer of one reader. `open` replaces it by a new one."""
+
+    def __init__(self, client: BusClient, api: JetStream, stream: str, filters: tuple[str, ...], name: str) -> None:
+        """`name` is empty where the server's side need not be found again by its name."""
+        self._client = client
+        self._api = api
+        self._stream = stream
+        self._filters = filters
+        self._name = name
+        self._consumer = ""
+        self._inbox = ""
+        self._subscription: Any = None
+        self.queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
+        """Subject, reply, headers and data of what has arrived."""
+        self.arrived = asyncio.Event()
+        self._delivered = 0
+        self._asked = False
+        self._wanted = 0
+
+    async def open(self, start: int) -> None:
+        """Create a consumer that begins at a sequence of the stream."""
+        await self.forget()
+        self._consumer = self._name or f"c-{os.urandom(8).hex()}"
+        config: dict[str, Any] = {
+            "name": self._consumer,
+            "ack_policy": "none",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": start,
+            "inactive_threshold": INACTIVE_SECONDS * 1_000_000_000,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "max_waiting": 8,
+        }
+        if self._name:
+            # A consumer of this name that an earlier process left is at a position of its own.
+            await self._api.delete_consumer(self._stream, self._name)
+        await self._api.create_consumer(self._stream, config, self._filters)
+        self._inbox = self._client.new_inbox()
+        self._subscription = await self._client.subscribe(self._inbox)
+        self._client.deliver_raw(self._subscription, self._on_message)
+        self._delivered = 0
+        self._asked = False
+
+    async def forget(self) -> None:
+        """End the subscription and drop what has arrived; the server ends an unused consumer by itself."""
+        subscription, self._subscription = self._subscription, None
+        self.queue.clear()
+        if subscription is not None:
+            self._client.forget(subscription)
+            try:
+                await subscription.unsubscribe()
+            except Exception as error:  # noqa: BLE001 - nats-py raises plain errors on a closed connection
+                logger.debug("unsubscribe: %s", error)
+
+    async def close(self) -> None:
+        """End the subscription, and the consumer where the server can be reached."""
+        consumer, self._consumer = self._consumer, ""
+        await self.forget()
+        if consumer and self._client.is_connected:
+            try:
+                await self._api.delete_consumer(self._stream, consumer)
+            except API_ERRORS:
+                logger.debug("consumer %s is left to its inactivity threshold", consumer)
+
+    def _on_message(self, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
+        self.queue.append((subject, reply, headers, data))
+        self.arrived.set()
+
+    async def ask(self) -> None:
+        """Send a pull request, unless one is under way."""
+        if self._asked:
+            return
+        body = {
+            "batch": PULL_BATCH,
+            "expires": int(PULL_EXPIRES_SECONDS * 1e9),
+            "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9),
+        }
+        await self._client.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", msgspec.json.encode(body), reply=self._inbox
+        )
+        self._asked = True
+        self._wanted = PULL_BATCH
+
+    def count(self, delivery: int) -> bool:
+        """Count a delivery by the consumer's own sequence; True once in PULL_BATCH deliveries. Raises Gap."""
+        if delivery != self._delivered + 1:
+            raise Gap(f"delivery {delivery} after {self._delivered}")
+        self._delivered = delivery
+        self._wanted -= 1
+        if self._wanted == 0:
+            self._asked = False
+        return delivery % PULL_BATCH == 0
+
+    def read_status(self, block: bytes) -> None:
+        """Take note of a message without a delivery: a heartbeat, or the end of a pull request. Raises Gap."""
+        status = inline_status(block)
+        if status == "100":
+            last = parse_headers(block).get("Nats-Last-Consumer", "")
+            if last.isdigit() and int(last) > self._delivered:
+                raise Gap(f"heartbeat at {last}, delivered {self._delivered}")
+        elif status == "408":
+            self._asked = False
+        else:
+            raise Gap(f"status {block[:80].decode(errors='replace')}")
