@@ -71,7 +71,7 @@ async def test_what_changes_while_a_load_is_under_way_is_neither_lost_nor_old(
         for number in range(seed + round_number, SUBJECTS, 97):
             subject = f"metrics.n{number:05}"
             if (number + round_number) % 5 == 0:
-                changed.append(ending(subject, metric(f"n{number:05}", -1).data))
+                changed.append(ending(subject, metric(f"n{number:05}", 0).data))
                 truth[subject] = -1
             else:
                 changed.append(metric(f"n{number:05}", round_number))

@@ -1,13 +1,14 @@
 """From figures to the event: the NodeResources payload with every term, its source, and the whole in words.
 
 In: an evaluation (or why there is none), the offer after the foreign share, and the node's state for the sources. Out:
-the payload.
+the payload, its amounts saturated at their bounds.
 """
 
 from __future__ import annotations
 
 from cotenant.domain.reservation import kubelet_reserved
 from cotenant.events.resources import NodeResources, Term, ZoneResources
+from cotenant.model.bounds import saturated
 from cotenant.model.quantities import format_milli
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
@@ -26,7 +27,7 @@ MAX_NAMED_PODS = 32
 
 
 def _term(name: str, figures: Amounts, source: str = "") -> Term:
-    return Term(name=name, cpu_milli=figures.cpu, memory_bytes=figures.memory, source=source)
+    return Term(name=name, cpu_milli=saturated(figures.cpu), memory_bytes=saturated(figures.memory), source=source)
 
 
 def _terms(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: Offer, situation: Situation) -> list[Term]:
@@ -55,11 +56,11 @@ def _zones(state: NodeState, evaluation: Evaluation, threshold: float) -> tuple[
     zones = []
     for name, figures in zip(state.zones, evaluation.zones, strict=True):
         old = last.get(name)
-        memory = whole_bytes(figures.memory)
+        cpu, memory = saturated(figures.cpu), saturated(whole_bytes(figures.memory))
         zones.append(
             ZoneResources(
                 name=name,
-                batch_cpu_milli=settle(old.batch_cpu_milli if old else None, figures.cpu, threshold),
+                batch_cpu_milli=settle(old.batch_cpu_milli if old else None, cpu, threshold),
                 batch_memory_bytes=settle(old.batch_memory_bytes if old else None, memory, threshold),
             )
         )
@@ -118,10 +119,10 @@ def compose(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: 
     threshold = situation.strategy.resource_diff_threshold or DEFAULT_DIFF_THRESHOLD
     return NodeResources(
         node=state.name,
-        batch_cpu_milli=offer.offered.cpu,
-        batch_memory_bytes=offer.offered.memory,
-        mid_cpu_milli=mid.cpu if mid is not None else 0,
-        mid_memory_bytes=mid.memory if mid is not None else 0,
+        batch_cpu_milli=saturated(offer.offered.cpu),
+        batch_memory_bytes=saturated(offer.offered.memory),
+        mid_cpu_milli=saturated(mid.cpu) if mid is not None else 0,
+        mid_memory_bytes=saturated(mid.memory) if mid is not None else 0,
         cpu_policy=policies.cpu_policy.value,
         memory_policy=policies.memory_policy.value,
         terms=tuple(_terms(state, node, evaluation, offer, situation)),

@@ -22,6 +22,7 @@ from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus
 from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import LOG
+from cotenant.model.bounds import saturated
 from cotenant.model.names import ANNOTATION_RESOURCE_STATUS
 from cotenant.model.quantities import QuantityError, resource_amount
 from cotenant.model.tiers import PriorityClass
@@ -219,8 +220,8 @@ def amounts(usage: Usage) -> Amounts:
 
 
 def usage(figures: Amounts) -> Usage:
-    """Return the formulas' amounts as events say them."""
-    return Usage(cpu_milli=figures.cpu, memory_bytes=figures.memory)
+    """Return the formulas' amounts as events carry them: within the bounds of amounts."""
+    return Usage(cpu_milli=max(saturated(figures.cpu), 0), memory_bytes=max(saturated(figures.memory), 0))
 
 
 def need_of(pod: Pod, key: str) -> PodNeed:

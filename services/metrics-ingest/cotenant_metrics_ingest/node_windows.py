@@ -27,6 +27,8 @@ from cotenant_metrics_ingest.points import MAX_OPEN
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots
 
 FUTURE_TOLERANCE_MS = 60_000
+LONGEST_MS = 86_400_000
+"""A day: of a sampling period, and of the samples in one message."""
 SHORTEST_SLOT_MS = 1_000
 LARGEST_VALUE = 2**44
 """Of one sample, in milli-cores or bytes (16 TiB): sums of one sample a millisecond stay below 2^63 for minutes."""
@@ -151,11 +153,15 @@ class NodeWindows:
         if not size or offsets != self._offsets:
             if not 0 < size <= MAX_OPEN:
                 return f"offsetsMs has {size} samples: expected 1 to {MAX_OPEN}"
+            if offsets[0] < -LONGEST_MS:
+                return f"offsetsMs begins {-offsets[0]} ms before its event: expected at most {LONGEST_MS}"
             if offsets[-1] > 0 or any(later <= earlier for earlier, later in pairwise(offsets)):
                 return _TIMES
             self._offsets = offsets
         if sample.period_ms <= 0:
             return _TIMES
+        if sample.period_ms > LONGEST_MS:
+            return f"periodMs is {sample.period_ms}: expected at most {LONGEST_MS}"
         for name, series, optional in (("nodeUsage", sample.node_usage, False), ("systemUsage", sample.system_usage, True)):
             fault = _series_fault(series, size, optional)
             if fault:

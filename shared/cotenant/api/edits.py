@@ -10,6 +10,7 @@ import msgspec
 
 from cotenant.api.splices import Members, member_object, members, raw
 from cotenant.api.times import rfc3339
+from cotenant.model.bounds import saturated_seconds
 
 
 def with_metadata(document: msgspec.Raw, changes: Mapping[str, object | None]) -> msgspec.Raw:
@@ -51,7 +52,7 @@ def with_status(document: msgspec.Raw, changes: Mapping[str, object | None]) -> 
 
 def marked_for_deletion(document: msgspec.Raw, now: datetime, grace_seconds: int) -> msgspec.Raw:
     """Return the document with deletionTimestamp (when the grace is over, as Kubernetes says it) and the grace period."""
-    until = rfc3339(now + timedelta(seconds=grace_seconds))
+    until = rfc3339(now + timedelta(seconds=saturated_seconds(grace_seconds)))
     return with_metadata(document, {"deletionTimestamp": until, "deletionGracePeriodSeconds": grace_seconds})
 
 

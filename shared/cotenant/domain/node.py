@@ -26,7 +26,6 @@ from cotenant.domain.reservation import parse_reservation, trim_allocatable
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
-from cotenant.model.amounts import parse_amounts
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY, PODS
 from cotenant.model.quantities import QuantityError, Scalar, resource_amount
 from cotenant.model.tiers import RENAMED_RESOURCES
@@ -101,7 +100,8 @@ class NodeSources(msgspec.Struct, frozen=True):
         """Return what the node offers before its reservation is taken off. Raises QuantityError."""
         if self.node is None:
             return {}
-        offered = parse_amounts(self.node.status.allocatable or self.node.status.capacity)
+        declared = self.node.status.allocatable or self.node.status.capacity
+        offered = {name: resource_amount(name, quantity) for name, quantity in declared.items()}
         if self.executor is not None:
             offered.update(self.executor.allocatable)
         for old, new in RENAMED_RESOURCES.items():

@@ -69,7 +69,7 @@ def parse_reservation(annotations: Mapping[str, str]) -> Reservation:
         return Reservation()
     try:
         document = _DECODER.decode(text)
-        resources = {name: resource_amount(name, quantity) for name, quantity in document.resources.items()}
+        resources = {name: max(resource_amount(name, quantity), 0) for name, quantity in document.resources.items()}
         cpus = parse_cpu_list(document.reserved_cpus) if document.reserved_cpus else frozenset[int]()
     except (msgspec.DecodeError, QuantityError, ReservationError) as error:
         return Reservation(error=f"annotation {ANNOTATION_NODE_RESERVATION}: {error}")

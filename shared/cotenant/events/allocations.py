@@ -11,21 +11,22 @@ from collections.abc import Sequence
 import msgspec
 
 from cotenant.events.envelope import Part
+from cotenant.model.bounds import Amount, Int32
 
 
 class NumaShare(Part, frozen=True, kw_only=True):
     """Amounts taken from one NUMA node (cpu in milli-cores, others in units)."""
 
-    node: int
-    resources: dict[str, int] = {}
+    node: Int32
+    resources: dict[str, Amount] = {}
 
 
 class DeviceShare(Part, frozen=True, kw_only=True):
     """What was taken of one device: `type` such as `gpu`, the device's `minor` number on its node, amounts of its resources."""
 
     type: str
-    minor: int
-    resources: dict[str, int] = {}
+    minor: Int32
+    resources: dict[str, Amount] = {}
 
 
 class ReservationUsed(Part, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ class Allocation(Part, frozen=True, kw_only=True):
     """Parts are empty where nothing was given. `cpus`: numbers of the CPUs that the pod runs on alone, ascending; `gang`:
     `namespace/name` of the gang that it was placed with."""
 
-    cpus: tuple[int, ...] = ()
+    cpus: tuple[Int32, ...] = ()
     numa: tuple[NumaShare, ...] = ()
     devices: tuple[DeviceShare, ...] = ()
     reservation: ReservationUsed | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cotenant.events.envelope import Payload
+from cotenant.model.bounds import Count
 
 
 class Commit(Payload, frozen=True, kw_only=True):
@@ -17,14 +18,14 @@ class Commit(Payload, frozen=True, kw_only=True):
     """
     TYPE = "cotenant.commit.v1"
 
-    prior: int
-    folded: int
+    prior: Count
+    folded: Count
     now: datetime
-    count: int
+    count: Count
     config: str = ""
     core: str = ""
     replica: str = ""
-    took_us: int = 0
+    took_us: Count = 0
 
 
 class ServiceStarted(Payload, frozen=True, kw_only=True):
@@ -43,7 +44,7 @@ class ServiceStarted(Payload, frozen=True, kw_only=True):
     config: str = ""
     config_text: str = ""
     filters: tuple[str, ...] = ()
-    load: int = 0
+    load: Count = 0
 
 
 class CommitRefused(Payload, frozen=True, kw_only=True):
@@ -54,6 +55,6 @@ class CommitRefused(Payload, frozen=True, kw_only=True):
     service: str
     partition: str = "0"
     replica: str = ""
-    expected: int = 0
-    events: int = 0
+    expected: Count = 0
+    events: Count = 0
     reason: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cotenant.events.envelope import Event, Payload
+from cotenant.model.bounds import Count
 from cotenant.model.subjects import deadletter_subject
 
 
@@ -14,7 +15,7 @@ class DeadLetter(Payload, frozen=True, kw_only=True):
 
     stream: str
     subject: str
-    sequence: int
+    sequence: Count
     reason: str
     service: str = ""
     message: str = ""

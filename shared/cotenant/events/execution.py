@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cotenant.events.envelope import Part, Payload
+from cotenant.model.bounds import Int64
 
 
 class Change(Part, frozen=True, kw_only=True):
@@ -22,6 +23,6 @@ class Execution(Payload, frozen=True, kw_only=True):
     topic: str
     summary: str
     changes: tuple[Change, ...] = ()
-    figures: dict[str, int] = {}
+    figures: dict[str, Int64] = {}
     namespace: str = ""
     pod: str = ""

@@ -5,19 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 
 from cotenant.events.envelope import Part, Payload
+from cotenant.model.bounds import Amount, Count, Int64, Milliseconds, Seconds
 
 
 class Usage(Part, frozen=True, kw_only=True):
     """CPU in milli-cores and memory working set in bytes."""
 
-    cpu_milli: int = 0
-    memory_bytes: int = 0
+    cpu_milli: Amount = 0
+    memory_bytes: Amount = 0
 
 
 class AggregatedUsage(Part, frozen=True, kw_only=True):
     """Percentiles and average of one window."""
 
-    duration_seconds: int
+    duration_seconds: Seconds
     p50: Usage = Usage()
     p90: Usage = Usage()
     p95: Usage = Usage()
@@ -53,11 +54,11 @@ class SlotDigest(Part, frozen=True, kw_only=True):
     to the one before. The four series: node cpu, node memory, system cpu, system memory.
     """
 
-    width_ms: int
+    width_ms: Milliseconds
     closed: bytes = b""
-    open_slot: int = -1
-    open_first_ms: int = 0
-    open_last_ms: int = 0
+    open_slot: Int64 = -1
+    open_first_ms: Milliseconds = 0
+    open_last_ms: Milliseconds = 0
     open_series: tuple[tuple[int, ...], ...] = ((), (), (), ())
 
 
@@ -68,8 +69,8 @@ class MeanDigest(Part, frozen=True, kw_only=True):
     last slot is the open one.
     """
 
-    width_ms: int
-    slots: tuple[int, ...] = ()
+    width_ms: Milliseconds
+    slots: tuple[Int64, ...] = ()
     rows: tuple[str, ...] = ()
     sums: bytes = b""
 
@@ -78,9 +79,9 @@ class WindowDigest(Part, frozen=True, kw_only=True):
     """What a restart needs to go on. `last_ms`: time of the newest sample taken, by the node's clock."""
 
     boot: str = ""
-    counter: int = 0
-    last_ms: int = 0
-    span_ms: int = 0
+    counter: Count = 0
+    last_ms: Milliseconds = 0
+    span_ms: Milliseconds = 0
     """How often the node's messages come."""
     slots: SlotDigest
     means: MeanDigest
@@ -101,17 +102,17 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     node: str
     update_time: datetime | None = None
     unknown_since: datetime | None = None
-    report_interval_seconds: int = 60
-    aggregate_duration_seconds: int = 300
+    report_interval_seconds: Seconds = 60
+    aggregate_duration_seconds: Seconds = 300
     node_usage: Usage = Usage()
     system_usage: Usage = Usage()
     aggregated_node_usages: tuple[AggregatedUsage, ...] = ()
     aggregated_system_usages: tuple[AggregatedUsage, ...] = ()
-    cold_windows: tuple[int, ...] = ()
+    cold_windows: tuple[Int64, ...] = ()
     pods: tuple[PodMetric, ...] = ()
     host_applications: tuple[HostApplicationMetric, ...] = ()
     prod_reclaimable: Usage | None = None
     """What services are predicted not to need of their requests; None while nothing is predicted."""
-    refused_samples: int = 0
+    refused_samples: Count = 0
     refused_reason: str = ""
     digest: WindowDigest | None = None

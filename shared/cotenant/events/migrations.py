@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cotenant.events.envelope import Part, Payload
 from cotenant.events.placements import Figure
+from cotenant.model.bounds import Amount, Count, Seconds
 
 EVICT_ENDPOINT = "cotenant.gateway.evict"
 """The micro endpoint that takes an `EvictionRequest` as JSON; what it decides comes back as an `EvictionOutcome` event."""
@@ -48,7 +49,7 @@ class Migration(Payload, frozen=True, kw_only=True):
 
     object_uid: str = ""
     mode: str = "EvictDirectly"
-    ttl_seconds: int = 0
+    ttl_seconds: Seconds = 0
     """0: never times out."""
     paused: bool = False
     trigger: str = ""
@@ -62,14 +63,14 @@ class Migration(Payload, frozen=True, kw_only=True):
     """uid of the pod's controller; empty for a bare pod."""
     target: str = ""
     """The node that showed room for the pod when the move was decided; the scheduler chooses for itself."""
-    pod_usage: dict[str, int] = {}
+    pod_usage: dict[str, Amount] = {}
     """Measured usage of the pod that the decision counted with (cpu in milli-cores, others in units)."""
     figures: tuple[Figure, ...] = ()
     """Usage, bounds and computed after-state of source and target, per resource."""
 
     ordered_at: datetime | None = None
     """When the eviction was first asked for."""
-    attempts: int = 0
+    attempts: Count = 0
     """Refusals so far."""
     retry_at: datetime | None = None
     """Not asked again before this time."""
@@ -78,7 +79,7 @@ class Migration(Payload, frozen=True, kw_only=True):
     evicted_at: datetime | None = None
     finished_at: datetime | None = None
 
-    workload_moves: int = 0
+    workload_moves: Count = 0
     """Moves of the workload in a row, this one included: the exponent of its back-off."""
     workload_retry_at: datetime | None = None
     """No further move of the workload before this time."""
@@ -100,7 +101,7 @@ class EvictionRequest(Part, frozen=True, kw_only=True):
     job: str = ""
     trigger: str = ""
     reason: str = ""
-    grace_period_seconds: int | None = None
+    grace_period_seconds: Seconds | None = None
     ignore_budgets: bool = False
 
 
@@ -133,11 +134,11 @@ class AnomalyStreak(Part, frozen=True, kw_only=True):
     """The anomaly detector of one node: its state and its streaks."""
 
     state: DetectorState = DetectorState.OK
-    total: int = 0
-    normal: int = 0
-    abnormal: int = 0
-    normal_streak: int = 0
-    abnormal_streak: int = 0
+    total: Count = 0
+    normal: Count = 0
+    abnormal: Count = 0
+    normal_streak: Count = 0
+    abnormal_streak: Count = 0
     expires_at: datetime | None = None
 
 
@@ -172,5 +173,5 @@ class NodeLoadJudged(Payload, frozen=True, kw_only=True):
     """Jobs that this cycle created for the node."""
     kept: tuple[KeptPod, ...] = ()
     """At most 10 pods that stay, with reasons."""
-    kept_count: int = 0
+    kept_count: Count = 0
     message: str = ""

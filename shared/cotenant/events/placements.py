@@ -9,6 +9,7 @@ import msgspec
 
 from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import Part, Payload, null_document
+from cotenant.model.bounds import Amount, Count, Int32, Seconds
 
 VICTIMS_SHOWN = 3
 """Victims that a nomination's line names."""
@@ -46,14 +47,14 @@ class Placement(Payload, frozen=True, kw_only=True):
     uid: str
     phase: PlacementPhase = PlacementPhase.BOUND
     pod: msgspec.Raw = msgspec.field(default_factory=null_document)
-    requests: dict[str, int] = {}
+    requests: dict[str, Amount] = {}
     quota: str = ""
     quota_tree: str = ""
     bound_at: datetime | None = None
-    grace_period_seconds: int = 30
+    grace_period_seconds: Seconds = 30
     reason: str = ""
     figures: tuple[Figure, ...] = ()
-    object_sequence: int = 0
+    object_sequence: Count = 0
     terminating_at: datetime | None = None
     allocation: Allocation | None = None
 
@@ -67,7 +68,7 @@ class WaitingReason(Part, frozen=True, kw_only=True):
     """
 
     code: str
-    count: int
+    count: Count
     resource: str = ""
     detail: str = ""
 
@@ -81,7 +82,7 @@ class Victim(Part, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: str
-    priority: int = 0
+    priority: Int32 = 0
     violates_budget: bool = False
 
 
@@ -95,7 +96,7 @@ class Nomination(Part, frozen=True, kw_only=True):
 
     node: str
     at: datetime
-    attempts: int = 1
+    attempts: Count = 1
     victims: tuple[Victim, ...] = ()
 
 
@@ -113,11 +114,11 @@ class Waiting(Payload, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: str
-    nodes: int = 0
+    nodes: Count = 0
     reasons: tuple[WaitingReason, ...] = ()
     wakes_on: tuple[str, ...] = ()
     message: str = ""
-    priority: int = 0
+    priority: Int32 = 0
     nomination: Nomination | None = None
 
     @property

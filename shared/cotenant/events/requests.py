@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cotenant.model.bounds import Count
 from cotenant.model.subjects import encode_token
 
 MAX_LOG_ANSWER_BYTES = 512 * 1024
@@ -26,8 +27,8 @@ class LogsRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     name: str
     uid: str = ""
     container: str = ""
-    tail_lines: int | None = None
-    limit_bytes: int = MAX_LOG_ANSWER_BYTES
+    tail_lines: Count | None = None
+    limit_bytes: Count = MAX_LOG_ANSWER_BYTES
     previous: bool = False
 
 

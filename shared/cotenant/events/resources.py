@@ -8,14 +8,15 @@ import msgspec
 
 from cotenant.events.envelope import Part, Payload, empty_document
 from cotenant.events.metrics import Usage
+from cotenant.model.bounds import Amount, Int32, SignedAmount
 
 
 class Term(Part, frozen=True, kw_only=True):
     """One term of the formula: name, value, and the event that it came from (empty: configuration)."""
 
     name: str
-    cpu_milli: int = 0
-    memory_bytes: int = 0
+    cpu_milli: SignedAmount = 0
+    memory_bytes: SignedAmount = 0
     source: str = ""
 
 
@@ -23,8 +24,8 @@ class ZoneResources(Part, frozen=True, kw_only=True):
     """Batch resources of one NUMA zone, before the foreign share."""
 
     name: str
-    batch_cpu_milli: int = 0
-    batch_memory_bytes: int = 0
+    batch_cpu_milli: Amount = 0
+    batch_memory_bytes: Amount = 0
 
 
 class NodeResources(Payload, frozen=True, kw_only=True):
@@ -40,10 +41,10 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     TYPE = "cotenant.noderesources.v1"
 
     node: str
-    batch_cpu_milli: int = 0
-    batch_memory_bytes: int = 0
-    mid_cpu_milli: int = 0
-    mid_memory_bytes: int = 0
+    batch_cpu_milli: Amount = 0
+    batch_memory_bytes: Amount = 0
+    mid_cpu_milli: Amount = 0
+    mid_memory_bytes: Amount = 0
     cpu_policy: str = "usage"
     memory_policy: str = "usage"
     terms: tuple[Term, ...] = ()
@@ -67,7 +68,7 @@ class CpuIdentity(Part, frozen=True, kw_only=True):
     """CPU identity of one QoS class: -1 gives way, 0 normal, 1 and 2 latency-sensitive. Counts only while enabled."""
 
     enable: bool = False
-    group_identity: int = 0
+    group_identity: Int32 = 0
 
 
 class NodeSLORendered(Payload, frozen=True, kw_only=True):
@@ -76,8 +77,8 @@ class NodeSLORendered(Payload, frozen=True, kw_only=True):
 
     node: str
     enable: bool = False
-    cpu_suppress_threshold_percent: int = 65
-    cpu_suppress_min_percent: int = 0
+    cpu_suppress_threshold_percent: Int32 = 65
+    cpu_suppress_min_percent: Int32 = 0
     cpu_suppress_policy: str = "cpuset"
     reason: str = ""
     cpu_policy: str = "groupIdentity"
@@ -85,7 +86,7 @@ class NodeSLORendered(Payload, frozen=True, kw_only=True):
     lsr_identity: CpuIdentity = CpuIdentity(group_identity=2)
     ls_identity: CpuIdentity = CpuIdentity(group_identity=2)
     be_identity: CpuIdentity = CpuIdentity(group_identity=-1)
-    reserved_cpu_milli: int = 0
+    reserved_cpu_milli: Amount = 0
     """The node's reservation annotation, in milli-cores."""
     reserved_cpus: str = ""
     """CPUs that it keeps from pods, as a list in the kernel's format."""

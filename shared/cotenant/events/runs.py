@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cotenant.events.envelope import Part, Payload
+from cotenant.model.bounds import Amount, Count, Int32, Seconds
 
 
 class RunPhase(StrEnum):
@@ -31,14 +32,14 @@ class ContainerRun(Part, frozen=True, kw_only=True):
     name: str
     state: str = "waiting"
     ready: bool = False
-    restarts: int = 0
-    pid: int = 0
+    restarts: Count = 0
+    pid: Count = 0
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    exit_code: int | None = None
+    exit_code: Int32 | None = None
     reason: str = ""
     message: str = ""
-    backoff_seconds: int = 0
+    backoff_seconds: Seconds = 0
     """While it waits to be restarted: how long."""
 
 
@@ -69,12 +70,12 @@ class ExecutorStatus(Payload, frozen=True, kw_only=True):
     node: str
     boot: str = ""
     version: str = ""
-    capacity: dict[str, int] = {}
-    allocatable: dict[str, int] = {}
+    capacity: dict[str, Amount] = {}
+    allocatable: dict[str, Amount] = {}
     labels: dict[str, str] = {}
     taints: tuple[tuple[str, str, str], ...] = ()
     """key, value, effect"""
-    cgroup_version: int = 0
+    cgroup_version: Count = 0
     sandbox: bool = False
     simulated: bool = False
     capabilities: dict[str, str] = {}

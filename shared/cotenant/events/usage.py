@@ -7,6 +7,7 @@ digest (the values themselves) of the samples since the last message.
 from __future__ import annotations
 
 from cotenant.events.envelope import Part, Payload
+from cotenant.model.bounds import Count, Int32, Int64
 
 
 class Series(Part, frozen=True, kw_only=True):
@@ -15,18 +16,18 @@ class Series(Part, frozen=True, kw_only=True):
     A series that is shorter than `offsets_ms` belongs to its last entries: a pod that was not there before.
     """
 
-    cpu_milli: tuple[int, ...] = ()
-    memory_bytes: tuple[int, ...] = ()
+    cpu_milli: tuple[Int64, ...] = ()
+    memory_bytes: tuple[Int64, ...] = ()
 
 
 class Pressure(Part, frozen=True, kw_only=True):
     """PSI averages over 10 s in hundredths of a percent; -1 where the kernel has none."""
 
-    cpu_some: int = -1
-    memory_some: int = -1
-    memory_full: int = -1
-    io_some: int = -1
-    io_full: int = -1
+    cpu_some: Int32 = -1
+    memory_some: Int32 = -1
+    memory_full: Int32 = -1
+    io_some: Int32 = -1
+    io_full: Int32 = -1
 
 
 class PodUsage(Part, frozen=True, kw_only=True):
@@ -38,7 +39,7 @@ class PodUsage(Part, frozen=True, kw_only=True):
     qos: str = ""
     priority: str = ""
     series: Series = Series()
-    throttled_permille: int = -1
+    throttled_permille: Int32 = -1
     pressure: Pressure = Pressure()
 
 
@@ -61,9 +62,9 @@ class UsageSample(Payload, frozen=True, kw_only=True):
 
     node: str
     boot: str = ""
-    counter: int = 0
-    period_ms: int = 1000
-    offsets_ms: tuple[int, ...] = ()
+    counter: Count = 0
+    period_ms: Int64 = 1000
+    offsets_ms: tuple[Int64, ...] = ()
     node_usage: Series = Series()
     system_usage: Series = Series()
     pressure: Pressure = Pressure()

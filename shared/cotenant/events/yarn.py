@@ -6,6 +6,7 @@ from datetime import datetime
 
 from cotenant.events.envelope import Payload
 from cotenant.events.metrics import Usage
+from cotenant.model.bounds import Count
 
 
 class YarnNode(Payload, frozen=True, kw_only=True):
@@ -28,4 +29,4 @@ class YarnNode(Payload, frozen=True, kw_only=True):
     update_time: datetime | None = None
     cluster: str = ""
     state: str = ""
-    containers: int = 0
+    containers: Count = 0

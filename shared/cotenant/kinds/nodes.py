@@ -174,7 +174,7 @@ def node_errors(node: Node) -> list[FieldError]:
         seen.add((taint.key, taint.effect))
     for section, amounts in (("capacity", node.status.capacity), ("allocatable", node.status.allocatable)):
         for resource, amount in amounts.items():
-            found += quantity(f"status.{section}[{resource}]", amount)
+            found += quantity(f"status.{section}[{resource}]", amount, resource=resource)
     return found
 
 

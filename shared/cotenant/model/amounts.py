@@ -8,7 +8,7 @@ is the stricter comparison (a dimension that the limit lacks is a limit of zero)
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
-from cotenant.model.quantities import Scalar, format_amount, resource_amount
+from cotenant.model.quantities import Scalar, format_amount, parse_milli, parse_value
 
 Amounts = Mapping[str, int]
 """Resource name to integer amount: milli-cores for `cpu`, bytes, cards or pieces for all others."""
@@ -21,7 +21,7 @@ that.
 
 def parse_amount(resource: str, quantity: Scalar) -> int:
     """The amount of one resource. Raises QuantityError with the expected form for a malformed quantity."""
-    return min(resource_amount(resource, quantity), LARGEST_AMOUNT)
+    return min(parse_milli(quantity) if resource == "cpu" else parse_value(quantity), LARGEST_AMOUNT)
 
 
 def parse_amounts(quantities: Mapping[str, Scalar]) -> dict[str, int]:

@@ -13,6 +13,8 @@ import re
 from functools import lru_cache
 from typing import NewType
 
+from cotenant.model.bounds import saturated
+
 MilliCPU = NewType("MilliCPU", int)
 Bytes = NewType("Bytes", int)
 
@@ -116,8 +118,9 @@ def multiply_value(value: int, factor: float) -> int:
 
 
 def resource_amount(resource: str, quantity: Scalar) -> int:
-    """Return the integer that the schedulers count in: milli-units for `cpu`, whole units for every other resource."""
-    return parse_milli(quantity) if resource == "cpu" else parse_value(quantity)
+    """Return the integer that pods and nodes are counted in: milli-units for `cpu`, whole units for every other resource;
+    saturated at the bounds of amounts."""
+    return saturated(parse_milli(quantity) if resource == "cpu" else parse_value(quantity))
 
 
 def format_amount(resource: str, amount: int) -> str:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.model.bounds import MAX_AMOUNT
 from cotenant.model.quantities import (
     QuantityError,
+    Scalar,
     format_amount,
     format_binary,
     format_decimal,
@@ -96,7 +98,13 @@ def test_what_is_formatted_parses_to_the_same(amount: int) -> None:
     assert parse_value(format_binary(amount)) == amount
     assert parse_value(format_decimal(amount)) == amount
     for resource in ("cpu", "memory", "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory", "pods", "nvidia.com/gpu"):
-        assert resource_amount(resource, format_amount(resource, amount)) == amount
+        assert resource_amount(resource, format_amount(resource, amount)) == min(amount, MAX_AMOUNT)
+
+
+@pytest.mark.parametrize(("quantity", "amount"), [("1e99", MAX_AMOUNT), ("-9e18", -MAX_AMOUNT), (10**30, MAX_AMOUNT), (5, 5)])
+def test_amounts_are_saturated(quantity: Scalar, amount: int) -> None:
+    assert resource_amount("memory", quantity) == amount
+    assert resource_amount("cpu", quantity) == (amount if abs(amount) == MAX_AMOUNT else 1000 * amount)
 
 
 @pytest.mark.parametrize(("suffix", "power"), [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)])

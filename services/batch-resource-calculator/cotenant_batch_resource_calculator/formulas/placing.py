@@ -22,6 +22,8 @@ from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts
 
 ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
 
+MAX_RATIO = 1_000_000.0
+
 
 class Offer(msgspec.Struct, frozen=True):
     """`origin`: batch amounts before the foreign share. `offered`: what batch pods may request; None: withdrawn."""
@@ -36,12 +38,12 @@ def amplified(batch_cpu_milli: int, ratio: float) -> int:
 
 
 def normalization_ratio(annotations: Mapping[str, str]) -> float:
-    """Return the ratio that the annotation names, 1.0 where it is absent or not a number."""
+    """Return the ratio that the annotation names, at most MAX_RATIO; 1.0 where it is absent or not a number."""
     try:
         ratio = float(annotations.get(ANNOTATION_CPU_NORMALIZATION_RATIO, "1"))
     except ValueError:
         return 1.0
-    return ratio if math.isfinite(ratio) else 1.0
+    return min(ratio, MAX_RATIO) if math.isfinite(ratio) else 1.0
 
 
 def offer(calculated: Amounts | None, ratio: float, foreign: Mapping[str, int]) -> Offer:

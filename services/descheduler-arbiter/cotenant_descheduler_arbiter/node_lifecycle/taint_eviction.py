@@ -19,12 +19,10 @@ from cotenant.api.objects.node import Taint
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.tolerations import tolerates
 from cotenant.events.conditions import NodeCondition
+from cotenant.model.bounds import saturated_seconds
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.node_views import is_ready
-
-_LONGEST = 10**9
-"""Seconds; more would be longer than times can be counted."""
 
 
 def tolerated_for(pod: Pod, condition: NodeCondition, default: timedelta) -> timedelta | None:
@@ -35,10 +33,10 @@ def tolerated_for(pod: Pod, condition: NodeCondition, default: timedelta) -> tim
             continue
         taint = Taint(key=key, value=value, effect=effect)
         covering = [each for each in pod.spec.tolerations if tolerates(each, taint)]
-        seconds = [each.toleration_seconds for each in covering if each.toleration_seconds is not None]
+        seconds = [saturated_seconds(each.toleration_seconds) for each in covering if each.toleration_seconds is not None]
         if covering and not seconds:
             continue
-        allowed = timedelta(seconds=min(max(min(seconds), 0), _LONGEST)) if covering else default
+        allowed = timedelta(seconds=min(seconds)) if covering else default
         shortest = allowed if shortest is None else min(shortest, allowed)
     return shortest
 

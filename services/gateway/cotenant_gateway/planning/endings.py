@@ -22,6 +22,7 @@ from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS, live_placement
 from cotenant.log.plans import Plan, PlannedWrite, object_write
+from cotenant.model.bounds import saturated_seconds
 from cotenant_gateway.read_model.core import GatewayCore
 
 MAX_PLANS = 999
@@ -56,9 +57,9 @@ def _tombstone(snapshot: Snapshot) -> PlannedWrite:
 def grace_of(snapshot: Snapshot, asked: int | None) -> int:
     """Return the grace period of a pod's deletion: as asked, else the pod's own, else 30 s."""
     if asked is not None:
-        return max(asked, 0)
+        return saturated_seconds(asked)
     own = snapshot.pod.spec.termination_grace_period_seconds
-    return own if own is not None and own >= 0 else DEFAULT_GRACE_SECONDS
+    return saturated_seconds(own) if own is not None and own >= 0 else DEFAULT_GRACE_SECONDS
 
 
 def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Plan | None:

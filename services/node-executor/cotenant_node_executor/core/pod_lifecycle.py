@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from cotenant.model.bounds import saturated_seconds
 from cotenant_node_executor.runtime.interface import (
     REASON_COMPLETED,
     REASON_CREATING,
@@ -79,9 +80,10 @@ def pod_step(
         step = _ending(to_run, base, states, evict.grace_seconds, RunPhase.FAILED, REASON_EVICTED)
         return replace(step, report=replace(step.report, message=evict.why)) if step.report.phase.terminal else step
     deadline = to_run.pod.spec.active_deadline_seconds
-    if deadline is not None and base.started_at is not None and now - base.started_at >= timedelta(seconds=deadline):
+    lived = now - base.started_at if base.started_at is not None else timedelta()
+    if deadline is not None and lived >= timedelta(seconds=saturated_seconds(deadline)) and base.started_at is not None:
         grace = to_run.pod.spec.termination_grace_period_seconds
-        grace = placement.grace_period_seconds if grace is None else grace
+        grace = placement.grace_period_seconds if grace is None else saturated_seconds(grace)
         return _ending(to_run, base, states, grace, RunPhase.FAILED, REASON_DEADLINE)
     return _running(to_run, base, states, now)
 

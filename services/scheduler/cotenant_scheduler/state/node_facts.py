@@ -17,6 +17,7 @@ from cotenant.events.conditions import NodeCondition
 from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
+from cotenant.model.bounds import saturated
 from cotenant.model.names import CPU, MEMORY
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs, thresholds_of
 from cotenant_scheduler.state.load.load_estimate import MICROSECONDS, NodeReport, ReportedPod, Vector, microseconds
@@ -89,7 +90,7 @@ def describe(facts: NodeFacts, args: LoadAwareArgs) -> NodeDescription | None:
         taints=sources.taints(),
         unschedulable=sources.unschedulable(),
         thresholds=thresholds_of(args, node.metadata.annotations),
-        images={image_name(name): image.size_bytes for image in node.status.images for name in image.names},
+        images={image_name(name): saturated(image.size_bytes) for image in node.status.images for name in image.names},
     )
 
 

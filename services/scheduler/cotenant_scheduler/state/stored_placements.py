@@ -15,6 +15,7 @@ import msgspec
 from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import View, null_document
 from cotenant.events.placements import Figure, Placement, PlacementPhase
+from cotenant.model.bounds import Amount, Count, Seconds
 from cotenant_scheduler.state.reading.shapes import PodFacts
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -33,14 +34,14 @@ class PlacementView(View, frozen=True, kw_only=True):
     uid: str
     phase: PlacementPhase = PlacementPhase.BOUND
     pod: msgspec.Raw = msgspec.field(default_factory=null_document)
-    requests: dict[str, int] = {}
+    requests: dict[str, Amount] = {}
     quota: str = ""
     quota_tree: str = ""
     bound_at: datetime | None = None
-    grace_period_seconds: int = 30
+    grace_period_seconds: Seconds = 30
     reason: str = ""
     figures: msgspec.Raw = _NO_FIGURES
-    object_sequence: int = 0
+    object_sequence: Count = 0
     terminating_at: datetime | None = None
     allocation: Allocation | None = None
 

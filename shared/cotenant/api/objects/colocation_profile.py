@@ -11,6 +11,7 @@ import re
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector, ObjectMeta, View
+from cotenant.model.bounds import Int32, Int64
 
 _PERCENT = re.compile(r"([0-9]{1,3})%")
 
@@ -22,7 +23,7 @@ class ClusterColocationProfileSpec(View, frozen=True, kw_only=True):
     """Of the namespace's labels."""
     selector: LabelSelector | None = None
     """Of the labels that the pod was given with."""
-    probability: int | str | None = None
+    probability: Int32 | str | None = None
     """Of a hundred; a number, or a text such as `50%`. Absent: all."""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -34,7 +35,7 @@ class ClusterColocationProfileSpec(View, frozen=True, kw_only=True):
     scheduler_name: str = ""
     qos_class: str = ""
     priority_class_name: str = ""
-    koordinator_priority: int | None = None
+    koordinator_priority: Int64 | None = None
     """Sub-priority inside the priority class."""
     patch: msgspec.Raw = msgspec.Raw(b"")
     """A strategic merge patch of the pod."""

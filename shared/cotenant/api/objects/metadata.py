@@ -6,6 +6,8 @@ from typing import Protocol
 
 import msgspec
 
+from cotenant.model.bounds import Int64
+
 
 class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Base of typed views: unknown fields are ignored, so the raw document stays the truth.
@@ -32,10 +34,10 @@ class ObjectMeta(View, frozen=True, kw_only=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: list[str] = []

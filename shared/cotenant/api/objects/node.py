@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.metadata import ObjectMeta, View
+from cotenant.model.bounds import Int64
 from cotenant.model.quantities import Scalar
 
 
@@ -29,7 +30,7 @@ class ContainerImage(View, frozen=True, kw_only=True):
     """An image present on the node."""
 
     names: list[str] = []
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(View, frozen=True, kw_only=True):

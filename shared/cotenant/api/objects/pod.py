@@ -12,6 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement, ObjectMeta, View
+from cotenant.model.bounds import Int32, Int64
 from cotenant.model.by_identity import by_identity
 from cotenant.model.quantities import Scalar
 
@@ -34,8 +35,8 @@ class EnvVar(View, frozen=True, kw_only=True):
 class ContainerPort(View, frozen=True, kw_only=True):
     """A port; `host_port` 0 means none."""
 
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = "TCP"
     name: str = ""
@@ -44,8 +45,8 @@ class ContainerPort(View, frozen=True, kw_only=True):
 class SecurityContext(View, frozen=True, kw_only=True):
     """Who the processes run as."""
 
-    run_as_user: int | None = None
-    run_as_group: int | None = None
+    run_as_user: Int64 | None = None
+    run_as_group: Int64 | None = None
     run_as_non_root: bool | None = None
     privileged: bool | None = None
 
@@ -87,7 +88,7 @@ class NodeSelector(View, frozen=True, kw_only=True):
 class PreferredSchedulingTerm(View, frozen=True, kw_only=True):
     """A preference with weight 1..100."""
 
-    weight: int = 1
+    weight: Int32 = 1
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -112,7 +113,7 @@ class PodAffinityTerm(View, frozen=True, kw_only=True):
 class WeightedPodAffinityTerm(View, frozen=True, kw_only=True):
     """A preferred pod affinity term with weight 1..100."""
 
-    weight: int = 1
+    weight: Int32 = 1
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -142,17 +143,17 @@ class Toleration(View, frozen=True, kw_only=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class TopologySpreadConstraint(View, frozen=True, kw_only=True):
     """Spread of pods over topology domains."""
 
-    max_skew: int = 1
+    max_skew: Int32 = 1
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     match_label_keys: list[str] = []
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
@@ -169,14 +170,14 @@ class PodSpec(View, frozen=True, kw_only=True):
     tolerations: list[Toleration] = []
     topology_spread_constraints: list[TopologySpreadConstraint] = []
     scheduler_name: str = "default-scheduler"
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     runtime_class_name: str | None = None
     overhead: dict[str, Scalar] = {}
     restart_policy: str = "Always"
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
+    active_deadline_seconds: Int64 | None = None
     host_network: bool = False
     security_context: SecurityContext | None = None
     volumes: list[msgspec.Raw] = []

@@ -1,8 +1,8 @@
 """What a pod requests and is limited to: integer amounts per resource (cpu in milli-cores, the rest in units).
 
-In: a pod's view. Out: the effective amounts of the whole pod. The larger of the sum over containers (with restartable init
-containers) and each init container on top of the restartable ones before it, plus the overhead. What follows from a spec is
-computed once for all pods that share the decoded spec.
+In: a pod's view. Out: the effective amounts of the whole pod, saturated at the bounds of amounts. The larger of the sum over
+containers (with restartable init containers) and each init container on top of the restartable ones before it, plus the
+overhead. What follows from a spec is computed once for all pods that share the decoded spec.
 
 Source: Kubernetes' resource requirements of pods (sidecar containers included).
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cotenant.api.objects.pod import Container, Pod, PodSpec
+from cotenant.model.bounds import saturated
 from cotenant.model.by_identity import by_identity
 from cotenant.model.quantities import resource_amount
 
@@ -32,14 +33,14 @@ def _requests(spec: PodSpec) -> dict[str, int]:
     total = _effective(spec, container_requests)
     for name, quantity in spec.overhead.items():
         total[name] = total.get(name, 0) + resource_amount(name, quantity)
-    return total
+    return {name: saturated(amount) for name, amount in total.items()}
 
 
 def pod_limits(pod: Pod) -> dict[str, int]:
     """Return the pod's effective limits, by the rule of its requests; only of resources that a container limits."""
     total = _effective(pod.spec, _container_limits)
     for name in total:
-        total[name] += resource_amount(name, pod.spec.overhead.get(name, 0))
+        total[name] = saturated(total[name] + resource_amount(name, pod.spec.overhead.get(name, 0)))
     return total
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector, ObjectMeta, View
 from cotenant.api.objects.pod import Toleration
+from cotenant.model.bounds import Int32
 from cotenant.model.quantities import Scalar
 
 
@@ -34,8 +35,8 @@ class PodDisruptionBudgetSpec(View, frozen=True, kw_only=True):
     """At most one of the two bounds; each a count or a percentage text."""
 
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
+    min_available: Int32 | str | None = None
+    max_unavailable: Int32 | str | None = None
 
 
 class PodDisruptionBudget(View, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ class PriorityClassObject(View, frozen=True, kw_only=True):
     """scheduling.k8s.io/v1 PriorityClass."""
 
     metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
 

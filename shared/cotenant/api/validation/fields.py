@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
+from cotenant.model.bounds import MAX_AMOUNT, MAX_SECONDS
+from cotenant.model.quantities import QuantityError, Scalar, format_amount, parse_nanos
 
 T = TypeVar("T")
 
@@ -157,17 +158,27 @@ def labels(field: str, mapping: dict[str, str]) -> list[FieldError]:
     return found
 
 
-def quantity(field: str, text: Scalar, *, whole: bool = False) -> list[FieldError]:
-    """A non-negative quantity; `whole` demands an integer count (extended resources)."""
+def quantity(field: str, text: Scalar, *, resource: str = "", whole: bool = False) -> list[FieldError]:
+    """A non-negative quantity; of a `resource` that is named, within the bounds of amounts; `whole` demands an integer count
+    (extended resources)."""
     try:
         nanos = parse_nanos(text)
     except QuantityError as error:
         return [invalid(field, text, str(error))]
     if nanos < 0:
         return [invalid(field, text, "must be greater than or equal to 0")]
+    if resource and nanos > MAX_AMOUNT * (10**6 if resource == "cpu" else 10**9):
+        return [invalid(field, text, f"must be at most {format_amount(resource, MAX_AMOUNT)}")]
     if whole and nanos % 10**9:
         return [invalid(field, text, "must be an integer")]
     return []
+
+
+def grace_period(field: str, seconds: int) -> list[FieldError]:
+    """A grace period in seconds, within the bounds of durations."""
+    if seconds < 0:
+        return [invalid(field, seconds, "must be non-negative")]
+    return [] if seconds <= MAX_SECONDS else [invalid(field, seconds, f"must be at most {MAX_SECONDS}")]
 
 
 def validate_all(view: T, checks: Iterable[Callable[[T], list[FieldError]]]) -> list[FieldError]:

@@ -8,17 +8,18 @@ are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from cotenant.api.objects.pod import Container, NodeSelectorTerm, Pod, Toleration
+from cotenant.api.objects.pod import Container, NodeSelectorTerm, Pod, PodSpec, Toleration, WeightedPodAffinityTerm
 from cotenant.api.validation.fields import (
     FieldError,
     dns_label,
     dns_subdomain,
     duplicate,
     forbidden,
+    grace_period,
     invalid,
     labels,
     not_found,
@@ -53,10 +54,8 @@ def _required_spec(pod: Pod) -> list[FieldError]:
         found.append(required("spec.containers"))
     if spec.restart_policy not in RESTART_POLICIES:
         found.append(not_supported("spec.restartPolicy", spec.restart_policy, RESTART_POLICIES))
-    if spec.termination_grace_period_seconds is not None and spec.termination_grace_period_seconds < 0:
-        found.append(
-            invalid("spec.terminationGracePeriodSeconds", spec.termination_grace_period_seconds, "must be non-negative")
-        )
+    if spec.termination_grace_period_seconds is not None:
+        found += grace_period("spec.terminationGracePeriodSeconds", spec.termination_grace_period_seconds)
     if spec.active_deadline_seconds is not None and not 1 <= spec.active_deadline_seconds < 2**31:
         found.append(invalid("spec.activeDeadlineSeconds", spec.active_deadline_seconds, "must be between 1 and 2147483647"))
     if spec.preemption_policy is not None and spec.preemption_policy not in PREEMPTION_POLICIES:
@@ -66,9 +65,7 @@ def _required_spec(pod: Pod) -> list[FieldError]:
     if spec.node_name:
         found += dns_subdomain("spec.nodeName", spec.node_name)
     for resource, amount in spec.overhead.items():
-        found += quantity(f"spec.overhead[{resource}]", amount)
-    if spec.priority is not None and not -(2**31) <= spec.priority < 2**31:
-        found.append(invalid("spec.priority", spec.priority, "must be a 32-bit integer"))
+        found += quantity(f"spec.overhead[{resource}]", amount, resource=resource)
     return found
 
 
@@ -160,10 +157,17 @@ def _scheduling(pod: Pod) -> list[FieldError]:
             if not 1 <= preferred.weight <= 100:
                 found.append(invalid(f"{where}.weight", preferred.weight, "must be in the range 1-100"))
             found += _terms(f"{where}.preference", [preferred.preference], indexed=False)
+    for section, terms in _preferred_pods(spec):
+        for index, weighted in enumerate(terms):
+            if not 1 <= weighted.weight <= 100:
+                where = f"spec.affinity.{section}.preferredDuringSchedulingIgnoredDuringExecution[{index}].weight"
+                found.append(invalid(where, weighted.weight, "must be in the range 1-100"))
     for index, spread in enumerate(spec.topology_spread_constraints):
         path = f"spec.topologySpreadConstraints[{index}]"
         if spread.max_skew <= 0:
             found.append(invalid(f"{path}.maxSkew", spread.max_skew, "must be greater than zero"))
+        if spread.min_domains is not None and spread.min_domains <= 0:
+            found.append(invalid(f"{path}.minDomains", spread.min_domains, "must be greater than zero"))
         if not spread.topology_key:
             found.append(required(f"{path}.topologyKey", "can not be empty"))
         if spread.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
@@ -171,6 +175,15 @@ def _scheduling(pod: Pod) -> list[FieldError]:
                 not_supported(f"{path}.whenUnsatisfiable", spread.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway"))
             )
     return found
+
+
+def _preferred_pods(spec: PodSpec) -> Iterator[tuple[str, Sequence[WeightedPodAffinityTerm]]]:
+    """Yield the preferred terms about other pods, by the name of their section."""
+    affinity = spec.affinity
+    if affinity is not None:
+        for section, terms in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
+            if terms is not None:
+                yield section, terms.preferred
 
 
 def _terms(path: str, terms: Sequence[NodeSelectorTerm], *, indexed: bool = True) -> list[FieldError]:

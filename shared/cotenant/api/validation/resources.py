@@ -44,7 +44,7 @@ def resource_errors(field: str, resources: Resources) -> list[FieldError]:
         for resource, amount in amounts.items():
             path = f"{field}.{section}[{resource}]"
             found += resource_name_errors(path, resource)
-            found += quantity(path, amount, whole=not may_be_overcommitted(resource))
+            found += quantity(path, amount, resource=resource, whole=not may_be_overcommitted(resource))
     if found:
         return found
     for resource, amount in resources.requests.items():

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cotenant.model.bounds import MAX_SECONDS, Int32
 from cotenant.model.names import CPU, MEMORY
 
 ANNOTATION_USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
@@ -33,13 +34,13 @@ class DurationError(ValueError):
 
 
 def parse_duration_seconds(text: str) -> int:
-    """Return whole seconds of a Go duration such as `5m0s`. Raises DurationError."""
+    """Return whole seconds of a Go duration such as `5m0s`, at most MAX_SECONDS. Raises DurationError."""
     parts = _DURATION_PART.findall(text)
     if text == "0":
         return 0
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise DurationError(f"duration {text!r} is malformed: expected a form such as 5m0s")
-    return int(sum(float(number) * _UNITS[unit] for number, unit in parts))
+    return int(min(sum(float(number) * _UNITS[unit] for number, unit in parts), MAX_SECONDS))
 
 
 class AggregatedArgs(msgspec.Struct, frozen=True, rename="camel"):
@@ -111,14 +112,14 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 
 class _CustomAggregated(msgspec.Struct, frozen=True, rename="camel"):
-    usage_thresholds: dict[str, int] = {}
+    usage_thresholds: dict[str, Int32] = {}
     usage_aggregation_type: str = ""
     usage_aggregated_duration: str = "0s"
 
 
 class _Custom(msgspec.Struct, frozen=True, rename="camel"):
-    usage_thresholds: dict[str, int] = {}
-    prod_usage_thresholds: dict[str, int] = {}
+    usage_thresholds: dict[str, Int32] = {}
+    prod_usage_thresholds: dict[str, Int32] = {}
     aggregated_usage: _CustomAggregated | None = None
 
 

@@ -49,7 +49,7 @@ def first_refused(capacity: int, threshold: int) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if refused(middle) else (middle, high)
-    return high
+    return min(high, NO_LIMIT)
 
 
 _BY_RESOURCE = (

@@ -23,6 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
+from cotenant.model.bounds import MAX_SECONDS, Int32, saturated
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 from cotenant.model.tiers import PriorityClass, tier_resource
 
@@ -41,7 +42,7 @@ _DEFAULTS = {
     MEMORY: DEFAULT_MEMORY_BYTES,
     BATCH_MEMORY: DEFAULT_MEMORY_BYTES,
 }
-_FACTORS = msgspec.json.Decoder(dict[str, int])
+_FACTORS = msgspec.json.Decoder(dict[str, Int32])
 
 V = TypeVar("V")
 
@@ -119,7 +120,7 @@ def estimate_pod(
         if quantity == 0:
             estimate[resource] = _DEFAULTS.get(real, 0)
             continue
-        expected = round_half_up(float(quantity) * float(factor) / 100)
+        expected = saturated(round_half_up(float(quantity) * float(factor) / 100))
         estimate[resource] = min(expected, limit) if limit > 0 else expected
     return estimate
 
@@ -162,7 +163,7 @@ def _seconds(text: str | None, otherwise: int | None) -> int | None:
         value = int(text) if text else -1
     except ValueError:
         return otherwise
-    return value if value >= 0 else otherwise
+    return min(value, MAX_SECONDS) if value >= 0 else otherwise
 
 
 def aggregated_usage(table: Iterable[tuple[tuple[str, int], V]], kind: str, seconds: int) -> V | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.metadata import View
+from cotenant.model.bounds import Int32, Int64, saturated_seconds
 
 NONE = msgspec.Raw(b"")
 
@@ -35,14 +36,14 @@ class Identity(View, frozen=True, kw_only=True):
     uid: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
 
     def grace_seconds(self, of_spec: int | None) -> int:
         """How long the pod may take to end; `of_spec` is what its spec says."""
         grace = self.deletion_grace_period_seconds
         if grace is None:
             grace = of_spec
-        return 30 if grace is None else grace
+        return 30 if grace is None else saturated_seconds(grace)
 
 
 class Metadata(Identity, frozen=True, kw_only=True):
@@ -62,11 +63,11 @@ class Spec(View, frozen=True, kw_only=True):
     host_network: bool = False
     topology_spread_constraints: msgspec.Raw = NONE
     scheduler_name: str = "default-scheduler"
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     scheduling_gates: list[Gate] = []
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
 
     @property
     def from_class(self) -> bool:

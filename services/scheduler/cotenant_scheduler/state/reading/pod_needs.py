@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import container_requests
+from cotenant.model.bounds import saturated
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import resource_amount
 
@@ -27,7 +28,7 @@ def nonzero_requests(pod: Pod) -> tuple[int, int]:
         amounts = [container_requests(container).get(name, default) for container in pod.spec.containers]
         first = [container_requests(container).get(name, default) for container in pod.spec.init_containers]
         overhead = resource_amount(name, pod.spec.overhead.get(name, 0))
-        result.append(max(sum(amounts), *first, 0) + overhead)
+        result.append(saturated(max(sum(amounts), *first, 0) + overhead))
     return result[0], result[1]
 
 
