@@ -22,7 +22,7 @@ class Step(StrEnum):
 
 
 def update_steps(*, has_node: bool, has_client: bool) -> Generator[Step, bool, bool]:
-    """Yield the calls to make; the value returned tells whether the update failed. Without a node there is nothing to do."""
+    """Yield the calls to make; the value returned is whether the update failed. Without a node there is nothing to do."""
     if not has_node:
         return False
     if not has_client:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.engine.commit import Decision, Identity, seal
+from cotenant.engine.commit import Decision, Identity, commit_batch
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.runs import RunPhase
@@ -58,7 +58,7 @@ def fact(story: Story, chance: random.Random) -> None:
 
 def said(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
     """What would be stored behind the commit record `prior`."""
-    sealed = seal(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", prior)
+    sealed = commit_batch(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", prior)
     return [(e.subject, e.data, e.causes, e.tombstone) for e in sealed.events[1:]]
 
 
@@ -113,7 +113,7 @@ def test_what_is_decided_ahead_names_what_is_being_stored_as_its_cause() -> None
     [ending] = ahead
     number = [event.subject for event in batch].index(ending.subject) + 1
     assert f"LOG:-{number}" in ending.causes
-    sealed = seal(Decision(events=ahead, folded=9, now=NOW, took_us=0), IDENTITY, "", 100)
+    sealed = commit_batch(Decision(events=ahead, folded=9, now=NOW, took_us=0), IDENTITY, "", 100)
     assert f"LOG:{100 + number}" in sealed.events[1].causes
     story.core.confirm(101)
     [again] = story.core.decide(NOW)

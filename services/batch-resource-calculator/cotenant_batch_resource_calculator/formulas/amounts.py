@@ -69,7 +69,7 @@ def share(amounts: Amounts, percent: int) -> Amounts:
 
 
 def margin_of(capacity: Amounts, cpu_reclaim_percent: int, memory_reclaim_percent: int) -> Amounts:
-    """Return what is kept back of the capacity: (100 - reclaim percent) / 100 of it; negative above 100 percent."""
+    """Return the reserved margin of the capacity: (100 - reclaim percent) / 100 of it; negative above 100 percent."""
     return Amounts(
         multiply_milli(capacity.cpu, (100 - cpu_reclaim_percent) / 100.0),
         multiply_value(capacity.memory, (100 - memory_reclaim_percent) / 100.0),

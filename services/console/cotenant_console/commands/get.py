@@ -138,7 +138,7 @@ def follow(
             version = text_at(listed, "metadata", "resourceVersion")
             yield {"type": "LISTED", "object": listed}
         except UnreachableError:
-            # The stream broke: the list request that follows tells whether the server is really gone.
+            # The stream broke: the list request that follows shows whether the server is down.
             client.get("/version")
 
 

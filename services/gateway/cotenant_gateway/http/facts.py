@@ -20,7 +20,7 @@ from aiohttp import web
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted
-from cotenant.explain.causes import CauseWalk, Explanation, concerns, explain_node, explain_pod, told
+from cotenant.explain.causes import CauseWalk, Explanation, concerns, event_line, explain_node, explain_pod
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, Reader
@@ -167,7 +167,7 @@ class FactHandlers:
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError):
             async for events in self._stream(int(since or "0"), follow=follow):
-                lines = [told(event) for event in events if concerns(event, *wanted)]
+                lines = [event_line(event) for event in events if concerns(event, *wanted)]
                 if lines:
                     await response.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
             await response.write_eof()

@@ -29,7 +29,7 @@ from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import Key, Placed, read_placement, refused_report
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
-from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, lives, pod_step
+from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_running, pod_step
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Stop
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
@@ -247,7 +247,7 @@ class ExecutorCore:
             self._orphans = self.pods.unplaced(seen.states.keys())
         orders: list[Order] = []
         for uid in self._orphans:
-            orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if lives(seen.states[uid]) else Forget(uid))
+            orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if any_running(seen.states[uid]) else Forget(uid))
         return orders
 
     def _step(self, key: Key, placed: Placed, seen: Observation, now: datetime) -> PodStep | None:

@@ -72,7 +72,7 @@ def pod_step(
         node=placement.node, namespace=placement.namespace, name=placement.name, uid=placement.uid, phase=_RUN_PENDING
     )
     if base.phase.terminal:
-        ending: Order = Stop(placement.uid, 0) if lives(states) else Collect(placement.uid)
+        ending: Order = Stop(placement.uid, 0) if any_running(states) else Collect(placement.uid)
         return PodStep((ending,), base)
     if placement.phase is _TERMINATING:
         return _ending(to_run, base, states, placement.grace_period_seconds, RunPhase.STOPPED, placement.reason)
@@ -88,14 +88,14 @@ def pod_step(
     return _running(to_run, base, states, now)
 
 
-def lives(states: States) -> bool:
+def any_running(states: States) -> bool:
     """Whether a container of these has not ended."""
     return any(not state.exited for state in states.values())
 
 
 def _ending(to_run: PodToRun, base: RunStatus, states: States, grace: int, phase: RunPhase, reason: str) -> PodStep:
     containers = tuple([_seen(last.name, states.get(last.name), last) for last in _last(to_run, base)])
-    if lives(states):
+    if any_running(states):
         return PodStep((Stop(base.uid, grace),), replace(base, containers=containers))
     report = replace(base, containers=containers, phase=phase, reason=reason, finished_at=_latest(containers))
     return PodStep((Collect(base.uid),), report)

@@ -1,6 +1,6 @@
 """A container's state, read from the files of its newest attempt.
 
-In: the attempt's files and whether a process of it or its shim lives. Out: a `ContainerState`. An attempt without exit status
+In: the attempt's files and whether a process of it or its shim runs. Out: a `ContainerState`. An attempt without exit status
 and without processes gets UNKNOWN_EXIT, which is written down so that every later look sees the same.
 """
 
@@ -27,13 +27,13 @@ MAX_MESSAGE = 1024
 
 
 def container_state(
-    container: str, files: AttemptFiles, lives: bool, out_of_memory: Callable[[], bool]
+    container: str, files: AttemptFiles, running: bool, out_of_memory: Callable[[], bool]
 ) -> ContainerState:
     """The state of one attempt. `out_of_memory`: whether the kernel has killed for memory in its group since it started."""
     started_at = files.changed_at("pid")
-    # Read after `lives` was found out: the shim may have written the status between the two looks.
+    # Read after `running` was determined: the shim may have written the status between the two looks.
     exit_code = files.number("status")
-    if exit_code is None and lives:
+    if exit_code is None and running:
         pid = files.number("pid") or 0
         return ContainerState(
             container, files.attempt, pid=pid, started_at=started_at, reason="" if pid else REASON_CREATING

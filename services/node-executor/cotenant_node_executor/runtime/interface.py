@@ -111,7 +111,7 @@ class Runtime(Protocol):
     """Something that runs containers. Calls return at once; what they led to is seen by the next `poll`."""
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
-        """Take over what lives already, once after start: placed pods and their last reports, by uid."""
+        """Adopt what runs already, once after start: placed pods and their last reports, by uid."""
         ...
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:

@@ -78,7 +78,7 @@ class ProcessRuntime:
     # -- what is there -------------------------------------------------------------------------------------------------
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
-        """Find again what lives: by the folders of pods, and by the groups of pods whose folder was lost."""
+        """Adopt pods that still run: by their folders, and by the groups of pods whose folder is missing."""
         del now
         groups: dict[str, str] = {}
         for group in self._driver.groups():
@@ -128,8 +128,10 @@ class ProcessRuntime:
     def _state_of(self, uid: str, container: str, files: AttemptFiles) -> ContainerState:
         group = self._container_group(uid, container)
         pids = self._driver.pids(group) if group else []
-        lives = bool(pids) or (files.number("status") is None and self._shim_alive(files))
-        state = container_state(container, files, lives, lambda: oom_kills(self._driver, group) > self._oom_kills.get(group, 0))
+        running = bool(pids) or (files.number("status") is None and self._shim_alive(files))
+        state = container_state(
+            container, files, running, lambda: oom_kills(self._driver, group) > self._oom_kills.get(group, 0)
+        )
         if pids and state.exited:
             self._driver.kill(group)
         return state
