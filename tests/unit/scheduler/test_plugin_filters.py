@@ -9,8 +9,10 @@ import pytest
 
 from cotenant.events.metrics import AggregatedUsage, NodeMetricComputed, Usage
 from cotenant.model.subjects import metrics_subject
-from cotenant_scheduler.plugins.default_profile import SchedulerConfig
+from cotenant_scheduler.framework.plugin import Filter, Score
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.host_ports import conflicts
+from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit
 from cotenant_scheduler.state.load.load_aware_args import AggregatedArgs, LoadAwareArgs
 from cotenant_scheduler.state.reading.pod_needs import HostPort
 from tests.builders import owner_reference
@@ -131,6 +133,10 @@ def test_a_threshold_or_a_capacity_of_zero_is_not_checked() -> None:
     for name in ("off", "one", "no-cpu", "one-milli"):
         asking.metric(name, 9_000)
     assert asking.codes(LOAD, "p") == {"off": 0, "one": 2, "no-cpu": 0, "one-milli": 2}
+    asking.metric("no-cpu", 9_000, 99 * GIB)
+    asking.metric("one-milli", 1)
+    asking.ask_for("mid", priority=7500)
+    assert asking.codes(LOAD, "mid") == {"off": 0, "one": 2, "no-cpu": 4, "one-milli": 2}
 
 
 def test_a_pod_of_a_daemon_set_is_passed_over() -> None:
@@ -152,9 +158,9 @@ def test_a_pod_of_a_daemon_set_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("args", "refused"),
     [
-        (LoadAwareArgs(), {"late", "late-and-hot"}),
-        (LoadAwareArgs(enable_schedule_when_node_metrics_expired=True), set()),
-        (LoadAwareArgs(filter_expired_node_metrics=False), {"late-and-hot"}),
+        (LoadAwareArgs(), {"hot", "late", "late-and-hot"}),
+        (LoadAwareArgs(enable_schedule_when_node_metrics_expired=True), {"hot"}),
+        (LoadAwareArgs(filter_expired_node_metrics=False), {"hot", "late-and-hot"}),
     ],
 )
 def test_an_expired_report_keeps_pods_off_or_is_passed_over_or_still_counts(args: LoadAwareArgs, refused: set[str]) -> None:
@@ -162,12 +168,14 @@ def test_an_expired_report_keeps_pods_off_or_is_passed_over_or_still_counts(args
     off = annotated(usageThresholds={"cpu": 0, "memory": 0})
     asking.nodes(
         node("fresh", cpu="10", memory="100Gi"),
+        node("hot", cpu="10", memory="100Gi"),
         node("late", cpu="10", memory="100Gi"),
         node("late-and-hot", cpu="10", memory="100Gi"),
         node("unchecked", cpu="10", memory="100Gi", annotations=off),
         node("silent", cpu="10", memory="100Gi"),
     )
     asking.metric("fresh", 0, age=179)
+    asking.metric("hot", 9_000)
     asking.metric("late", 0, age=180)
     asking.metric("late-and-hot", 9_000, age=180)
     asking.metric("unchecked", 0, age=180)
@@ -201,12 +209,12 @@ def test_a_prod_pod_is_judged_by_prod_thresholds_where_there_are_any() -> None:
         node("c", cpu="10", memory="100Gi", annotations=prod),
     )
     for name in "ac":
-        asking.put(f"web-{name}", name, cpu="1", memory="1Gi", priority=9000)
+        asking.put(f"web{name}", name, cpu="1", memory="1Gi", priority=9000)
     asking.later(120)
     # Prod pods use 2200 and 2199 milli-cores, the nodes much more or less.
-    asking.metric("a", 2_200, **{"web-a": (2_200, GIB)})
+    asking.metric("a", 2_200, weba=(2_200, GIB))
     asking.metric("b", 2_200)
-    asking.metric("c", 9_000, **{"web-c": (2_199, GIB)})
+    asking.metric("c", 9_000, webc=(2_199, GIB))
     asking.ask_for("prod", cpu="1", memory="10Gi", priority=9000)
     asking.ask_for("mid", cpu="1", memory="10Gi", priority=7500)
     assert asking.codes(LOAD, "prod") == {"a": 2, "b": 0, "c": 0}
@@ -252,6 +260,49 @@ def test_percentiles_by_configuration() -> None:
     asking.nodes(node("a", cpu="10", memory="100Gi"))
     asking.metric("a", 9_900, 4 * GIB)
     assert asking.codes(LOAD, "p") == {"a": 5}, "11 % of the memory; cpu has no threshold"
+
+
+def test_the_room_that_preemption_adds_up_is_what_is_left_with_the_pod_there() -> None:
+    asking = Asking()
+    asking.nodes(node("a", cpu="4", memory="4Gi", pods="3"))
+    asking.put("there", "a", cpu="1", memory="1Gi")
+    asking.ask_for("p", requests={"cpu": "2", "memory": "5Gi", "nvidia.com/gpu": "2"})
+    asking.ask_for("other", requests={"cpu": "1500m", "kubernetes.io/batch-cpu": "1k"})
+    asking.current()
+    plugin = next(f for f in asking.core.profile.filters if isinstance(f, NodeResourcesFit))
+    row = asking.core.nodes.rows["a"]
+    assert plugin.room(asking.core.nodes, asking.shape("p"), row) == [1, 1000, -2 * GIB, -2]
+    assert plugin.gives_back(asking.shape("p"), asking.shape("other")) == (1, 1500, 0, 0)
+
+
+# -- what plugins say of themselves --------------------------------------------------------------------------------------
+
+
+def test_whose_refusals_the_end_of_pods_can_lift() -> None:
+    """Kubernetes: Unschedulable, where it can; UnschedulableAndUnresolvable, where it cannot. Load is measured later."""
+    filters = default_profile(SchedulerConfig()).filters
+    lifted = {PORTS, FIT, "PodTopologySpread", "InterPodAffinity"}
+    assert {f.name for f in filters if f.preemptible} == lifted
+    assert {f.name for f in filters if not f.preemptible} == {AFFINITY, TAINTS, CORDON, LOAD}
+
+
+def test_what_filters_and_scores_look_at() -> None:
+    profile = default_profile(SchedulerConfig())
+    plugins: dict[str, Filter | Score] = {plugin.name: plugin for plugin in profile.scores}
+    plugins |= {plugin.name: plugin for plugin in profile.filters}
+    assert {name for name, plugin in plugins.items() if plugin.static} == {AFFINITY, TAINTS, CORDON, "ImageLocality"}
+    among_pods = {"PodTopologySpread", "InterPodAffinity"}
+    assert {f.name for f in profile.filters if f.spanning} == among_pods
+    assert {name for name, plugin in plugins.items() if not plugin.in_columns} == {PORTS, *among_pods}
+
+
+def test_taints_cordons_and_room_concern_every_pod() -> None:
+    asking = Asking()
+    asking.nodes(node("a"))
+    asking.ask_for("p", requests={})
+    asking.current()
+    concerned = {f.name for f in asking.core.profile.filters if f.concerns(asking.shape("p"))}
+    assert concerned == {FIT, TAINTS, CORDON, LOAD}
 
 
 # -- resource fit --------------------------------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ def test_nodes_that_the_pod_cannot_use_make_no_domain_unless_it_ignores_that() -
     assert spread_codes(cluster(**taken), spread(1)) == {"a": 1, "b": 1, "c": 1, "d": 0, "e": 2}
     assert spread_codes(cluster(**taken), spread(1), affinity=only) == {"a": 0, "b": 0, "c": 0, "d": 0, "e": 2}
     assert spread_codes(cluster(**taken), spread(1), nodeSelector={"zone": "x"})["a"] == 0
+    crowded = spread_codes(cluster(a=2, c=1), spread(1), affinity=only)
+    assert crowded == {"a": 1, "b": 1, "c": 0, "d": 0, "e": 2}
     ignoring = spread(1, nodeAffinityPolicy="Ignore")
     assert spread_codes(cluster(**taken), ignoring, affinity=only) == {"a": 1, "b": 1, "c": 1, "d": 0, "e": 2}
 
@@ -91,6 +93,8 @@ def test_the_first_constraint_that_fails_is_named_and_soft_ones_refuse_nobody() 
     codes = spread_codes(asking, soft, spread(1, "zone"), spread(1, "host"))
     # Every zone has one; of the hosts that count only b has none, so that a, c and d would have two more.
     assert codes == {"a": 5, "b": 0, "c": 5, "d": 5, "e": 4, "f": 6}
+    behind = spread_codes(cluster(a=1), spread(1), soft, spread(1, "host"))
+    assert behind == {"a": 1, "b": 1, "c": 0, "d": 0, "e": 2}, "a soft one between hard ones"
     assert asking.reason(SPREAD, "p", 5).detail == "spread over host would be uneven"
     assert asking.reason(SPREAD, "p", 4).detail == "label zone is missing"
     assert asking.reason(SPREAD, "p", 6).detail == "label host is missing"
@@ -226,8 +230,9 @@ def test_what_the_pods_there_wish_counts_too_and_what_they_need_by_one() -> None
     asking = cluster()
     asking.put("needs", "a", affinity=needing(term("other")))
     asking.put("wishes", "c", affinity=preferring(2, "other"))
+    asking.put("wishes-too", "c", affinity=preferring(2, "other"))
     asking.put("others", "d", affinity=preferring(50, "third"))
-    assert affinity_scores(asking, {}) == {"a": 50, "b": 50, "c": 100, "d": 0, "e": 0}
+    assert affinity_scores(asking, {}) == {"a": 25, "b": 25, "c": 100, "d": 0, "e": 0}
 
 
 def test_own_wishes_and_those_of_others_add_up() -> None:
@@ -258,3 +263,10 @@ def test_who_waits_notices_that_one_went_while_another_came() -> None:
     story.pod_deleted("web-1")
     story.settle()
     assert story.node_of("shy") == "a"
+
+
+def test_a_node_that_moves_to_another_zone_is_of_that_one() -> None:
+    asking = cluster(a=1)
+    assert affinity_codes(asking, avoiding(term())) == {"a": 2, "b": 2, "c": 0, "d": 0, "e": 0}
+    asking.nodes(node("d", labels={"zone": "x"}), node("b", labels={"zone": "z"}))
+    assert asking.codes(TOGETHER, "p") == {"a": 2, "b": 0, "c": 0, "d": 2, "e": 0}

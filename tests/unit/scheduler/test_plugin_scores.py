@@ -74,6 +74,13 @@ def test_a_node_that_lacks_cpu_or_memory_is_balanced_and_one_without_pods_is_jud
     }
 
 
+def test_a_pod_without_requests_changes_no_balance() -> None:
+    asking = Asking()
+    asking.nodes(node("one-milli", cpu="1m"), node("one-byte", memory="1"))
+    asking.ask_for("p", requests={})
+    assert asking.scores(BALANCED, "p") == {"one-milli": 100, "one-byte": 100}
+
+
 # -- images: from 23 MiB to 1000 MiB a container -------------------------------------------------------------------------
 
 
@@ -139,9 +146,11 @@ def test_what_a_node_does_not_offer_is_left_out_and_no_room_is_zero() -> None:
         node("nothing", cpu="0", memory="0"),
         node("small", cpu="1", memory="10Gi"),
         node("one-milli", cpu="1m", memory="10Gi"),
+        node("one-byte", cpu="10", memory="1"),
     )
     asking.ask_for("p", cpu="2", memory="1Gi")
-    assert asking.scores(FIT, "p") == {"no-cpu": 90, "no-memory": 80, "nothing": 0, "small": 45, "one-milli": 45}
+    halves = {"small": 45, "one-milli": 45, "one-byte": 40}
+    assert asking.scores(FIT, "p") == {"no-cpu": 90, "no-memory": 80, "nothing": 0, **halves}
 
 
 def test_batch_resources_count_where_the_pod_asks_for_them_and_the_node_offers_them() -> None:
@@ -169,6 +178,25 @@ def test_batch_room_that_is_used_up_is_zero_and_most_allocated_counts_it_whole()
         assert asking.scores(FIT, "p") == {"a": expected}
 
 
+def test_most_allocated_counts_what_is_used_of_batch_and_a_unit_is_all_of_one() -> None:
+    asking = Asking(SchedulerConfig(scoring_strategy=ScoringStrategy.MOST_ALLOCATED))
+    asking.nodes(node("lends", cpu="10", memory="10Gi"), node("unit", cpu="10", memory="10Gi"))
+    asking.batch("lends", 10_000, 10 * GIB)
+    asking.batch("unit", 1, GIB)
+    asking.ask_for("p", requests={"kubernetes.io/batch-cpu": "3k"})
+    asking.ask_for("one", requests={"kubernetes.io/batch-cpu": "1"})
+    # of cpu and memory 1 and 1 are used
+    assert asking.scores(FIT, "p") == {"lends": 10, "unit": 34}  # 30 of batch cpu, and all of it
+    assert asking.scores(FIT, "one") == {"lends": 0, "unit": 34}
+
+
+def test_batch_resources_that_no_node_offers_are_left_out() -> None:
+    asking = Asking()
+    asking.nodes(node("a", cpu="10", memory="10Gi"))
+    asking.ask_for("p", requests={"kubernetes.io/batch-cpu": "2k", "kubernetes.io/batch-memory": "3Gi"})
+    assert asking.scores(FIT, "p") == {"a": 98}  # 99 and 98
+
+
 # -- load ----------------------------------------------------------------------------------------------------------------
 # A pod of 1 core is taken to use 85 % of it, one of 10 Gi 70 %.
 
@@ -187,6 +215,8 @@ def loaded(args: LoadAwareArgs | None = None, *, cpu_milli: int = 2150, memory: 
         (LoadAwareArgs(), 75),  # cpu (10000 - 3000) / 10000 = 70, memory 100 - 13 - 7 = 80
         (LoadAwareArgs(resource_weights={"cpu": 3, "memory": 1}), 72),
         (LoadAwareArgs(resource_weights={"memory": 1}), 80),
+        (LoadAwareArgs(resource_weights={"cpu": 2, "memory": 2}), 75),
+        (LoadAwareArgs(resource_weights={"cpu": 0, "memory": 0}), 0),
         (LoadAwareArgs(resource_weights={"cpu": 1, "memory": 1}, dominant_resource_weight=2), 72),  # (70 + 80 + 2 * 70) / 4
         (LoadAwareArgs(dominant_resource_weight=1), 70),
     ],
@@ -214,6 +244,15 @@ def test_a_node_without_the_resource_is_worth_nothing_of_it() -> None:
     asking.metric("no-cpu", 0)
     asking.metric("one-byte", 0)
     assert asking.scores(LOAD, "p") == {"a": 81, "no-cpu": 46, "one-byte": 45}  # (70 + 93) / 2, 93 / 2, 91 / 2
+
+
+def test_a_hundredth_of_a_core_that_is_left_counts_on_a_node_that_has_little() -> None:
+    asking = Asking(SchedulerConfig(load_aware=LoadAwareArgs(resource_weights={"cpu": 1})))
+    asking.nodes(node("tiny", cpu="50m"), node("one-milli", cpu="1m"))
+    asking.metric("tiny", 49)
+    asking.metric("one-milli", 0)
+    asking.ask_for("mid", priority=7500)
+    assert asking.scores(LOAD, "mid") == {"tiny": 2, "one-milli": 100}
 
 
 def test_a_prod_pod_may_be_scored_by_what_prod_pods_use() -> None:
