@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from cotenant.engine.commit import Decision, Identity, seal
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
@@ -37,6 +38,7 @@ from tests.builders import node_document, pod_document, stored
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GIB = 1 << 30
+IDENTITY = Identity(service="scheduler")
 
 
 def pod(
@@ -302,3 +304,9 @@ def over_the_wire(event: Event) -> Event:
         ttl_seconds=event.ttl_seconds,
         decoders=VIEWED,
     )
+
+
+def said(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
+    """What would be stored behind the commit record `prior`."""
+    sealed = seal(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", prior)
+    return [(e.subject, e.data, e.causes, e.tombstone) for e in sealed.events[1:]]
