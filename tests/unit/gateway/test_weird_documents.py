@@ -18,13 +18,13 @@ from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.documents import Planned, TooNew
 from cotenant_gateway.planning.updates import PATCH_TYPES, plan_patch, plan_replacement
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document
+from tests.unit.gateway.builders_gateway import World, as_json, kind, manifest
 
 VALUES: list[Any] = [None, "x", "", -1, 1.5, 10**30, True, [], {}, [None], [{}], {"x": None}, {"": ""}, "\0"]
 
 _EXPRESSION = {"key": "zone", "operator": "In", "values": ["a"]}
 _SELECTOR = {"matchLabels": {"a": "b"}}
-_POD = pod_document(
+_POD = manifest(
     volumes=[{"name": "v", "emptyDir": {}}],
     tolerations=[{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
     nodeSelector={"a": "b"},

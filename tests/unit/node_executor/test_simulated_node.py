@@ -25,6 +25,7 @@ from cotenant_node_executor.simulated.containers import parse_duration
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_node_executor.simulated.usage import Curve, share_out, wanted_usage
+from tests.builders import pod_document
 from tests.unit.node_executor.builders_node_executor import batch, pod, service
 
 NODE = "sim-1"
@@ -49,21 +50,14 @@ def place(world: World, document: dict[str, Any], phase: PlacementPhase = Placem
 
 
 def document(name: str, qos: str, resource: str, amount: str, **annotations: str) -> dict[str, Any]:
-    return {
-        "metadata": {
-            "name": name,
-            "labels": {"koordinator.sh/qosClass": qos},
-            "annotations": {f"cotenant.io/simulated-{key}": value for key, value in annotations.items()},
-        },
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [
-                {"name": "main", "resources": {"requests": {resource: amount}, "limits": {"kubernetes.io/batch-cpu": amount}}}
-                if qos == "BE"
-                else {"name": "main", "resources": {"requests": {resource: amount}}}
-            ],
-        },
-    }
+    return pod_document(
+        name,
+        labels={"koordinator.sh/qosClass": qos},
+        annotations={f"cotenant.io/simulated-{key}": value for key, value in annotations.items()},
+        restartPolicy="Never",
+        requests={resource: amount},
+        limits={"kubernetes.io/batch-cpu": amount} if qos == "BE" else None,
+    )
 
 
 def world_with_node(seed: int = 0, *, periodic: bool = True) -> tuple[World, NodeParticipant]:

@@ -6,8 +6,11 @@ from typing import Any
 
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.runs import RunPhase
+from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.preempting import NOMINATIONS_PER_DECISION
-from tests.unit.scheduler.builders_scheduler import Story, node, pod
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
+from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
 
 
 def story_of(*low: dict[str, Any], nodes: int = 1, cpu: str = "4") -> Story:
@@ -408,3 +411,179 @@ def test_placements_are_not_touched_by_the_scheduler_itself() -> None:
     placement = story.placement("low")
     assert placement is not None
     assert placement.phase is PlacementPhase.BOUND
+
+
+# -- what a pod that is nominated waits for, and says ----------------------------------------------------------------------
+
+
+def test_a_nominated_pod_says_that_its_victims_are_ending() -> None:
+    story = story_of(pod("low", cpu="3", priority=0))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    waiting = story.waiting("high")
+    assert waiting is not None
+    assert "preemption" not in waiting.message
+    story.pod(pod("low", cpu="3", priority=0, deleting=True))
+    story.settle()
+    story.later(30)
+    story.settle()
+    waiting = story.waiting("high")
+    assert waiting is not None
+    assert waiting.message.endswith(" preemption: not eligible due to a terminating pod on the nominated node.")
+
+
+def test_the_end_of_a_pod_of_equal_priority_is_not_waited_for() -> None:
+    story = story_of(on("a", "low", cpu="3"), on("a", "equal", cpu="1", priority=1000))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    story.pod(on("a", "equal", cpu="1", priority=1000, deleting=True))
+    story.settle()
+    story.later(20)
+    story.settle()
+    found = nomination(story, "high")
+    assert found is not None
+    assert found.attempts == 2, "its time is over, and nobody of lower priority is ending"
+
+
+def test_a_pod_of_equal_priority_makes_no_room() -> None:
+    story = story_of(on("a", "equal", cpu="3", priority=1000))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    waiting = story.waiting("high")
+    assert waiting is not None
+    assert waiting.nomination is None
+    assert "preemption" not in waiting.message
+
+
+def test_nodes_where_nobodys_end_helps_are_told_from_those_where_nobody_can_go() -> None:
+    story = story_of(on("a", "low", cpu="3"), on("b", "busy", cpu="3", priority=2000), nodes=3)
+    story.node(node("a", cpu="4", unschedulable=True))
+    story.node(node("c", cpu="4", taints=[{"key": "k", "value": "", "effect": "NoSchedule"}]))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    waiting = story.waiting("high")
+    assert waiting is not None
+    assert waiting.message.endswith(
+        " preemption: 0/3 nodes are available: 2 Preemption is not helpful for scheduling, "
+        "1 No preemption victims found for incoming pod."
+    )
+
+
+def test_no_more_pods_go_than_must_when_their_sizes_differ() -> None:
+    sizes = {"p0": "1", "p1": "1", "p2": "2", "p3": "500m", "p4": "500m"}
+    story = story_of(*(on("a", name, cpu=cpu, memory="1Gi") for name, cpu in sizes.items()), cpu="6")
+    story.pods(pod("high", cpu="3500m", memory="1Gi", priority=1000))
+    story.settle()
+    # 1 of 6 cores is free, and 2.5 must come: of those that were bound first 1 and 1 stay, then 2 cannot, then 500m stays.
+    assert victims(story, "high") == ["p2", "p4"]
+
+
+def test_pods_that_take_nothing_of_what_is_short_stay() -> None:
+    story = story_of(
+        on("a", "idle", requests={}), on("a", "memory", requests={"memory": "8Gi"}), on("a", "cpu", cpu="3", memory="1Gi")
+    )
+    story.pods(pod("high", cpu="2", memory="1Gi", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["cpu"]
+
+
+def test_a_pod_slot_is_room_too() -> None:
+    story = Story()
+    story.node(node("a", cpu="10", pods="2"))
+    story.executor("a")
+    for name in ("first", "second"):
+        story.pod(on("a", name, requests={}))
+        story.settle()
+        story.later(1)
+    story.pods(pod("high", requests={}, priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["second"]
+
+
+def test_a_pod_replaced_by_another_of_its_name_is_not_nominated() -> None:
+    story = story_of(pod("low", cpu="3", priority=0))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    record = story.core.pods.records["default", "high"]
+    assert nomination_of(record) is not None
+    story.pod(pod("high", cpu="2", priority=1000, uid="second"))
+    assert nomination_of(record) is None
+    story.pod(pod("high", cpu="2", priority=1000))
+    assert nomination_of(record) is not None
+    record.queued_in = None
+    assert nomination_of(record) is None
+
+
+# -- rooms that are held -----------------------------------------------------------------------------------------------------
+
+
+def held_rooms() -> tuple[Nominations, NodeTable, PodRecord]:
+    """A table of its own with the nodes a and b, and the record of a pod of priority 1000 that is nominated to a."""
+    story = story_of(pod("low", cpu="3", priority=0))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    table = Story()
+    table.nodes(node("a"), node("b"))
+    table.settle()
+    nodes = table.core.nodes
+    return Nominations(nodes), nodes, story.core.pods.records["default", "high"]
+
+
+def held(nodes: NodeTable) -> list[int]:
+    return [int(nodes.requested[0, nodes.rows[name]]) for name in "ab"]
+
+
+def test_a_room_is_held_against_pods_of_no_higher_priority_but_its_own() -> None:
+    nominations, nodes, record = held_rooms()
+    assert not nominations
+    assert not nominations.hold(0, None)
+    nominations.pod_changed(record)
+    assert nominations
+    for priority, own, wanted in ((0, None, 2000), (1000, None, 2000), (1001, None, 0), (1000, record.key, 0), (5, None, 2000)):
+        before = held(nodes)
+        changed = nominations.hold(priority, own)
+        assert held(nodes) == [wanted, 0]
+        assert changed == (before != held(nodes))
+        assert not nominations.hold(priority, own), "nothing changed since"
+        assert nominations.leaving.get("a", set()) == ({"uid-low"} if wanted else set())
+
+
+def test_a_decision_moves_and_ends_rooms_until_the_next_one_begins() -> None:
+    nominations, nodes, record = held_rooms()
+    assert record.facts is not None
+    assert record.facts.shape is not None
+    nominations.pod_changed(record)
+    nominations.begin()
+    assert not nominations.freed
+    nominations.end(("default", "another"))
+    assert not nominations.freed
+    nominations.end(record.key, "a")
+    assert not nominations.freed, "it takes the room itself"
+    nominations.begin()
+    nominations.nominate(record.key, Nomination(node="b", at=NOW, attempts=1), record.facts.shape)
+    assert nominations.freed, "the one on a"
+    assert nominations.hold(0, None)
+    assert held(nodes) == [0, 2000]
+    nominations.freed = False
+    nominations.end(record.key)
+    assert nominations.freed
+    assert nominations.hold(0, None)
+    assert held(nodes) == [0, 0]
+    nominations.begin()
+    assert not nominations.freed
+    assert nominations.hold(0, None)
+    assert held(nodes) == [2000, 0], "as it is stored"
+
+
+def test_a_nomination_by_the_decision_alone_ends_too() -> None:
+    nominations, nodes, record = held_rooms()
+    assert record.facts is not None
+    assert record.facts.shape is not None
+    nominations.begin()
+    nominations.nominate(record.key, Nomination(node="b", at=NOW, attempts=1), record.facts.shape)
+    assert not nominations.freed
+    assert nominations
+    nominations.end(record.key, "a")
+    assert nominations.freed
+    assert not nominations.hold(0, None)
+    assert held(nodes) == [0, 0]
