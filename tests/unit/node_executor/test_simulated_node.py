@@ -20,7 +20,7 @@ from cotenant.log.contract import Stored, Write
 from cotenant.model.subjects import placement_subject, run_subject, slo_subject
 from cotenant.simulation import World
 from cotenant_node_executor.core.node import Periods
-from cotenant_node_executor.core.pod_lifecycle import lives
+from cotenant_node_executor.core.pod_lifecycle import any_unfinished
 from cotenant_node_executor.simulated.containers import parse_duration
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
@@ -186,7 +186,7 @@ def test_on_a_machine_that_was_lost_everything_starts_again() -> None:
     assert (web.phase, web.containers[0].restarts) == (RunPhase.RUNNING, 1)
     assert web.containers[0].started_at is not None
     assert web.containers[0].started_at >= returned
-    assert [uid for uid, states in machine.machine.runtime.poll(world.now).items() if lives(states)] == ["uid-web"]
+    assert [uid for uid, states in machine.machine.runtime.poll(world.now).items() if any_unfinished(states)] == ["uid-web"]
 
 
 def test_batch_gives_way_when_a_service_wants_more_and_constant_load_settles() -> None:

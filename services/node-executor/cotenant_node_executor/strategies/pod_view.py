@@ -97,7 +97,7 @@ class _ResourceStatus(Struct, frozen=True, rename="camel"):
 
 
 def pod_group(uid: str, qos: KubeQoS) -> str:
-    """Where a pod lives below the root: as kubelet lays it out."""
+    """A pod's group below the root, in kubelet's layout."""
     if qos is _GUARANTEED:
         return f"pod{uid}"
     return f"{BURSTABLE if qos is _BURSTABLE else BESTEFFORT}/pod{uid}"

@@ -52,7 +52,7 @@ def pod_is_batch(pod: PodClass) -> bool:
 
 
 def host_is_batch(host: HostApplication) -> bool:
-    """True for a batch application that lives below the best-effort group."""
+    """True for a batch application below the best-effort group."""
     return host.qos == QoSClass.BE and host.base == KUBEPODS_BESTEFFORT
 
 
