@@ -37,7 +37,7 @@ MAX_SIMULATED = 200
 
 
 def seconds(text: str) -> float:
-    """A period. Raises ArgumentTypeError for one that would stand still."""
+    """Parse a period in seconds. Raises ArgumentTypeError for anything but 0.05 to 3600."""
     try:
         value = float(text)
     except ValueError as error:
@@ -48,12 +48,12 @@ def seconds(text: str) -> float:
 
 
 def default_folder() -> Path:
-    """Where everything of cotenant lies, or the user's own folder."""
+    """Return `$COTENANT_DATA/node`, or the folder below the user's home where the variable is not set."""
     return Path(os.environ.get("COTENANT_DATA") or Path.home() / ".local/share/cotenant") / "node"
 
 
 def lock_folder(folder: Path) -> IO[str]:
-    """Keep the folder for this process alone; two executors must not look after the same processes."""
+    """Lock the folder for this process: two executors must not supervise the same processes."""
     folder.mkdir(parents=True, exist_ok=True)
     file = (folder / "lock").open("w")
     try:
@@ -64,7 +64,7 @@ def lock_folder(folder: Path) -> IO[str]:
 
 
 def lock_subtree(driver: CgroupDriver, node: str) -> int:
-    """Keep the control groups for this process alone: another executor would end our pods as orphans."""
+    """Lock the cgroup subtree for this process: a second executor would end the first one's pods as orphans."""
     own = driver.path(ROOT_GROUP, Knob.CPU_SHARES)
     assert own is not None, "every driver has shares"
     descriptor = os.open(own.parent, os.O_RDONLY | os.O_CLOEXEC)
@@ -79,7 +79,7 @@ def lock_subtree(driver: CgroupDriver, node: str) -> int:
 
 
 def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMachine, ExecutorNode]:
-    """This host, with its kernel probed once."""
+    """Build the node for this host; the kernel is probed once."""
     folder: Path = arguments.data
     driver = open_driver(arguments.cgroup_base, arguments.node, sandbox_dir=folder / "sandbox")
     lock_subtree(driver, arguments.node)
@@ -90,12 +90,12 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
     core = ExecutorCore(facts, capabilities, boot, plain_processes=True)
     if capabilities.sandbox:
         logger.warning("node %s runs in a sandbox: %s", arguments.node, capabilities.why_sandbox)
-    status = executor_status(facts, capabilities, boot, VERSION, adopted=machine.living())
+    status = executor_status(facts, capabilities, boot, VERSION, adopted=machine.existing_pods())
     return machine, ExecutorNode(core, machine, status, periods)
 
 
 def simulated_nodes(arguments: argparse.Namespace, periods: Periods) -> list[ExecutorNode]:
-    """The nodes that `--simulate` names or counts."""
+    """Build the nodes for `--simulate`, a list of names or a number."""
     text: str = arguments.simulate
     names = [f"simulated-{index}" for index in range(int(text))] if text.isdigit() else text.split(",")
     names = [name.strip() for name in names]
@@ -111,18 +111,18 @@ def simulated_nodes(arguments: argparse.Namespace, periods: Periods) -> list[Exe
     ]
 
 
-async def end_everything(machine: KernelMachine) -> None:
-    """End all pods and remove the subtree, within a bounded time."""
+async def stop_everything(machine: KernelMachine) -> None:
+    """Stop all pods and remove the cgroup subtree, within a bounded time."""
     ends = asyncio.get_running_loop().time() + ENDING_SECONDS
-    while not machine.end_everything(datetime.now(UTC), ENDING_GRACE_SECONDS):
+    while not machine.stop_everything(datetime.now(UTC), ENDING_GRACE_SECONDS):
         if asyncio.get_running_loop().time() > ends:
-            logger.error("some processes would not end; their groups stay")
+            logger.error("some processes did not end; their control groups remain")
             return
         await asyncio.sleep(0.05)
 
 
 async def program(host: Host, arguments: argparse.Namespace) -> None:
-    """Run the nodes until stopped."""
+    """Run the nodes until the process is stopped."""
     periods = Periods(sample_seconds=arguments.sample_period, report_seconds=arguments.report_period)
     machine: KernelMachine | None = None
     lock: IO[str] | None = None
@@ -156,29 +156,29 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
         for shell in shells:
             running.create_task(shell.run())
     if machine is not None and arguments.remove_on_exit:
-        await end_everything(machine)
+        await stop_everything(machine)
     if lock is not None:
         lock.close()
 
 
 def main() -> None:
     """The command."""
-    made = parser("node-executor", "one node: samples, processes in control groups, enforcement")
-    made.add_argument("--node", default=socket.gethostname().lower(), help="name of this host's node")
+    made = parser("node-executor", "runs one node: samples usage, starts processes in control groups, enforces limits")
+    made.add_argument("--node", default=socket.gethostname().lower(), help="node name of this host")
     made.add_argument(
-        "--data", type=Path, default=default_folder(), metavar="DIR", help="folder for logs and the state of processes"
+        "--data", type=Path, default=default_folder(), metavar="DIR", help="folder for container logs and process state"
     )
     made.add_argument(
-        "--cgroup-base", default=None, metavar="GROUP", help="group below the cgroup mount to hold the executor's subtree"
+        "--cgroup-base", default=None, metavar="GROUP", help="cgroup below the mount that holds the executor's subtree"
     )
     made.add_argument("--sample-period", type=seconds, default=1.0, metavar="SECONDS", help="how often to sample the node")
     made.add_argument("--report-period", type=seconds, default=15.0, metavar="SECONDS", help="how often usage is published")
     made.add_argument(
         "--remove-on-exit",
         action="store_true",
-        help="on a clean stop end all pods and remove the subtree; without it they run on and are adopted at the next start",
+        help="on a clean stop, end all pods and remove the subtree; by default pods keep running and are adopted later",
     )
-    made.add_argument("--simulate", default="", metavar="NAMES", help="simulated nodes: names with commas, or how many")
+    made.add_argument("--simulate", default="", metavar="NAMES", help="run simulated nodes: comma-separated names, or a number")
     made.add_argument("--simulated-cpu", default="8", metavar="QUANTITY")
     made.add_argument("--simulated-memory", default="32Gi", metavar="QUANTITY")
     made.add_argument("--seed", type=int, default=0, help="seed of the simulated usage")

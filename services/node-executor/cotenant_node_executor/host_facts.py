@@ -1,6 +1,6 @@
-"""What this host is: CPUs and their places, memory, kernel, address; and what its executor reports of it at the start.
+"""Facts about this host (CPU topology, memory, kernel, address) and the executor's report at start.
 
-In: /proc, /sys, the probed capabilities. Out: `NodeFacts` and `ExecutorStatus`. CPU: those this process may run on.
+In: /proc, /sys, the probed capabilities. Out: `NodeFacts` and `ExecutorStatus`. CPUs: those that this process may run on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion
 
 
 def host_facts(node: str, *, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> NodeFacts:
-    """Read this host. Nothing is reserved for the system: what it uses counts as system usage."""
+    """Read the facts of this host. Nothing is reserved for the system: its consumption counts as system usage."""
     cpus = sorted(os.sched_getaffinity(0))
     memory = parse_node_meminfo((proc / "meminfo").read_text(encoding="ascii"))
     return NodeFacts(
@@ -43,7 +43,7 @@ def _processor(cpu: int, sys: Path) -> Processor:
 
 
 def _number(path: Path, default: int) -> int:
-    """The number in a file; the default where a kernel has none, or has -1."""
+    """Read a number from a file; the default where the file is missing or holds -1."""
     try:
         text = path.read_text(encoding="ascii").strip()
     except OSError:
@@ -54,7 +54,7 @@ def _number(path: Path, default: int) -> int:
 def executor_status(
     facts: NodeFacts, capabilities: Capabilities, boot: str, version: str, *, adopted: tuple[str, ...] = ()
 ) -> ExecutorStatus:
-    """The report of a host that runs plain processes only: nothing else may land on it."""
+    """Build the report of a host that runs host processes only; its taint keeps other pods away."""
     amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS}
     return ExecutorStatus(
         node=facts.name,

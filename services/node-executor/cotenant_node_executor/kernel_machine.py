@@ -1,6 +1,6 @@
-"""This host as a node's machine: real groups, real counters, real processes.
+"""`node.Machine` for this host: real control groups, counters and processes.
 
-In: a driver, what was probed, a folder for the runtime's state. Out: observations and writes as `node.Machine` asks.
+In: a driver, the probed capabilities, a folder for the runtime's state. Out: observations, writes, running processes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cotenant_node_executor.targets.writer import Writer
 logger = logging.getLogger(__name__)
 
 WATCHED = ((BESTEFFORT, Knob.CPU_QUOTA), (BESTEFFORT, Knob.CPUSET_CPUS))
-"""Files whose present value a strategy starts from."""
+"""Files whose present value a strategy reads."""
 
 IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
 
@@ -55,11 +55,11 @@ class KernelMachine:
         self._other_writer = OtherWriter(host_accessors())
         self._snapshot: Snapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
-        """The last cycle's, by file."""
+        """Values of the last cycle, by file."""
 
     def _raise_family(self) -> None:
-        """Give the group around all nodes' subtrees the machine's weight: its default counts as much as one process, and
-        services would wait behind everything that runs outside of it. Nobody else writes this group."""
+        """Raise the CPU weight of the group around all nodes' subtrees: the default equals that of one process, and services
+        would wait behind everything outside it. The executor is the only writer of this group."""
         own = self._driver.path(ROOT_GROUP, Knob.CPU_SHARES)
         if own is None or self._capabilities.sandbox:
             return
@@ -70,13 +70,13 @@ class KernelMachine:
         except OSError as error:
             logger.warning("%s keeps its weight: %s", own.parent.parent, error)
 
-    def living(self) -> tuple[str, ...]:
-        """Uids of pods whose groups were there before this executor: what it will adopt."""
+    def existing_pods(self) -> tuple[str, ...]:
+        """Uids of pods whose groups existed before this executor started, which it adopts."""
         names = (group.rpartition("/")[2] for group in self._driver.groups() if group.count("/") < 2)
         return tuple(sorted(name.removeprefix("pod") for name in names if name.startswith("pod")))
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
-        """Sample the counters, look at the processes, read the watched files."""
+        """Sample the counters, poll the processes, read the watched files."""
         if sample:
             self._snapshot = self._sampler.snapshot(time.monotonic_ns())
         states = self.runtime.poll(now)
@@ -104,10 +104,10 @@ class KernelMachine:
         return int(text) if text.isdigit() else None
 
     def create(self, groups: Sequence[str]) -> None:
-        """Make groups, parents first; what an earlier group of that name held is forgotten.
+        """Create groups, parents first, and drop cached values of an earlier group of that name.
 
-        A group that the kernel refuses (a container named like one of its files, say) is left out: its container then
-        fails to start with that reason, and nobody else suffers.
+        A group that the kernel refuses (for example a container named like a cgroup file) is skipped: its container fails to
+        start with that reason, and no other container is affected.
         """
         for group in groups:
             try:
@@ -117,22 +117,22 @@ class KernelMachine:
             self._writer.forget(group)
 
     def write(self, targets: Composed) -> WriteReport:
-        """Write what differs."""
+        """Write the values that differ."""
         if targets.changed:
             self._values = {(group, knob): text for group, texts in targets.texts.items() for knob, text in texts.items()}
         report = self._writer.apply(self._values)
         return report.and_also(self._other_writer.apply(targets.others)) if targets.others else report
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
-        """Hand orders to the runtime. One that fails for want of disk, say, is tried again in the next cycle."""
+        """Pass orders to the runtime. An order that fails, for example on a full disk, is tried again in the next cycle."""
         for order in orders:
             try:
                 self.runtime.carry_out(order, now)
             except OSError as error:
                 logger.warning("%s: %s", order_text(order), error)
 
-    def end_everything(self, now: datetime, grace_seconds: int) -> bool:
-        """End all pods and give the subtree back; call again until it says True. Logs and exit codes stay on disk."""
+    def stop_everything(self, now: datetime, grace_seconds: int) -> bool:
+        """Stop all pods and remove the subtree; call again until it returns True. Logs and exit codes stay on disk."""
         states = self.runtime.poll(now)
         live = False
         for uid in sorted(states):
@@ -145,7 +145,7 @@ class KernelMachine:
 
 
 def order_text(order: Order) -> str:
-    """An order in words, for people."""
+    """Describe an order in a log line."""
     if isinstance(order, Start):
         return f"start of container {order.container} of {order.pod.pod.metadata.namespace}/{order.pod.pod.metadata.name}"
     return f"{type(order).__name__.lower()} of pod {order.uid}"

@@ -1,4 +1,4 @@
-"""Answers `LogsRequest`: from namespace and name to a pod on this node, from there to the end of a container's log."""
+"""Answers `LogsRequest`: finds the pod on this node by namespace and name, and returns the end of a container's log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cotenant_node_executor.runtime.interface import LogRequest, LogUnavailableE
 
 
 def read_logs(node: ExecutorNode, request: LogsRequest) -> str:
-    """The end of the log. Raises RequestError 404 where there is none, 400 where the container is not named but must be."""
+    """Return the end of the log. Raises RequestError 404 without a log, 400 where the container must be named."""
     placed = node.core.placed.get((request.namespace, request.name))
     if placed is None or (request.uid and placed.placement.uid != request.uid):
         raise RequestError(404, f"pod {request.namespace}/{request.name} is not on node {node.name}")
@@ -46,13 +46,13 @@ def _container(placed: Placed, asked: str) -> str:
 
 
 class HoldsNode(Protocol):
-    """Whoever holds the node's present incarnation."""
+    """An object with the node's current incarnation."""
 
     node: ExecutorNode
 
 
 def log_handler(holder: HoldsNode) -> Callable[[bytes], Awaitable[bytes]]:
-    """The endpoint of one node."""
+    """Return the log endpoint of one node."""
 
     async def answer(data: bytes) -> bytes:
         try:

@@ -1,12 +1,12 @@
-"""The executor's shell: folds a node's subjects, runs its cycle every second and on deliveries, stores what it reports.
+"""The executor's shell: folds a node's subjects, runs its cycle every second and on deliveries, stores its reports.
 
-In: a log, a node. Out: nothing; it ends when `stopping` is set. `cotenant.runtime.follower` reads and starts over; reading and
-storing have tasks of their own, so that the cycle keeps its second while the server is away: suppression goes on, processes are
-looked after. A message that the core cannot fold is set aside.
+In: a log, a node. It ends when `stopping` is set. `cotenant.runtime.follower` reads, and reloads after a gap. Reading and
+storing run in tasks of their own, so that cycles continue while the server is unreachable: suppression keeps working and
+processes stay supervised. A message that the core cannot fold becomes a dead letter.
 
-Bounds: QUEUE_PULLS pulls wait between reader and cycle; one report under way for each subject (what is newer is decided
-again); at most MAX_OUTBOX usage and execution events wait to be stored, each is tried
-PUBLISH_TRIES times; what is over is dropped, the oldest first, and counted.
+Bounds: QUEUE_PULLS pulls wait between reader and cycle; one report in flight for each subject (a newer state is decided
+again); at most MAX_OUTBOX usage and execution events wait to be stored, each tried PUBLISH_TRIES times; beyond that the oldest
+are dropped and counted.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ STORING_TOGETHER = 16
 PUBLISH_TRIES = 20
 PUBLISH_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 2.0
-"""Between loads: no cycle runs meanwhile."""
+"""Pause between loads; no cycle runs meanwhile."""
 
 
 class ExecutorShell:
-    """Runs one node on a log. Every load begins with a fresh core; the machine behind it stays."""
+    """Runs one node on a log. Every load begins with an empty core; the machine is kept."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ExecutorShell:
         return _Incarnation(self)
 
     async def cycles(self, reading: Reading) -> None:
-        """Run the node's cycles: at each sample, and when something was delivered."""
+        """Run the node's cycles: at each sample, and on deliveries."""
         loop = asyncio.get_running_loop()
         next_sample = loop.time()
         ready = False
@@ -138,7 +138,7 @@ class ExecutorShell:
         self._wake_outbox.set()
 
     async def _store(self, node: ExecutorNode, event: Event) -> None:
-        """Store one report; refused, learn the subject's last sequence, and let the next cycle decide again."""
+        """Store one report. If it is refused, take over the subject's last sequence; the next cycle decides again."""
         try:
             expected = node.core.last_sequence(event.subject)
             outcome = await self._log.append([Write(event=event, expected=expected)])
@@ -159,7 +159,7 @@ class ExecutorShell:
             self._under_way.discard(event.subject)
 
     async def _send(self) -> None:
-        """Store usage and executions in their order: a usage's reference becomes the cause of what follows."""
+        """Store usage and execution events in order: the reference of a usage message is a cause of later events."""
         while True:
             while not self._outbox:
                 self._wake_outbox.clear()
@@ -173,7 +173,7 @@ class ExecutorShell:
                 self.node.usage_stored(f"{USAGE}:{sequence}")
 
     async def _publish(self, event: Event) -> int | None:
-        """Publish until it is confirmed, a bounded number of times; a server that is started again takes seconds."""
+        """Publish until acknowledged, a bounded number of times; a server restart takes seconds."""
         for _ in range(PUBLISH_TRIES):
             sequence = await self._log.publish(event)
             if sequence is not None:
@@ -182,7 +182,7 @@ class ExecutorShell:
         return None
 
     async def _flush(self) -> None:
-        """Give what is on its way two seconds more."""
+        """Wait at most two seconds for events in flight."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
                 while self._outbox or self._storing:  # noqa: ASYNC110 - bounded by the timeout above
@@ -205,7 +205,7 @@ class _Incarnation:
         return timedelta(0) if self._shell.node.core.loaded else RELOAD_PAUSE
 
     def knows(self, sequence: int) -> bool:
-        """Own reports are read like all others: the core compares their sequences."""
+        """Own reports are read like any others: the core compares their sequences."""
         del sequence
         return False
 

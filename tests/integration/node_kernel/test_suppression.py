@@ -103,7 +103,7 @@ class Bench:
 def bench(kernel_driver: CgroupDriver, capabilities: Capabilities, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(kernel_driver, capabilities, tmp_path / "pods")
     yield made
-    assert until(lambda: made.machine.end_everything(datetime.now(UTC), 0))
+    assert until(lambda: made.machine.stop_everything(datetime.now(UTC), 0))
 
 
 def test_a_batch_pods_process_runs_under_its_batch_values(bench: Bench) -> None:

@@ -20,12 +20,11 @@ from cotenant.log.contract import Stored, Write
 from cotenant.model.subjects import placement_subject, run_subject, slo_subject
 from cotenant.simulation import World
 from cotenant_node_executor.core.node import Periods
-from cotenant_node_executor.core.pod_lifecycle import any_running
+from cotenant_node_executor.core.pod_lifecycle import any_unfinished
 from cotenant_node_executor.simulated.containers import parse_duration
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_node_executor.simulated.usage import Curve, share_out, wanted_usage
-from tests.builders import pod_document
 from tests.unit.node_executor.builders_node_executor import batch, pod, service
 
 NODE = "sim-1"
@@ -50,14 +49,21 @@ def place(world: World, document: dict[str, Any], phase: PlacementPhase = Placem
 
 
 def document(name: str, qos: str, resource: str, amount: str, **annotations: str) -> dict[str, Any]:
-    return pod_document(
-        name,
-        labels={"koordinator.sh/qosClass": qos},
-        annotations={f"cotenant.io/simulated-{key}": value for key, value in annotations.items()},
-        restartPolicy="Never",
-        requests={resource: amount},
-        limits={"kubernetes.io/batch-cpu": amount} if qos == "BE" else None,
-    )
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"koordinator.sh/qosClass": qos},
+            "annotations": {f"cotenant.io/simulated-{key}": value for key, value in annotations.items()},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {"name": "main", "resources": {"requests": {resource: amount}, "limits": {"kubernetes.io/batch-cpu": amount}}}
+                if qos == "BE"
+                else {"name": "main", "resources": {"requests": {resource: amount}}}
+            ],
+        },
+    }
 
 
 def world_with_node(seed: int = 0, *, periodic: bool = True) -> tuple[World, NodeParticipant]:
@@ -180,7 +186,7 @@ def test_on_a_machine_that_was_lost_everything_starts_again() -> None:
     assert (web.phase, web.containers[0].restarts) == (RunPhase.RUNNING, 1)
     assert web.containers[0].started_at is not None
     assert web.containers[0].started_at >= returned
-    assert [uid for uid, states in machine.machine.runtime.poll(world.now).items() if any_running(states)] == ["uid-web"]
+    assert [uid for uid, states in machine.machine.runtime.poll(world.now).items() if any_unfinished(states)] == ["uid-web"]
 
 
 def test_batch_gives_way_when_a_service_wants_more_and_constant_load_settles() -> None:

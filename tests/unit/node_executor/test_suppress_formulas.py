@@ -10,7 +10,7 @@ from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.situation import BestEffortTree, Processor
 from cotenant_node_executor.strategies.suppress import STRATEGY, suppress
 from cotenant_node_executor.strategies.suppress_cfs import next_quota
-from cotenant_node_executor.strategies.suppress_cpuset import cpuset_targets, next_cpuset, select_cpus, steadied
+from cotenant_node_executor.strategies.suppress_cpuset import cpuset_targets, next_cpuset, select_cpus, with_dead_band
 from cotenant_node_executor.strategies.suppress_quantity import (
     HostApplication,
     PodClass,
@@ -219,9 +219,9 @@ def test_a_single_usable_cpu_is_used_where_no_more_are_wanted() -> None:
 
 def test_a_quantity_just_above_the_present_cpus_is_steadied() -> None:
     # 1 % of 20 CPUs is 200 milli-CPU
-    assert steadied(2199, 2, 20_000) == 2000
-    assert steadied(2200, 2, 20_000) == 2200
-    assert steadied(1999, 2, 20_000) == 1999
+    assert with_dead_band(2199, 2, 20_000) == 2000
+    assert with_dead_band(2200, 2, 20_000) == 2200
+    assert with_dead_band(1999, 2, 20_000) == 1999
 
 
 def test_under_a_static_policy_only_containers_are_narrowed() -> None:

@@ -10,7 +10,7 @@ from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.situation import Processor
 from cotenant_node_executor.strategies.suppress import CPUSET, OFF, Suppression, suppress
 from cotenant_node_executor.strategies.suppress_cfs import FLOOR_US, next_quota
-from cotenant_node_executor.strategies.suppress_cpuset import next_cpuset, select_cpus, steadied
+from cotenant_node_executor.strategies.suppress_cpuset import next_cpuset, select_cpus, with_dead_band
 from cotenant_node_executor.strategies.suppress_quantity import UsageSplit, suppress_milli
 from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
@@ -141,11 +141,11 @@ def test_constant_load_settles_and_noise_below_one_percent_changes_nothing() -> 
 
 
 def test_seed_218_a_load_where_one_cpu_ends_and_the_next_begins_does_not_widen_and_narrow_the_set_in_turn() -> None:
-    assert steadied(2_001, 2, 4_000) == 2_000
-    assert steadied(2_039, 2, 4_000) == 2_000
-    assert steadied(2_040, 2, 4_000) == 2_040
-    assert steadied(2_000, 3, 4_000) == 2_000  # what services need is given back at once
-    assert steadied(3_500, 2, 4_000) == 3_500
+    assert with_dead_band(2_001, 2, 4_000) == 2_000
+    assert with_dead_band(2_039, 2, 4_000) == 2_000
+    assert with_dead_band(2_040, 2, 4_000) == 2_040
+    assert with_dead_band(2_000, 3, 4_000) == 2_000  # what services need is given back at once
+    assert with_dead_band(3_500, 2, 4_000) == 3_500
 
 
 def test_unlimited_is_left_at_once_also_for_a_target_below_the_dead_band() -> None:

@@ -1,1 +1,1 @@
-"""The pure part of the executor: from what is placed here and what was observed to orders, file values and reports."""
+"""The pure part of the executor: placements and observations in; orders, file values and reports out."""

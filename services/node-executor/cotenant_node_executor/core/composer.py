@@ -38,7 +38,7 @@ _ATTRIBUTES: dict[type, type] = {
     Thread: ThreadAttribute,
     ResctrlGroup: ResctrlAttribute,
 }
-"""What attributes a kind of place has."""
+"""The attributes of each kind of place."""
 
 Settled = tuple[Mapping[Attribute, Desired], Mapping[Attribute, str]]
 
@@ -90,7 +90,7 @@ def _name(attribute: Attribute) -> str:
 
 @lru_cache(maxsize=16)
 def _settler(strategies: tuple[Strategy, ...]) -> Callable[[tuple[Desired, ...]], Settled]:
-    """The composition under these strategies, remembered for all places for which the same is desired."""
+    """Return a cached composition function for these strategies; places with equal desired values share one entry."""
     order = precedence(strategies)
 
     @lru_cache(maxsize=REMEMBERED)
@@ -102,15 +102,15 @@ def _settler(strategies: tuple[Strategy, ...]) -> Callable[[tuple[Desired, ...]]
 
 
 class Composer:
-    """The desired values of one node by source. Only places whose desired values change are composed again, so the result
-    follows from what is desired now, in whatever order it came. Bound: the present sources."""
+    """The desired values of one node by source. Only places whose desired values changed are composed again. The result depends
+    on the current desired values alone, not on the order in which they arrived. Bound: the current sources."""
 
     def __init__(self, strategies: tuple[Strategy, ...] = STRATEGIES) -> None:
         self._settled = _settler(strategies)
         self._desired: dict[Place, dict[str, tuple[Desired, ...]]] = {}
         """By place and source."""
         self._places: dict[str, tuple[Place, ...]] = {}
-        """By source: the places that it desires something for."""
+        """Places with a desired value, by source."""
         self._unsettled: dict[Place, None] = {}
         self._winners: dict[Place, Mapping[Attribute, Desired]] = {}
         self._texts: dict[str, Mapping[Knob, str]] = {}
@@ -118,7 +118,7 @@ class Composer:
         self._unchanged = Composed(self._winners, self._texts, (), self._others)
 
     def put(self, source: str, values: DesiredValues) -> None:
-        """All that a source desires from now on; nothing: it is gone."""
+        """Replace all desired values of a source; an empty mapping removes the source."""
         for place in self._places.pop(source, ()):
             if place not in values:
                 del self._desired[place][source]
@@ -132,7 +132,7 @@ class Composer:
             self._places[source] = tuple(values)
 
     def composed(self) -> Composed:
-        """The winning values. Raises CompositionError."""
+        """Return the winning values. Raises CompositionError."""
         if not self._unsettled:
             return self._unchanged
         changed = tuple(self._unsettled)

@@ -1,4 +1,4 @@
-"""The executor's core: what has to run on this node, the values of its targets, and what is true of its pods.
+"""The executor's core: which pods must run on this node, the values of its targets, and the status of its pods.
 
 In: the node's subjects on the log (placements, node SLO, the executor's own reports) and an observation of the machine.
 Out: orders for the runtime, one composed value for each target, and reports (`run`) as events.
@@ -29,7 +29,7 @@ from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import Key, Placed, read_placement, refused_report
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
-from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_running, pod_step
+from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_unfinished, pod_step
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Stop
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
@@ -66,31 +66,31 @@ class ExecutorCore:
         """By name, in order of precedence."""
         self._evictions = Evictions()
         self.pods = PlacedPods()
-        """The pods that are placed here."""
+        """The pods placed on this node."""
         self._runs: dict[Key, _Report] = {}
         self._backoffs: dict[Key, list[datetime]] = {}
-        """When each container that waits may start, of reports that name such."""
+        """When each container in back-off may start, by pod; only reports with such containers."""
         self._sequences: dict[str, int] = {}
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
         self.loaded = False
-        """The own start marker has come back: everything before it is folded."""
+        """The executor's own start marker was delivered, so every earlier message is folded."""
         self._seen: Observation | None = None
         # What follows is cached for speed only: it is derived from the state above, and recomputed when that changes.
         self._targets = DesiredTargets(facts, capabilities, strategies)
         self._changed = False
-        """Something was folded since the last decision that may lead to another one."""
+        """An event that may change the decision was folded since the last one."""
         self._open: set[Key] = set()
-        """Pods that may have an order or a report; the others are steady, and what is reported of them is true."""
+        """Pods that may need an order or a report; the reports of all others are up to date."""
         self._orphans: tuple[str, ...] | None = None
         self._steps: dict[Key, PodStep] = {}
-        """Of the newest observation at `_stepped_at`, until a fact of the pod comes."""
+        """Steps computed from the newest observation at `_stepped_at`; an event of a pod drops its entry."""
         self._stepped_at: datetime | None = None
 
     def fresh(self) -> ExecutorCore:
-        """A core of the same node that has folded nothing, under a boot of its own."""
+        """Return an empty core for the same node with a new boot id."""
         boot = f"{self.boot.partition('+')[0]}+{int(self.boot.partition('+')[2] or 0) + 1}"
         return ExecutorCore(
             self.facts, self.capabilities, boot, plain_processes=self._plain_processes, strategies=(*self.strategies.values(),)
@@ -99,7 +99,7 @@ class ExecutorCore:
     # -- folding -------------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one fact."""
+        """Fold one event."""
         subject, sequence = event.subject, event.sequence
         if sequence <= self._sequences.get(subject, 0):
             return
@@ -158,19 +158,19 @@ class ExecutorCore:
         self._changed = True
 
     def last_sequence(self, subject: str) -> int:
-        """What a write to this subject expects; 0: none."""
+        """Return the expected last sequence for a write to this subject; 0 for none."""
         return self._corrected.get(subject, self._sequences.get(subject, 0))
 
     def correct_sequence(self, subject: str, sequence: int) -> None:
-        """The server says that the subject's last sequence is another: a tombstone has expired, or an answer was lost.
+        """Replace the expected sequence after a refused write: a tombstone has expired, or an acknowledgement was lost.
 
-        Counts until the next message of the subject is folded.
+        Holds until the next message of the subject is folded.
         """
         self._corrected[subject] = sequence
 
     def observe(self, observation: Observation, changed: Set[str] | None = None) -> None:
-        """Take the newest observation of the machine. `changed`: the pods of which it may show other states than the last one;
-        None: that is not known."""
+        """Take the newest observation of the machine. `changed`: the pods whose states may differ from the last observation;
+        None: unknown."""
         before, self._seen = self._seen, observation
         self._steps.clear()
         if before is None:
@@ -188,12 +188,12 @@ class ExecutorCore:
 
     @property
     def has_work(self) -> bool:
-        """Whether a cycle on the same observation may order or report anything that the last one did not."""
+        """Whether a cycle on the same observation may produce a new order or report."""
         return self._changed or bool(self._open) or self._orphans != () or self._targets.every_cycle
 
     @property
     def placed(self) -> Mapping[Key, Placed]:
-        """The pods that are placed here, by namespace and name."""
+        """The pods placed on this node, by namespace and name."""
         return self.pods.by_name
 
     def figures(self, strategy: str) -> dict[str, int]:
@@ -201,13 +201,13 @@ class ExecutorCore:
         return self.strategies[strategy].figures(self._targets.memory(strategy))
 
     def runs(self) -> dict[str, RunStatus]:
-        """The last reports by uid."""
+        """The last reports by pod uid."""
         return {report.status.uid: report.status for _, report in sorted(self._runs.items())}
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     def plan(self, now: datetime) -> Plan:
-        """Orders and file values of this cycle; empty before the load is complete or anything was observed."""
+        """Return this cycle's orders and file values; empty until the load is complete and the machine was observed."""
         seen = self._seen
         if seen is None or not self.loaded:
             return NOTHING
@@ -223,7 +223,7 @@ class ExecutorCore:
         return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
 
     def _orders(self, seen: Observation, now: datetime) -> list[Order]:
-        """Orders of the open pods; then the end of orphaned ones."""
+        """Orders for open pods, then for orphaned ones."""
         orders: list[Order] = []
         self._stepped_at = now
         for key in sorted(self._open):
@@ -242,16 +242,16 @@ class ExecutorCore:
         return view is not None and view.group in seen.groups
 
     def _orphan_orders(self, seen: Observation) -> list[Order]:
-        """End orphaned pods: those whose placement went while the executor was away, or was replaced."""
+        """End orphaned pods: their placement was removed while the executor was down, or was replaced."""
         if self._orphans is None:
             self._orphans = self.pods.unplaced(seen.states.keys())
         orders: list[Order] = []
         for uid in self._orphans:
-            orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if any_running(seen.states[uid]) else Forget(uid))
+            orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if any_unfinished(seen.states[uid]) else Forget(uid))
         return orders
 
     def _step(self, key: Key, placed: Placed, seen: Observation, now: datetime) -> PodStep | None:
-        """Work out a placed pod's orders and report; None where it cannot run here."""
+        """Compute a placed pod's orders and report; None where it cannot run here."""
         if placed.to_run is None or placed.refusal:
             return None
         report, placement = self._runs.get(key), placed.placement
@@ -263,7 +263,7 @@ class ExecutorCore:
         return step
 
     def decide(self, now: datetime) -> Sequence[Event]:
-        """Reports that are not on the log yet, in order of namespace and name; then the ends of those of pods that went."""
+        """Return reports that are not on the log yet, by namespace and name, then tombstones for pods that are gone."""
         seen = self._seen
         if seen is None or not self.loaded:
             return ()
@@ -296,12 +296,12 @@ class ExecutorCore:
         return ending(run_subject(self.facts.name, *key), known.status, (f"LOG:{known.sequence}",), time=now)
 
     def next_start(self, now: datetime) -> datetime | None:
-        """When the next container's back-off is over, from the last reports; None: none waits."""
+        """When the next back-off ends, from the last reports; None without a container in back-off."""
         if not self._backoffs:
             return None
         return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
 
 
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:
-    """The pods of which two observations show something else."""
+    """The pods whose states differ between two observations."""
     return {uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)}

@@ -1,13 +1,12 @@
-"""What a node's targets shall hold in a cycle, worked out again only where an input has changed.
+"""The desired values of a node's targets, computed again only where an input has changed.
 
-In: the observation, the pods' views, groups about to be made, the node SLO. Out: one composed value for each target, and the
-evictions that strategies order. Every value follows from these inputs and the strategies' memories; the rest that is kept of
-the last cycle only saves time. The values are handed out whole in every cycle, so the writer can repair a file that
-somebody else changed.
+In: the observation, the pods' views, groups about to be created, the node SLO. Out: one composed value for each target, and the
+evictions that strategies order. Every value follows from these inputs and the strategies' memories; all other state is a cache
+of the last cycle. Every cycle returns all values, so the writer can repair a file that another process changed.
 
-| source of desired values | made from | again when |
+| source of desired values | computed from | computed again when |
 |---|---|---|
-| a pod | its shape, the policy, by every strategy's `of_pod` | its placement or the policy changes, its group comes or goes |
+| a pod | its shape and the policy, by every strategy's `of_pod` | its placement, its group's existence or the policy changes |
 | a strategy | the situation and its memory, by its `decide` | the policy or one of its `inputs` changes |
 """
 
@@ -58,20 +57,20 @@ class DesiredTargets:
         """Strategies that decide, by the source of their values. Pods are sources by their groups, which have no colon."""
         self._of_pod = [strategy.of_pod for strategy in strategies if strategy.of_pod is not None]
         self._groups: frozenset[str] = frozenset()
-        """As the last cycle saw and made them."""
+        """The groups that the last cycle observed or created."""
         self._sysctl: int | None = None
         self._policy = Policy(capabilities, None)
         self._there: dict[str, PodView] = {}
-        """By group: the placed pods whose groups are there, as they were when their values were desired."""
+        """Placed pods with an existing group, by group, as of their last computed values."""
         self._burstable_milli = 0
-        """What the burstable ones among them request."""
+        """CPU requests of the burstable pods among them."""
         self._tree = best_effort_tree((), ())
         self._of_shape: dict[PodShape, tuple[tuple[Desired, ...], ...]] = {}
-        """What is desired for a shape under the policy, group by group. Bound: REMEMBERED_SHAPES, then it begins again."""
+        """Cache of a shape's desired values under the policy, group by group. Bound: REMEMBERED_SHAPES, then it is cleared."""
         self._due: set[str] = {*self._deciding}
         """Strategies that decide in this cycle, by source."""
         self._usage: Observation | None = None
-        """The observation whose figures strategies have decided from."""
+        """The observation that strategies last decided from."""
         self._memories: dict[str, Struct | None] = {}
         """By strategy name; immutable structs."""
         self._takers: dict[Input, tuple[str, ...]] = {}
@@ -84,7 +83,7 @@ class DesiredTargets:
         return bool(self._takers[Input.CYCLE])
 
     def memory(self, strategy: str) -> Struct | None:
-        """What a strategy's last decision remembered."""
+        """The memory of a strategy's last decision."""
         return self._memories.get(strategy)
 
     def of_cycle(
@@ -95,8 +94,8 @@ class DesiredTargets:
         made: Set[str],
         slo: NodeSLORendered | None,
     ) -> tuple[Composed, Sequence[tuple[str, Evict]]]:
-        """The values of a cycle and the evictions ordered, each with its strategy. `placed`: pods by group; `changed`: groups
-        of which that differs from the last cycle; `made`: groups that were not seen and are made before anything is written."""
+        """Return the values of a cycle and the evictions ordered, each with its strategy. `placed`: pods by group; `changed`:
+        groups whose pod differs from the last cycle; `made`: missing groups that are created before values are written."""
         groups = seen.groups | made if made else seen.groups
         if groups is not self._groups:
             if seen.groups is self._groups:
@@ -119,7 +118,7 @@ class DesiredTargets:
         return self._composer.composed(), evictions
 
     def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:
-        """Put the values of pods that came or changed, and note which strategies decide again."""
+        """Update the values of new and changed pods, and mark the strategies that must decide again."""
         put, there, new_policy = self._composer.put, self._there, self._policy.slo is not slo
         came: list[PodView] = []
         of_tree = False
@@ -185,7 +184,7 @@ class DesiredTargets:
         )
 
     def _decide(self, seen: Observation) -> Sequence[tuple[str, Evict]]:
-        """Let the strategies decide that are due, in the order of the registry."""
+        """Run the strategies that are due, in the order of the registry."""
         situation = self._situation(seen.snapshot, seen)
         evictions: list[tuple[str, Evict]] = []
         for source, strategy in self._deciding.items():
@@ -215,7 +214,7 @@ def _with_resets(values: DesiredValues, orders: Sequence[StrategyOrder], strateg
 
 
 def _same_figures(before: Observation, now: Observation) -> bool:
-    """Whether two observations show strategies the same usage; cheap, so not every such pair is found."""
+    """Whether two observations show strategies the same usage; a cheap check that may miss equal pairs."""
     return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
 
 

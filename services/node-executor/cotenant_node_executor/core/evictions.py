@@ -1,9 +1,9 @@
-"""The evictor: pods that strategies end for good.
+"""The evictor: pods that strategies evict.
 
 In: evictions as strategies order them, placements as they are folded. Out: the eviction of a pod while it is placed, which its
-lifecycle carries out (`pod_lifecycle`). An order for a pod that is not placed, that is ending or has ended, or whose
-eviction has begun is ignored, so a strategy may repeat it every cycle. Nothing is kept across a restart: what had not ended
-by then has to be ordered again.
+lifecycle carries out (`pod_lifecycle`). An order for a pod that is not placed, is terminating, has ended, or is already being
+evicted is ignored, so a strategy may repeat it every cycle. Evictions do not survive a restart: the strategy must order an
+unfinished one again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Evictions:
     def begin(
         self, ordered: Iterable[tuple[str, Evict]], pods: PlacedPods, last: Mapping[str, RunStatus]
     ) -> tuple[tuple[Key, str, Evict], ...]:
-        """Take those that have not begun, each with its pod's name and its strategy. `last`: the last reports by uid."""
+        """Begin the new evictions, and return each with its pod's name and strategy. `last`: the last reports by uid."""
         begun: list[tuple[Key, str, Evict]] = []
         for strategy, order in ordered:
             placed, report = pods.of_uid(order.uid), last.get(order.uid)

@@ -1,13 +1,13 @@
-"""What was really done on the node, as events: changed files by topic, orders carried out, refusals.
+"""Events about what the executor did on the node: changed files by topic, orders carried out, refusals.
 
-In: the cycle's plan, the writer's report, the orders, and where they come from (causes). Out: events on stream EXECUTION.
+In: the cycle's plan, the writer's report, the orders, and their causes. Out: events on stream EXECUTION.
 
 | topic | content |
 |---|---|
-| suppress | the best-effort group's quota or CPU set changed: from what to what, by which figures |
+| suppress | a changed quota or CPU set of the best-effort group: old and new value, the figures behind it |
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
-| runtime | a container was started, a pod is being stopped, its groups were removed |
+| runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
 | refusals | the kernel refused a value, or a pod cannot run here; each published once |
 
 Bound: MAX_CHANGES changes in one event; more are counted in its summary.
@@ -33,13 +33,13 @@ from cotenant_node_executor.targets.interface import Knob, WriteReport, Written
 MAX_CHANGES = 50
 
 NEWEST_USAGE = f"{USAGE}:newest"
-"""Stands among the causes for the usage message that is stored just before."""
+"""Placeholder in the causes for the usage message that is stored just before the event."""
 
 _OF_A_TREE = frozenset((Knob.CPU_QUOTA, Knob.CPUSET_CPUS))
 
 
 class Executions:
-    """Makes the events of one node. Remembers only what it has published, so that nothing is published twice."""
+    """Builds the events of one node. Keeps only what it has published, so that nothing is published twice."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -72,7 +72,7 @@ class Executions:
         events: list[Event] = []
         for topic in sorted(by_topic):
             changes = by_topic[topic]
-            # A best-effort tree is one decision: its root's file speaks for all of it.
+            # Suppression sets the whole best-effort tree by one decision, so its root's file represents the tree.
             first, winner = ([each for each in changes if each[0].attribute in _OF_A_TREE] or changes)[0]
             strategy = core.strategies[winner.strategy]
             causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()

@@ -1,8 +1,8 @@
-"""One node, sans I/O of its own: a cycle of observing, planning, carrying out and reporting.
+"""One node's cycle, without I/O of its own: observe, plan, carry out, report.
 
 In: events of the node's subjects, the time, and a machine (the kernel and processes, or the simulation). Out: events to
-be written: reports on LOG, usage on USAGE, what was done on EXECUTION. The order within a cycle matters: groups are made
-and their values written before a process is started in them, and a report contains only what was observed.
+store: reports on LOG, usage on USAGE, completed actions on EXECUTION. The order within a cycle matters: groups are created
+and their values written before a process starts in them, and a report contains only what was observed.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from cotenant_node_executor.runtime.interface import Order, Runtime
 from cotenant_node_executor.targets.interface import WriteReport
 
 EARLY_REPORT = timedelta(seconds=5)
-"""After a suppression usage is published at once, at most this often, so that its cause is the sample it was made from."""
+"""After a suppression, usage is published at once but at most this often, so that the event's cause is the sample behind it."""
 
 
 class Machine(Protocol):
-    """What a node runs on."""
+    """The machine that a node runs on."""
 
     @property
     def runtime(self) -> Runtime: ...
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
-        """Look at the machine; without `sample` the last snapshot is shown again."""
+        """Observe the machine; without `sample` the last snapshot is returned again."""
         ...
 
     def create(self, groups: Sequence[str]) -> None:
-        """Make groups, parents first."""
+        """Create groups, parents first."""
         ...
 
     def write(self, targets: Composed) -> WriteReport:
-        """Give every target its value, as far as it holds another one."""
+        """Write every target whose value differs."""
         ...
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
-        """Hand orders to the runtime."""
+        """Pass orders to the runtime."""
         ...
 
 
@@ -61,7 +61,7 @@ class Periods(Struct, frozen=True):
 
 
 class ExecutorNode:
-    """A core, its machine and its reports. `status` is what the node reports of itself at its start."""
+    """A core, its machine and its reports. `status` is the node's report about itself at start."""
 
     def __init__(self, core: ExecutorCore, machine: Machine, status: ExecutorStatus, periods: Periods) -> None:
         self.core = core
@@ -79,42 +79,42 @@ class ExecutorNode:
         self._named = 0
         self._adopted = False
         self._moved = True
-        """The last cycle changed something on the machine, or was refused: the next one sees another machine."""
+        """The last cycle changed the machine or had a refusal, so the next one must observe again."""
 
     def restarted(self) -> ExecutorNode:
-        """The same node on the same machine with a core that has folded nothing."""
+        """Return this node on the same machine with an empty core."""
         return ExecutorNode(self.core.fresh(), self.machine, self._status, self._periods)
 
     def start_marker(self, now: datetime) -> Event:
-        """The executor's own report. Its delivery says that everything before it has been folded."""
+        """Return the executor's own report. Its delivery marks that every earlier message has been folded."""
         status = msgspec.structs.replace(self._status, boot=self.core.boot)
         return Event(subject=executor_subject(self.name), data=status, time=now)
 
     def apply(self, event: Event) -> None:
-        """Fold one fact."""
+        """Fold one event."""
         self.core.apply(event)
 
     def usage_stored(self, ref: str) -> None:
-        """The last usage message is on its stream under this reference."""
+        """Record the reference under which the last usage message is stored."""
         self._usage_ref = ref
 
     def due(self, now: datetime) -> bool:
-        """Whether a cycle has anything to do that the last one has not done, on a machine where nothing happens by itself."""
+        """Whether a cycle has new work, given that the machine did not change by itself."""
         return self._moved or self.core.has_work or self._window.due(now)
 
     @property
     def report_due(self) -> datetime | None:
-        """When usage is to be published next, in the node's time; None before the first sample."""
+        """When usage is due next, by the node's clock; None before the first sample."""
         return self._window.next_report
 
     def identified(self, event: Event, cell: str) -> Event:
-        """Give an event its id: of this incarnation, counted."""
+        """Return the event with its id: this incarnation and a counter."""
         self._named += 1
         source = f"/{cell}/node-executor/{self.name}"
         return msgspec.structs.replace(event, id=f"{cell}/{self._incarnation}/{self._named}", source=source)
 
     def refer(self, event: Event) -> Event:
-        """Put the last stored usage message where an event's causes say "the newest usage"."""
+        """Replace the placeholder NEWEST_USAGE in an event's causes by the last stored usage message."""
         if NEWEST_USAGE not in event.causes:
             return event
         known = (self._usage_ref,) if self._usage_ref else ()
@@ -122,7 +122,7 @@ class ExecutorNode:
         return msgspec.structs.replace(event, causes=known + others)
 
     def step(self, now: datetime, *, sample: bool = True) -> list[Event]:
-        """One cycle; nothing before the load is complete. Returns usage first, so that its reference can be a cause."""
+        """Run one cycle; no events before the load is complete. Usage comes first, so that its reference can be a cause."""
         core, machine = self.core, self.machine
         if not core.loaded:
             return []
@@ -150,7 +150,7 @@ class ExecutorNode:
         return [Event(subject=usage_subject(self.name), data=message, time=now, stream=USAGE)]
 
     def _early(self, now: datetime, done: Sequence[Event]) -> bool:
-        """Whether something was changed because of usage and the last usage message is not of just now."""
+        """Whether usage caused a change and the last usage message is old enough to publish another."""
         if not self._window.filled or (self._usage_at is not None and now - self._usage_at < EARLY_REPORT):
             return False
         return any(NEWEST_USAGE in event.causes for event in done)

@@ -1,7 +1,6 @@
-"""What the executor sees of its own machine in one cycle: the local facts that a core is given beside the log's.
+"""The state of the machine in one cycle, which the core reads beside the events of the log.
 
-In: nothing. Out: one frozen struct that the shell fills (from the kernel and the runtime, or from the simulation) and the
-core reads.
+One frozen struct, filled from the kernel and the runtime, or from the simulation.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from cotenant_node_executor.targets.interface import Knob
 class Observation(Struct, frozen=True, gc=False):
     """`states`: containers by pod uid, also of orphaned pods. `groups`: control groups below the root.
 
-    `current`: files whose value strategies start from.
+    `current`: present values of the files that strategies start from.
     """
 
     snapshot: Snapshot | None

@@ -1,7 +1,7 @@
-"""A placement as the executor reads it: the manifest with the placement's identity, and why it cannot run here.
+"""A placement with its manifest decoded, or the reason why the pod cannot run here.
 
-In: a placement event. Out: what the runtime and the strategies need to know of the pod, or a refusal in words and the report
-that says it.
+In: a placement event. Out: the pod with its placement's identity, for the runtime and the strategies; or a refusal as text and
+the report that carries it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 _NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
-"""What may become the name of a folder and of a control group."""
+"""Valid names of folders and control groups."""
 
 
 class Placed(Struct, frozen=True, gc=False):
-    """A placement with its manifest read; `refusal` says why it cannot run here."""
+    """A placement with its manifest decoded; `refusal`: why it cannot run here."""
 
     placement: Placement
     ref: str
@@ -41,7 +41,7 @@ class Placed(Struct, frozen=True, gc=False):
 
 
 def read_placement(event: Event, data: Placement, node: str, plain_processes: bool) -> Placed:
-    """Read a placement's manifest; `plain_processes`: what processes of this machine cannot do is refused."""
+    """Decode a placement's manifest; with `plain_processes` fields that host processes do not support are refused."""
     if not _NAME.fullmatch(data.uid):
         return Placed(data, event.ref, None, None, f"uid {data.uid!r} cannot name a folder")
     try:
@@ -56,7 +56,7 @@ def read_placement(event: Event, data: Placement, node: str, plain_processes: bo
 
 @by_identity
 def _name_refusals(spec: PodSpec) -> list[str]:
-    """What is wrong with the names of the containers."""
+    """Errors in the containers' names."""
     names = [container.name for container in spec.containers]
     refusals = [f"container name {name!r} cannot name a folder" for name in names if not _NAME.fullmatch(name)]
     if len(set(names)) < len(names) or not names:
@@ -65,7 +65,7 @@ def _name_refusals(spec: PodSpec) -> list[str]:
 
 
 def _identified(pod: Pod, placement: Placement) -> Pod:
-    """The manifest with the identity of its placement: uid, namespace and name name its groups and folders."""
+    """The manifest with uid, namespace and name of its placement, from which groups and folders get their names."""
     own = pod.metadata
     if own.uid == placement.uid and own.namespace == placement.namespace and own.name == placement.name:
         return pod
@@ -74,7 +74,7 @@ def _identified(pod: Pod, placement: Placement) -> Pod:
 
 
 def refused_report(placed: Placed) -> RunStatus:
-    """The report of a pod that cannot run here."""
+    """Return the report of a pod that cannot run here."""
     placement = placed.placement
     ending = placement.phase is PlacementPhase.TERMINATING
     return RunStatus(

@@ -1,7 +1,6 @@
 """The pods that are placed on a node, found by name, by uid and by control group.
 
-In: placements as they are read. Out: the same by name, and what an adopting runtime and the strategies take of them. A uid
-is one pod's.
+In: decoded placements. Out: the same by name, for the runtime by uid, and for strategies by group. A uid belongs to one pod.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ class PlacedPods:
         self.by_name: Mapping[Key, Placed] = self._placed
         """Every placement."""
         self.refused: Mapping[Key, Placed] = self._refused
-        """Those that cannot run here."""
+        """Names of pods that cannot run here."""
         self._views: dict[str, PodView] = {}
         self.views: Mapping[str, PodView] = self._views
-        """As strategies see them, by group."""
+        """The views that strategies read, by group."""
         self._changed: set[str] = set()
 
     def put(self, key: Key, placed: Placed) -> None:
-        """Take a placement, in the place of the one that had its name."""
+        """Add a placement; one with the same name is replaced."""
         self.drop(key)
         self._placed[key] = placed
         self._of_uid[placed.placement.uid] = key
@@ -43,7 +42,7 @@ class PlacedPods:
             self._refused[key] = placed
 
     def drop(self, key: Key) -> None:
-        """Forget a placement, if there is one of that name."""
+        """Remove the placement of that name, if there is one."""
         self._to_run = None
         placed = self._placed.pop(key, None)
         if placed is None:
@@ -56,18 +55,18 @@ class PlacedPods:
             self._changed.add(placed.view.group)
 
     def changed(self) -> Set[str]:
-        """Groups whose view has changed since the last call. Bound: those of all pods since."""
+        """Groups whose view changed since the last call. Bound: the pods placed since then."""
         changed = self._changed
         if changed:
             self._changed = set()
         return changed
 
     def name_of(self, uid: str) -> Key | None:
-        """The name of the pod with this uid."""
+        """Return the name of the pod with this uid."""
         return self._of_uid.get(uid)
 
     def unplaced(self, uids: KeysView[str]) -> tuple[str, ...]:
-        """Those of these uids that no placed pod has, sorted."""
+        """The given uids that belong to no placed pod, sorted."""
         placed = self._of_uid.keys()
         return () if uids <= placed else tuple(sorted(uids - placed))
 
@@ -77,7 +76,7 @@ class PlacedPods:
         return self._placed[key] if key is not None else None
 
     def around(self, groups: Iterable[str]) -> list[Placed]:
-        """The pods that these groups belong to, by name."""
+        """The pods that own these groups, by name."""
         found: set[Key] = set()
         for group in groups:
             view = self._views.get(group)
@@ -89,7 +88,7 @@ class PlacedPods:
         return [self._placed[key] for key in sorted(found)]
 
     def to_run(self) -> Mapping[str, PodToRun]:
-        """As a runtime knows them, by uid."""
+        """The pods in the runtime's form, by uid."""
         if self._to_run is None:
             found = (placed.to_run for placed in self._placed.values())
             self._to_run = {pod.uid: pod for pod in found if pod is not None}

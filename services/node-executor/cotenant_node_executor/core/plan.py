@@ -1,7 +1,4 @@
-"""What one cycle asks of the machine.
-
-In: what the core decided. Out: one frozen struct that the node carries out, in this order: groups, targets, orders.
-"""
+"""A cycle's plan: one frozen struct that the node carries out in this order: groups, targets, orders."""
 
 from __future__ import annotations
 
@@ -18,21 +15,21 @@ NO_GROUPS: frozenset[str] = frozenset()
 
 
 class Plan(Struct, frozen=True, gc=False):
-    """What one cycle asks of the machine."""
+    """The groups, values and orders of one cycle."""
 
     orders: tuple[Order, ...]
     groups: tuple[str, ...]
-    """Groups that must be made, parents first, before values are written and processes started."""
+    """Groups to create, parents first, before values are written and processes started."""
     targets: Composed
     evictions: tuple[tuple[Key, str, Evict], ...] = ()
-    """Evictions that begin in this cycle: pod, strategy, order. They are carried out from the next cycle on."""
+    """Evictions that begin in this cycle (pod, strategy, order). They are carried out from the next cycle on."""
 
 
 NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))
 
 
 def missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:
-    """Those of the pods' groups and their containers' that a start needs and that are not there."""
+    """Groups of pods and containers that a start needs and that do not exist yet."""
     groups: set[str] = set()
     for order in orders:
         if isinstance(order, Start):

@@ -1,17 +1,17 @@
-"""One pod's lifecycle on its node: from its placement and what is seen of its containers to orders and its report.
+"""One pod's lifecycle on its node: the placement and the observed containers in; orders and its report out.
 
-In: the placement, the last report, the containers' states, the time. Out: orders (repeated every cycle as long as they
-are wanted) and the report that is true now.
+In: the placement, the last report, the containers' states, the time. Out: orders (repeated every cycle until they have taken
+effect) and the current report.
 
 | placement | containers | order | phase |
 |---|---|---|---|
 | bound | not started, or exited and the policy restarts it and the back-off is over | start | pending, running |
-| bound | all exited for good | collect | succeeded if all codes are 0, else failed |
-| bound, past activeDeadlineSeconds | some live | stop | running, then failed |
-| bound, evicted by a strategy | some live | stop | running, then failed |
-| terminating | some live | stop | running, then stopped |
+| bound | all exited, none restarts | collect | succeeded if all codes are 0, else failed |
+| bound, past activeDeadlineSeconds | some not exited | stop | running, then failed |
+| bound, evicted by a strategy | some not exited | stop | running, then failed |
+| terminating | some not exited | stop | running, then stopped |
 
-A phase that ends a pod is final: nothing is started again. Source: kubelet's pod life cycle.
+A terminal phase is final: nothing is started again. Source: kubelet's pod lifecycle.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ _TERMINATING = PlacementPhase.TERMINATING
 
 
 class PodStep(Struct, frozen=True, gc=False):
-    """What follows for one pod in one cycle."""
+    """The result of one cycle for one pod."""
 
     orders: tuple[Order, ...]
     report: RunStatus
     steady: bool = False
-    """The same placement, report and states give the same step at any later time: all containers run."""
+    """All containers run, so equal placement, report and states give the same step at any later time."""
 
 
 def pod_step(
     to_run: PodToRun, placement: Placement, last: RunStatus | None, states: States, now: datetime,
     evict: Evict | None = None,
 ) -> PodStep:
-    """One cycle of a pod whose manifest is known; `last` is this pod's own last report, of the same uid; `evict`:
-    a strategy ends it."""""
+    """Compute one cycle of a pod with a valid manifest. `last`: the last report of the same uid; `evict`: a strategy's order to
+    end it."""
     base = last or RunStatus(
         node=placement.node, namespace=placement.namespace, name=placement.name, uid=placement.uid, phase=_RUN_PENDING
     )
     if base.phase.terminal:
-        ending: Order = Stop(placement.uid, 0) if any_running(states) else Collect(placement.uid)
+        ending: Order = Stop(placement.uid, 0) if any_unfinished(states) else Collect(placement.uid)
         return PodStep((ending,), base)
     if placement.phase is _TERMINATING:
         return _ending(to_run, base, states, placement.grace_period_seconds, RunPhase.STOPPED, placement.reason)
@@ -88,14 +88,14 @@ def pod_step(
     return _running(to_run, base, states, now)
 
 
-def any_running(states: States) -> bool:
-    """Whether a container of these has not ended."""
+def any_unfinished(states: States) -> bool:
+    """Whether any of these containers has not exited."""
     return any(not state.exited for state in states.values())
 
 
 def _ending(to_run: PodToRun, base: RunStatus, states: States, grace: int, phase: RunPhase, reason: str) -> PodStep:
     containers = tuple([_seen(last.name, states.get(last.name), last) for last in _last(to_run, base)])
-    if any_running(states):
+    if any_unfinished(states):
         return PodStep((Stop(base.uid, grace),), replace(base, containers=containers))
     report = replace(base, containers=containers, phase=phase, reason=reason, finished_at=_latest(containers))
     return PodStep((Collect(base.uid),), report)
@@ -142,7 +142,7 @@ def _container(
     if state is None:
         if last.state == WAITING and not last.restarts and last.started_at is None:
             return Start(to_run, name, 0), replace(last, reason=REASON_CREATING)
-        # Its files and processes are gone, for example after a reboot: it ended, and nobody saw how.
+        # Its files and processes are gone, for example after a reboot: it ended with an unknown exit code.
         state = ContainerState(
             name, last.restarts, started_at=last.started_at, finished_at=last.finished_at or now,
             exit_code=last.exit_code if last.exit_code is not None else UNKNOWN_EXIT,
@@ -167,7 +167,7 @@ def _container(
 
 
 def _seen(name: str, state: ContainerState | None, last: ContainerRun) -> ContainerRun:
-    """The report of what is seen, without what follows from it."""
+    """A container's report as observed, before the restart policy is applied."""
     if state is None:
         return last
     if state.exit_code is not None:
@@ -194,7 +194,7 @@ def _seen(name: str, state: ContainerState | None, last: ContainerRun) -> Contai
 
 
 def _last(to_run: PodToRun, base: RunStatus) -> list[ContainerRun]:
-    """Each container as it was reported last, in the manifest's order."""
+    """Each container as last reported, in the manifest's order."""
     wanted = to_run.pod.spec.containers
     if not base.containers:
         return [ContainerRun(name=container.name) for container in wanted]

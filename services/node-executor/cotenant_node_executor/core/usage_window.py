@@ -1,8 +1,8 @@
-"""Usage messages: one a report period, made of the samples of that period.
+"""Usage messages: one per report period, built from the samples of that period.
 
-In: snapshots, and who the pods are. Out: `UsageSample` with the series of node, system and pods. A pod's series ends with
-the newest sample; one that is not in the newest snapshot, or that nobody placed, is left out.
-Bound: MAX_SAMPLES samples; where nobody takes the message for that long, the oldest samples are dropped.
+In: snapshots, and the placed pods. Out: `UsageSample` with the series of node, system and pods. A pod's series ends with
+the newest sample; pods missing from the newest snapshot, or not placed, are left out.
+Bound: MAX_SAMPLES samples; while no message is taken the oldest samples are dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Taken(Struct, frozen=True, gc=False):
 
 
 class _Published(Struct, frozen=True):
-    """What so many samples that read the same of these pods gave."""
+    """Pod usage computed from that many samples, cached for samples with the same readings of the same pods."""
 
     pods: Mapping[str, PodToRun]
     readings: Mapping[str, Reading]
@@ -39,7 +39,7 @@ class _Published(Struct, frozen=True):
 
 
 class UsageWindow:
-    """Collects samples between two messages. `boot` names this executor's incarnation."""
+    """Collects samples between two messages. `boot` identifies this incarnation of the executor."""
 
     def __init__(self, node: str, boot: str, *, sample_seconds: float, report_seconds: float) -> None:
         self._node = node
@@ -47,18 +47,18 @@ class UsageWindow:
         self._sample_ms = round(sample_seconds * 1000)
         self._period = timedelta(seconds=report_seconds)
         self._early = timedelta(milliseconds=self._sample_ms // 2)
-        """Half a sample, which is no reason to wait for another."""
+        """Half a sample period: a message due within it does not wait for another sample."""
         self._taken: deque[_Taken] = deque(maxlen=MAX_SAMPLES)
         self._counter = 0
         self._classes: dict[str, tuple[Pod, tuple[str, str]]] = {}
-        """By uid: a manifest, and what QoS and priority it gives."""
+        """Manifest, QoS and priority class by uid."""
         self._last: _Published | None = None
         self._due: datetime | None = None
         self._ripe: datetime | None = None
-        """When it may be published: half a sample before it is due."""
+        """Earliest time of publishing: half a sample period before the message is due."""
 
     def add(self, snapshot: Snapshot, now: datetime) -> None:
-        """Take a snapshot; the first of an incarnation has no rates and is no sample. The first sample is published at once."""
+        """Add a snapshot. The first one has no rates and is no sample; the first sample is published at once."""
         if snapshot.node.cpu_milli is None or snapshot.system.cpu_milli is None:
             return
         self._taken.append(_Taken(now, snapshot))
@@ -72,7 +72,7 @@ class UsageWindow:
 
     @property
     def next_report(self) -> datetime | None:
-        """The end of the present period; None before the first sample."""
+        """The end of the current period; None before the first sample."""
         return self._due
 
     def due(self, now: datetime) -> bool:
@@ -91,7 +91,7 @@ class UsageWindow:
         return known[1]
 
     def message(self, pods: Mapping[str, PodToRun], now: datetime) -> UsageSample:
-        """The message of the period that ends now; the next period begins."""
+        """Return the message of the period that ends now, and begin the next period."""
         taken = list(self._taken)
         newest = taken[-1]
         self._taken.clear()
@@ -118,7 +118,7 @@ class UsageWindow:
         )
 
     def _pods(self, pods: Mapping[str, PodToRun], taken: list[_Taken]) -> tuple[PodUsage, ...]:
-        """The usage of each pod of the newest sample; the last message's where as many samples read the same of the same."""
+        """Usage of each pod in the newest sample; reused from the last message where as many samples had the same readings."""
         samples = [sample.snapshot.pods for sample in reversed(taken)]
         newest = samples[0]
         alike = all(readings is newest for readings in samples)
@@ -148,7 +148,7 @@ class UsageWindow:
 
 
 def _series(uid: str, samples: Sequence[dict[str, Reading]]) -> Series:
-    """A pod's unbroken series that ends with the newest sample; `samples`: newest first."""
+    """A pod's contiguous series that ends with the newest sample; `samples`: newest first."""
     cpu: tuple[int, ...] = ()
     memory: tuple[int, ...] = ()
     for reading, alike in groupby(map(dict.get, samples, repeat(uid))):

@@ -1,1 +1,1 @@
-"""Runtimes: how a pod's containers become something that runs. One interface, real processes or a simulation behind it."""
+"""Runtimes run a pod's containers. One interface with two implementations: host processes and a simulation."""

@@ -1,10 +1,10 @@
-"""The files of one container attempt, which outlive the executor, and what they record.
+"""The files of one container attempt, which survive a restart of the executor.
 
     <state>/<pod uid>/<container>/<attempt>.{wait,launch,shim,pid,status,error,log}
 
-`wait` is the back-off before it, `launch` the document for the launching step, `shim` the shim's pid, `pid` the
-program's, `status` its exit code, `error` why it could not be started. The times at which `pid` and `status` were
-written are when it started and when it ended.
+`wait` holds the back-off before the attempt, `launch` the document for the launching step, `shim` the shim's pid, `pid` the
+program's pid, `status` its exit code, `error` why it could not be started. The modification times of `pid` and `status` are
+the start and end of the attempt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ shift
 code=$?
 echo $code > "$attempt.status.new" && mv "$attempt.status.new" "$attempt.status"
 """
-"""Runs the program in the foreground and writes down how it ended. The shim stays outside the container's group, so that
+"""Runs the program in the foreground and records its exit status. The shim stays outside the container's group, so that
 killing the group cannot take away the answer; its own signals are caught, not ignored, because ignoring is inherited."""
 
 STORED_ATTEMPTS = 2
@@ -37,7 +37,7 @@ class AttemptFiles(Struct, frozen=True):
     attempt: int
 
     def file(self, ending: str) -> Path:
-        """One of them."""
+        """Return the path of one of the files."""
         return self.stem.with_name(f"{self.stem.name}.{ending}")
 
     def number(self, ending: str) -> int | None:
@@ -64,18 +64,18 @@ class AttemptFiles(Struct, frozen=True):
 
 
 def attempt_files(container_dir: Path, attempt: int) -> AttemptFiles:
-    """The files of a numbered attempt."""
+    """Return the files of an attempt by its number."""
     return AttemptFiles(container_dir / str(attempt), attempt)
 
 
 def newest_attempt(container_dir: Path) -> AttemptFiles | None:
-    """The newest attempt that was begun in this directory."""
+    """Return the newest attempt in this directory."""
     numbers = [int(path.stem) for path in container_dir.glob("*.launch") if path.stem.isdigit()]
     return attempt_files(container_dir, max(numbers)) if numbers else None
 
 
 def drop_old_attempts(container_dir: Path, newest: int) -> None:
-    """Keep the files of the last attempts only."""
+    """Delete the files of all but the last attempts."""
     for path in sorted(container_dir.iterdir()):
         number = path.name.partition(".")[0]
         if number.isdigit() and int(number) <= newest - STORED_ATTEMPTS:

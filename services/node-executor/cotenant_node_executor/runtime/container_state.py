@@ -1,7 +1,7 @@
 """A container's state, read from the files of its newest attempt.
 
-In: the attempt's files and whether a process of it or its shim runs. Out: a `ContainerState`. An attempt without exit status
-and without processes gets UNKNOWN_EXIT, which is written down so that every later look sees the same.
+In: the attempt's files, and whether one of its processes or its shim is running. Out: a `ContainerState`. An attempt without
+exit status and processes gets UNKNOWN_EXIT, which is written to its status file so that later reads return the same.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MAX_MESSAGE = 1024
 def container_state(
     container: str, files: AttemptFiles, running: bool, out_of_memory: Callable[[], bool]
 ) -> ContainerState:
-    """The state of one attempt. `out_of_memory`: whether the kernel has killed for memory in its group since it started."""
+    """Return the state of one attempt. `out_of_memory`: whether the OOM killer acted in its group since it started."""
     started_at = files.changed_at("pid")
-    # Read after `running` was determined: the shim may have written the status between the two looks.
+    # Read after `running` was determined: the shim may have written the status in between.
     exit_code = files.number("status")
     if exit_code is None and running:
         pid = files.number("pid") or 0
@@ -70,7 +70,7 @@ def _reason(files: AttemptFiles, exit_code: int, out_of_memory: Callable[[], boo
 
 
 def oom_kills(driver: CgroupDriver, group: str) -> int:
-    """How often the kernel killed for memory in this group: memory.oom_control on v1, memory.events on v2."""
+    """Number of OOM kills in this group, from memory.oom_control on v1 and memory.events on v2."""
     path = driver.path(group, Knob.MEMORY_LIMIT) if group else None
     if path is None:
         return 0

@@ -1,7 +1,7 @@
-"""What the executor's core knows of a runtime: containers by attempt, orders, and what was seen.
+"""The interface between the executor's core and a runtime: containers by attempt, orders, observed states.
 
-In: orders (start an attempt, stop a pod, collect its groups, forget it), repeated as long as they are wanted. Out: the
-state of every container that the runtime knows, by pod uid, also of orphaned pods.
+In: orders (start an attempt, stop a pod, collect its groups, forget it), repeated until they have taken effect. Out: the
+state of every container that the runtime knows, by pod uid, including orphaned pods.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cotenant.api.objects.pod import Pod
 from cotenant.events.runs import RunStatus
 
 UNKNOWN_EXIT = 137
-"""Exit code of a container whose end nobody saw, as kubelet reports it."""
+"""Exit code of a container whose exit status was lost; kubelet reports the same."""
 
 REASON_UNKNOWN = "ContainerStatusUnknown"
 REASON_CREATING = "ContainerCreating"
@@ -38,7 +38,7 @@ class ContainerState(Struct, frozen=True, gc=False):
     reason: str = ""
     message: str = ""
     backoff_seconds: int = 0
-    """The wait before this attempt; filled in once it has exited."""
+    """The back-off before this attempt; set once it has exited."""
 
     @property
     def exited(self) -> bool:
@@ -57,18 +57,18 @@ class PodToRun(Struct, frozen=True, gc=False):
         return self.pod.metadata.uid
 
     def container_group(self, container: str) -> str:
-        """The group of one container."""
+        """Return the group of one container."""
         return f"{self.group}/{container}"
 
 
 class Start(Struct, frozen=True, gc=False):
-    """Start this attempt of a container; an attempt that is known already is left alone."""
+    """Start this attempt of a container; no effect if the attempt exists already."""
 
     pod: PodToRun
     container: str
     attempt: int
     backoff_seconds: int = 0
-    """The wait that came before it."""
+    """The back-off before this attempt."""
 
 
 class Stop(Struct, frozen=True, gc=False):
@@ -85,7 +85,7 @@ class Collect(Struct, frozen=True, gc=False):
 
 
 class Forget(Struct, frozen=True, gc=False):
-    """The pod is gone: remove its control groups, logs and every trace of it."""
+    """The pod is gone: remove its control groups, logs and all other files."""
 
     uid: str
 
@@ -104,26 +104,26 @@ class LogRequest(Struct, frozen=True):
 
 
 class LogUnavailableError(LookupError):
-    """There is no such log here; the message says what is missing."""
+    """The requested log does not exist; the message names what is missing."""
 
 
 class Runtime(Protocol):
-    """Something that runs containers. Calls return at once; what they led to is seen by the next `poll`."""
+    """Runs containers. Calls return at once; the next `poll` shows their effect."""
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
-        """Adopt what runs already, once after start: placed pods and their last reports, by uid."""
+        """Adopt the pods that run already, once after start. In: placed pods and their last reports, by uid."""
         ...
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
-        """The newest attempt of every container, by pod uid and container name."""
+        """Return the newest attempt of every container, by pod uid and container name."""
         ...
 
     def changed(self) -> Set[str] | None:
-        """Pods whose states may be others than when this was asked last; None: that is not known."""
+        """Pods whose states may have changed since the last call; None: unknown."""
         ...
 
     def carry_out(self, order: Order, now: datetime) -> None:
-        """Carry out one order, or go on with it. What cannot be done becomes the container's state."""
+        """Carry out one order, or continue it. A failure is reported in the container's state."""
         ...
 
     def read_log(self, request: LogRequest) -> str:

@@ -1,8 +1,8 @@
-"""The last step before a container's program: join its control groups, say whom the kernel may end first, give up root, exec.
+"""The last step before a container's program: join its control groups, set oom_score_adj, drop root privileges, exec.
 
-In: the path of a JSON document {argv, env, cwd, uid, gid, procs, pid_file, error_file, oom_score_adj}. Out: nothing; the
-program takes this process's place. A failure is written to `error_file` and ends with 126 (cannot be run) or 127 (not found),
-as shells do. Run as `python -I -S launch.py DOCUMENT`: the standard library alone, no project code, started once a container.
+In: the path of a JSON document {argv, env, cwd, uid, gid, procs, pid_file, error_file, oom_score_adj}. The program replaces
+this process. A failure is written to `error_file` and exits with 126 (cannot be run) or 127 (not found), as in a shell.
+Run as `python -I -S launch.py DOCUMENT`: standard library only, no project code, one process per container start.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ CANNOT_RUN = 126
 NOT_FOUND = 127
 
 
-def give_up_root(uid: int, gid: int) -> None:
-    """Become the container's user, for good: no group of root's is kept, no set-uid program can bring it back."""
+def drop_privileges(uid: int, gid: int) -> None:
+    """Switch to the container's user irrevocably: drop supplementary groups, and set no_new_privs against set-uid programs."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(gid, gid, gid)
@@ -33,11 +33,11 @@ def give_up_root(uid: int, gid: int) -> None:
 
 
 def launch(document: str) -> NoReturn:
-    """Join, give up root, exec."""
+    """Join the control groups, drop privileges, exec."""
     with open(document, encoding="utf-8") as file:
         spec = json.load(file)
     error_file: str = spec["error_file"]
-    # The open descriptor outlives the change of user; the file itself need not be writable by the container's user.
+    # The descriptor stays open across the change of user, so the container's user needs no write permission on the file.
     try:
         errors = open(error_file, "w", encoding="utf-8")  # noqa: SIM115 - closed by exec
     except OSError as error:
@@ -55,18 +55,18 @@ def launch(document: str) -> NoReturn:
                 file.write(f"{os.getpid()}\n")
         except OSError as error:
             refuse(f"cannot join the control group {path}: {error.strerror}", CANNOT_RUN)
-    # Below what it was given a process may go with CAP_SYS_RESOURCE alone; without, it stays there.
+    # Lowering oom_score_adj requires CAP_SYS_RESOURCE; without it the inherited value stays.
     with contextlib.suppress(PermissionError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write(str(spec["oom_score_adj"]))
     with open(spec["pid_file"] + ".new", "w", encoding="ascii") as file:
         file.write(f"{os.getpid()}\n")
     os.rename(spec["pid_file"] + ".new", spec["pid_file"])
     try:
-        give_up_root(spec["uid"], spec["gid"])
+        drop_privileges(spec["uid"], spec["gid"])
         os.chdir(spec["cwd"])
     except OSError as error:
         refuse(f"cannot become user {spec['uid']} in {spec['cwd']}: {error.strerror}", CANNOT_RUN)
-    # Python ignores SIGPIPE and SIGXFSZ, and exec would hand that on to the program.
+    # Python ignores SIGPIPE and SIGXFSZ, and the program would inherit that across exec.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     os.umask(0o022)

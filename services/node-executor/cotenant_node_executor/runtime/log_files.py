@@ -1,8 +1,8 @@
 """Container logs: bounded files, and reading their end.
 
 A program writes to its log through a descriptor of its own, opened for appending. Once the log is larger than its bound
-it is copied to `<log>.1` and emptied in place; lines written between the two steps are lost. One container's newest two
-attempts keep at most four times the bound. While the executor is down a log is not bounded.
+it is copied to `<log>.1` and truncated; lines written between the two steps are lost. The newest two attempts of a container
+use at most four times the bound. While the executor is down logs are not bounded.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ MAX_READ_BYTES = 512 * 1024
 
 
 def rotated(log: Path) -> Path:
-    """Where the older part lies."""
+    """Return the path of the older part."""
     return log.with_name(f"{log.name}.1")
 
 
 def bound_log(log: Path, limit: int = MAX_LOG_BYTES) -> bool:
-    """Rotate a log that has grown beyond its bound; returns whether it did."""
+    """Rotate the log if it exceeds its bound; return whether it was rotated."""
     try:
         if log.stat().st_size <= limit:
             return False
@@ -33,7 +33,7 @@ def bound_log(log: Path, limit: int = MAX_LOG_BYTES) -> bool:
 
 
 def read_tail(log: Path, tail_lines: int | None, limit_bytes: int) -> str:
-    """The last lines of a log and of its older part, at most `limit_bytes`, from the start of a line."""
+    """Return the last lines of a log and its older part, at most `limit_bytes`, beginning at the start of a line."""
     limit = max(0, min(limit_bytes, MAX_READ_BYTES))
     parts: list[bytes] = []
     room = limit

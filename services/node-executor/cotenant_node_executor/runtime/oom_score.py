@@ -1,14 +1,14 @@
-"""Whom the kernel ends first where the machine lacks memory: `oom_score_adj` of a container's processes, as kubelet sets it.
+"""`oom_score_adj` of a container's processes, as kubelet sets it: the order in which the OOM killer picks victims.
 
-In: a pod, the memory that a container requests, the machine's. Out: -997 to 1000; the kernel adds so many thousandths of the
-machine's memory to what a process holds, and ends the process with the largest sum.
+In: a pod, a container's memory request and the machine's memory, in bytes. Out: -997 to 1000. The kernel adds this many
+thousandths of the machine's memory to a process's memory, and kills the process with the largest sum.
 
     guaranteed   -997
     burstable    1000 - 1000 * request // machine, within 3..999
-    best-effort  1000, and so every pod that runs on borrowed resources alone
+    best-effort  1000, which includes every pod that requests batch resources only
 
-So a container that stays within its request counts less than any that is beyond its own: a service within its request
-outlives best-effort work. Source: kubelet, qos policy; Linux, oom_badness.
+A container within its request has a lower score than any container above its own: services within their requests survive
+best-effort work. Source: kubelet, qos policy; Linux, oom_badness.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAST = 1000 + GUARANTEED
 
 
 def oom_score_adj(pod: Pod, request_bytes: int, machine_bytes: int) -> int:
-    """The adjustment for a container that requests so much memory, on a machine that has so much."""
+    """The adjustment for a container with this memory request, on a machine with this much memory (both in bytes)."""
     qos = kube_qos(pod)
     if qos is KubeQoS.GUARANTEED:
         return GUARANTEED

@@ -1,11 +1,11 @@
 """The process runtime: a pod's containers as real processes in their control groups.
 
-In: orders. Out: states read back from the processes' own files, so that a restarted executor sees the same as the one
-that started them. A container is a shim (`sh`, in the group "shims", in a session of its own) that runs the program in the
-foreground in the container's group. Ending: SIGTERM to the program, after the grace period SIGKILL to the whole group;
-what a program leaves behind when it ends is killed, as with any container. The image is ignored.
+In: orders. Out: states read from files, so that a restarted executor sees the same as the one that started the processes. A
+container is a shim (`sh`, in the group "shims", in its own session) that runs the program in the foreground in the
+container's group. Stopping: SIGTERM to the program, after the grace period SIGKILL to the whole group; processes that
+remain when the program exits are killed, as with any container. The image is ignored.
 
-State on disk: one folder a pod below `state`; lost, running processes are still found by their groups.
+State on disk: one folder per pod below `state`. If it is lost, running processes are found by their groups.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LAUNCH = Path(__file__).with_name("launch.py")
 
 
 class _Known(msgspec.Struct):
-    """A pod that this runtime has processes or files of. `deadline` is set once it is being stopped."""
+    """A pod with processes or files in this runtime. `deadline` is set once it is being stopped."""
 
     group: str
     deadline: datetime | None = None
@@ -63,7 +63,7 @@ class _Known(msgspec.Struct):
 
 
 class ProcessRuntime:
-    """Runs containers below one driver's subtree; `state` is a folder of its own."""
+    """Runs containers below one driver's subtree; `state` is a folder that only this runtime uses."""
 
     def __init__(self, driver: CgroupDriver, state: Path, machine_bytes: int) -> None:
         self._driver = driver
@@ -78,7 +78,7 @@ class ProcessRuntime:
     # -- what is there -------------------------------------------------------------------------------------------------
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
-        """Adopt pods that still run: by their folders, and by the groups of pods whose folder is missing."""
+        """Find running pods again by their folders, and by their groups where the folder was lost."""
         del now
         groups: dict[str, str] = {}
         for group in self._driver.groups():
@@ -96,7 +96,7 @@ class ProcessRuntime:
                     self._write_lost_attempt(uid, container, known, runs.get(uid))
 
     def _write_lost_attempt(self, uid: str, container: str, known: _Known, run: RunStatus | None) -> None:
-        """Give an attempt whose files were lost, but whose processes may live, a number again."""
+        """Recreate the number of an attempt whose files were lost but whose processes may be running."""
         attempt = next((entry.restarts for entry in run.containers if entry.name == container), 0) if run else 0
         files = attempt_files(self._folder(uid, container), attempt)
         files.stem.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ class ProcessRuntime:
             files.file("pid").write_text(f"{pids[0]}\n", encoding="ascii")
 
     def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
-        """Read every container's state; bound its log; kill what its program left behind; continue stopping."""
+        """Read every container's state, bound its log, kill processes that its program left behind, continue stopping."""
         del now
         self._reap()
         states: dict[str, dict[str, ContainerState]] = {}
@@ -123,15 +123,14 @@ class ProcessRuntime:
         return states
 
     def changed(self) -> None:
-        """It is not known: containers end by themselves."""
+        """Unknown: containers exit by themselves."""
 
     def _state_of(self, uid: str, container: str, files: AttemptFiles) -> ContainerState:
         group = self._container_group(uid, container)
         pids = self._driver.pids(group) if group else []
         running = bool(pids) or (files.number("status") is None and self._shim_alive(files))
-        state = container_state(
-            container, files, running, lambda: oom_kills(self._driver, group) > self._oom_kills.get(group, 0)
-        )
+        killed = self._oom_kills.get(group, 0)
+        state = container_state(container, files, running, lambda: oom_kills(self._driver, group) > killed)
         if pids and state.exited:
             self._driver.kill(group)
         return state
@@ -206,7 +205,7 @@ class ProcessRuntime:
             files.file("status").write_text(f"{CANNOT_RUN}\n", encoding="ascii")
 
     def _spawn(self, files: AttemptFiles) -> None:
-        """Start the shim in a session of its own: it must outlive this executor and its supervisor."""
+        """Start the shim in its own session, so that it survives this executor and its supervisor."""
         shims = [str(path) for path in self._driver.procs_paths(SHIM_GROUP)]
         launch = [sys.executable, "-I", "-S", str(LAUNCH), str(files.file("launch"))]
         with files.file("log").open("ab") as log:
@@ -225,7 +224,7 @@ class ProcessRuntime:
         if known is None:
             return
         deadline = datetime.fromtimestamp(now.timestamp() + max(order.grace_seconds, 0), UTC)
-        # A second order may shorten the wait, never lengthen it.
+        # A second order may shorten the grace period, never extend it.
         known.deadline = deadline if known.deadline is None else min(known.deadline, deadline)
         for container in self._containers_of(known.group):
             group = f"{known.group}/{container}"
@@ -239,7 +238,7 @@ class ProcessRuntime:
                 known.signalled.add(container)
 
     def _terminate(self, uid: str, container: str, pids: list[int]) -> None:
-        """SIGTERM to the program; to everybody in the group where the program itself is gone."""
+        """Send SIGTERM to the program, or to every process in the group if the program is gone."""
         files = newest_attempt(self._folder(uid, container))
         program = files.number("pid") if files is not None else None
         for pid in [program] if program in pids else pids:
@@ -248,7 +247,7 @@ class ProcessRuntime:
                     os.kill(pid, signal.SIGTERM)
 
     def _collect(self, uid: str) -> bool:
-        """Remove the pod's groups; False while a process is still on its way out."""
+        """Remove the pod's groups; False while a process is still exiting."""
         known = self._known.get(uid)
         if known is None or not known.group or not self._driver.exists(known.group):
             return True

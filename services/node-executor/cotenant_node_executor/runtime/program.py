@@ -1,7 +1,7 @@
-"""What a container's program is started with: arguments, environment, user, directory.
+"""A container's program: arguments, environment, user, working directory.
 
 In: the pod's manifest and the node's name. Out: the document of the launching step. `$(NAME)` in command, args and values
-is replaced as Kubernetes does (`$$(NAME)` escapes, unknown names stay). The executor's own environment is not handed on.
+is replaced as in Kubernetes (`$$(NAME)` escapes, unknown names stay). The executor's own environment is not passed on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Program(Struct, frozen=True):
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` by its value; `$$` stands for one `$`."""
+    """Replace `$(NAME)` by its value; `$$` is a literal `$`."""
 
     def replacement(match: re.Match[str]) -> str:
         if match.group(0) == "$$":

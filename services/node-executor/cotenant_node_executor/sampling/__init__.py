@@ -1,5 +1,5 @@
-"""What a node and its groups use: counters read once a cycle and turned into rates.
+"""Usage of a node and its groups: counters are read once a cycle and converted to rates.
 
-``proc`` and ``usage`` are the pure rules; ``snapshot`` is the result; ``counters`` keeps the open files; ``sampler``
-reads.
+``proc`` and ``usage`` hold the pure rules, ``snapshot`` the result, ``counters`` the paths and reads of a group's files;
+``sampler`` reads the whole node.
 """

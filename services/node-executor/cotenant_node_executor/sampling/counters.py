@@ -1,6 +1,6 @@
-"""Where the counters of one group stand, worked out once, and their texts of this round.
+"""Paths of one group's counter files, computed once, and their contents in this cycle.
 
-A second's cycle over 50 pods reads some 450 files: joining their paths again would cost as much as reading them.
+A cycle over 50 pods reads some 450 files every second: joining their paths again would cost as much as reading them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def counter_files(path_of: PathOf, group: str) -> CounterFiles:
 
 
 def read_counters(files: CounterFiles) -> CounterTexts | None:
-    """None where the group has gone. On v2 usage and throttling stand in one file, which is read once."""
+    """None where the group is gone. On v2 one file holds usage and throttling, and is read once."""
     usage = read_file(files.usage) if files.usage else None
     if usage is None:
         return None

@@ -1,7 +1,7 @@
-"""/proc/stat, /proc/meminfo and their NUMA twins: text in, integers out.
+"""/proc/stat, /proc/meminfo and their per-NUMA-node counterparts: text in, integers out.
 
-Busy ticks are user + nice + system + irq + softirq: neither idle nor iowait, and not steal, so that a machine whose
-hypervisor takes its time looks idle (koordlet's rule). Memory in use is MemTotal - MemAvailable; with page cache,
+Busy ticks are user + nice + system + irq + softirq. Idle, iowait and steal do not count, so time that the hypervisor
+steals looks idle (koordlet's rule). Memory in use is MemTotal - MemAvailable; with page cache,
 MemTotal - MemFree.
 """
 
@@ -24,7 +24,7 @@ def _busy(words: list[str]) -> int:
 
 
 def parse_busy_ticks(content: str) -> int:
-    """Of all CPUs together: the line whose first word is exactly ``cpu``."""
+    """Busy ticks of all CPUs: the line whose first word is exactly ``cpu``."""
     for line in content.split("\n"):
         if line.startswith("cpu "):
             return _busy(line.split())
@@ -76,7 +76,7 @@ def parse_numa_meminfo_kb(content: str) -> dict[str, int]:
 
 
 def numa_usage_bytes(meminfo_kb: Mapping[str, int]) -> int:
-    """A NUMA node has no MemAvailable: what could be dropped is subtracted by hand."""
+    """A NUMA node has no MemAvailable, so reclaimable memory is subtracted here."""
     droppable = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
     return max(meminfo_kb["MemTotal"] - sum(meminfo_kb.get(key, 0) for key in droppable), 0) * 1024
 

@@ -1,8 +1,8 @@
-"""Read the node and all groups once, and turn the counters into one snapshot.
+"""Read the node and all groups once, and convert the counters into one snapshot.
 
 In: the driver's groups, /proc/stat, /proc/meminfo, /proc/pressure, and the directories of host applications (read only).
-Out: ``Snapshot``. Between rounds only the last counters are kept, and only those of groups that are still there. A group
-that vanishes while it is read is left out with the reason, and its containers with it.
+Out: ``Snapshot``. Between cycles only the last counters of existing groups are kept. A group that disappears while it is read
+is skipped with the reason, and so are its containers.
 """
 
 from __future__ import annotations

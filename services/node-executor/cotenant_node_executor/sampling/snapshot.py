@@ -1,7 +1,7 @@
-"""One reading of the node: everything that strategies and samples are made from, taken once a cycle.
+"""One reading of the node per cycle, from which strategies decide and samples are built.
 
 CPU is in milli-cores over the time since the previous snapshot, memory in bytes. None means that there is no figure yet
-(a first observation, a counter that went backwards) or that this kernel does not offer it; never zero in its place.
+(a first observation, a counter that went backwards) or that this kernel does not offer it; zero is never used instead.
 Memory is the working set without page cache: inactive_anon + active_anon + unevictable for a group, MemTotal -
 MemAvailable for the node.
 """
@@ -33,7 +33,7 @@ class GroupUsage(msgspec.Struct, frozen=True, gc=False):
     cpu_milli: int | None
     memory_bytes: int | None
     memory_with_page_cache_bytes: int | None
-    throttled_ratio: float | None  # periods throttled of periods passed since the last snapshot
+    throttled_ratio: float | None  # throttled periods divided by all periods since the last snapshot
     pressure: PressureSet
 
 
@@ -44,7 +44,7 @@ class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
 
 class PodUsage(msgspec.Struct, frozen=True, gc=False):
     uid: str
-    tier: str  # "guaranteed", "burstable" or "besteffort": the directory it lies in
+    tier: str  # its directory: "guaranteed", "burstable" or "besteffort"
     usage: GroupUsage
     containers: tuple[ContainerUsage, ...] = ()
 
@@ -55,7 +55,7 @@ class HostApplicationUsage(msgspec.Struct, frozen=True, gc=False):
 
 
 class SystemUsage(msgspec.Struct, frozen=True, gc=False):
-    """Node - pods - host applications, at least 0, each resource for itself."""
+    """Node - pods - host applications, at least 0, per resource."""
 
     cpu_milli: int | None
     memory_bytes: int

@@ -1,9 +1,10 @@
-"""Counters to rates (koordlet's rules). No earlier counter, no time passed, or a counter that went backwards: no figure.
+"""Counters to rates (koordlet's rules). There is no figure without an earlier counter, without elapsed time, or after a counter
+went backwards.
 
 node cores  = Δticks * jiffy / Δt
 group cores = Δns / Δt
 throttled   = Δnr_throttled / Δnr_periods, 0 where no period passed
-system      = max(node - Σ pods - host applications, 0), CPU and memory each for itself
+system      = max(node - Σ pods - host applications, 0), for CPU and for memory
 BE limit    = min(CPUs of its cpuset * 1000, quota * 1000 div period), milli
 """
 
@@ -17,7 +18,7 @@ from cotenant_node_executor.targets.convert import UNLIMITED
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """A cumulative counter as read at a moment."""
+    """A cumulative counter and when it was read."""
 
     value: int  # nanoseconds of CPU, or ticks
     at_ns: int
@@ -66,7 +67,7 @@ def best_effort_real_limit_milli(cpus: int, quota_us: int, period_us: int) -> in
 
 
 def best_effort_request_milli(pods: Iterable[tuple[str, Iterable[int]]]) -> int:
-    """Per pod its raw QoS label and the batch-cpu requests of its containers; only BE counts."""
+    """Sum of batch-cpu requests of BE pods. In: per pod its raw QoS label and its containers' batch-cpu requests."""
     return sum(request for qos, requests in pods if qos == "BE" for request in requests)
 
 
@@ -81,7 +82,7 @@ def throttled_ratio(last: tuple[int, int] | None, current: tuple[int, int]) -> f
 def system_usage(
     node: Point | None, pods: Mapping[str, Point | None], host_applications: Point | None, outdated_seconds: float
 ) -> Point | None:
-    """Every point must be there and no older than ``outdated_seconds``, or there is no figure."""
+    """None unless every point exists and is no older than ``outdated_seconds``."""
     points = [node, host_applications, *pods.values()]
     present = [point for point in points if point is not None and point.age_seconds <= outdated_seconds]
     if node is None or host_applications is None or len(present) < len(points):

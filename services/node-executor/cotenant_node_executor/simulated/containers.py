@@ -1,8 +1,8 @@
 """The simulated runtime: containers as entries in a table, ended by the clock.
 
-In: orders, and annotations of the pod. Out: states. `cotenant.io/simulated-duration: 30s` lets every attempt run that
-long, `cotenant.io/simulated-exit-code` is what it ends with (default 0); without a duration it runs until it is stopped.
-Everything follows from the last reports and the time, so a restarted executor goes on where it was.
+In: orders, and annotations of the pod. Out: states. `cotenant.io/simulated-duration: 30s` is how long every attempt runs,
+`cotenant.io/simulated-exit-code` its exit code (default 0); without a duration it runs until it is stopped.
+All state follows from the last reports and the time, so a restarted executor continues where it stopped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def simulated_duration(pod: Pod) -> timedelta | None:
-    """How long an attempt of the pod's containers runs; None: until stopped. One that cannot be read counts as absent."""
+    """How long an attempt of the pod's containers runs; None: until stopped. An unreadable annotation counts as absent."""
     text = pod.metadata.annotations.get(ANNOTATION_DURATION)
     if text is None:
         return None
@@ -60,15 +60,15 @@ def simulated_duration(pod: Pod) -> timedelta | None:
 
 
 def simulated_exit_code(pod: Pod) -> int:
-    """What an attempt ends with by itself."""
+    """The exit code of an attempt that ends by itself."""
     text = pod.metadata.annotations.get(ANNOTATION_EXIT_CODE, "0")
     return int(text) if text.isdigit() and int(text) < 256 else 0
 
 
 class SimulatedRuntime:
-    """Runs nothing, remembers everything that matters of it. `groups` are the groups that the machine imitates.
+    """Keeps the state of containers without running them. `groups`: the simulated control groups.
 
-    `outlived`: the machine outlives this object, and pods continue as last reported; else it begins without any.
+    `outlived`: pods continue as last reported, as on a machine that kept running; else the machine begins without pods.
     """
 
     def __init__(self, groups: SimulatedGroups, *, outlived: bool = True) -> None:
@@ -76,15 +76,16 @@ class SimulatedRuntime:
         self._outlived = outlived
         self._pods: dict[str, PodToRun] = {}
         self._states: dict[str, Mapping[str, ContainerState]] = {}
-        """By uid; what is in it is replaced, never changed."""
+        """Container states by uid; entries are replaced, never modified."""
         self._shown: Mapping[str, Mapping[str, ContainerState]] | None = {}
-        """The same, for whoever asks; the same object as long as nothing changes."""
+        """A read-only view of the same; the same object until something changes."""
         self._changed: set[str] = set()
-        """Pods whose states are others than when somebody asked for these last. Bound: those that are or were there."""
+        """Pods whose states changed since the last call of `changed`. Bound: present and former pods."""
         self._running: set[str] = set()
-        """Pods with a container that has not ended."""
+        """Pods with a running container."""
         self._transitions: dict[str, PodToRun | None] = {}
-        """Pods of which the opposite was true when somebody asked last; None: it runs no more. Bound: those that run or did."""
+        """Pods that started or stopped running since the last call of `transitions`; None: stopped. Bound: present and
+        former pods."""
         self._ends: dict[str, datetime] = {}
         """When the next container of a pod ends by itself."""
         self.next_exit: datetime | None = None
@@ -106,7 +107,7 @@ class SimulatedRuntime:
                 self._put(uid, adopted)
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
-        """Let end what is over by now."""
+        """End the containers whose duration is over."""
         if self.next_exit is not None and now >= self.next_exit:
             self._end_what_is_over(now)
         if self._shown is None:
@@ -123,7 +124,7 @@ class SimulatedRuntime:
             self._put(uid, {**states, **over})
 
     def _put(self, uid: str, states: Mapping[str, ContainerState]) -> None:
-        """The containers of a pod are in these states from now on; none: it is forgotten."""
+        """Set the states of a pod's containers; an empty mapping removes the pod."""
         self._shown = None
         self._changed.add(uid)
         if states:
@@ -147,14 +148,14 @@ class SimulatedRuntime:
         self.next_exit = min(self._ends.values(), default=None)
 
     def changed(self) -> Set[str]:
-        """Pods whose states are others than when this was asked last."""
+        """Pods whose states changed since the last call."""
         changed = self._changed
         if changed:
             self._changed = set()
         return changed
 
     def transitions(self) -> Mapping[str, PodToRun | None]:
-        """Pods with a container that runs and had none when this was asked last; None: it is the other way round."""
+        """Pods that started running since the last call; None for pods that stopped."""
         transitions = self._transitions
         if transitions:
             self._transitions = {}
@@ -184,7 +185,7 @@ class SimulatedRuntime:
                 self._pods.pop(order.uid, None)
 
     def run_out_of_memory(self, uid: str, now: datetime) -> None:
-        """The kernel ends every process of a pod. The sampler, which reads `transitions`, knows it already."""
+        """Kill every process of a pod, as the OOM killer. The sampler reads `transitions` and has counted it already."""
         self._end(uid, now, UNKNOWN_EXIT, REASON_OOM)
         self._transitions.pop(uid, None)
 
@@ -205,7 +206,7 @@ class SimulatedRuntime:
 
 
 def _ends(pod: Pod, live: Iterable[ContainerState]) -> list[tuple[ContainerState, datetime]]:
-    """When containers that run end by themselves."""
+    """The running containers that end by themselves, and when."""
     duration = simulated_duration(pod)
     if duration is None:
         return []

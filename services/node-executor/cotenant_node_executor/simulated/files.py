@@ -39,7 +39,7 @@ _FILE_OF = {knob: knob.value for knob in SIMULATED_KNOBS}
 
 
 class SimulatedFiles:
-    """The value of every file. Files of groups that have gone are forgotten by `keep`."""
+    """The value of every file. `keep` drops the files of removed groups."""
 
     def __init__(self, version: CgroupVersion, cpus: tuple[int, ...]) -> None:
         self._version = version
@@ -49,10 +49,10 @@ class SimulatedFiles:
         self._all_cpus = format_cpu_list(cpus) if self._inherits else ""
         """The CPU set of the root, and on v1 of every new group: a copy of its parent's."""
         self._texts: dict[str, dict[Knob, str]] = {}
-        """By group: the values of its files; those of others have the initial values."""
+        """File values by group; groups without an entry have the initial values."""
 
     def read(self, group: str, knob: Knob) -> str:
-        """A file's value; a new group's are unlimited."""
+        """Return a file's value; unlimited for a new group."""
         text = self.of(group).get(knob)
         if text is not None:
             return text
@@ -61,7 +61,7 @@ class SimulatedFiles:
         return ""
 
     def of(self, group: str) -> Mapping[Knob, str]:
-        """The values of a group's files for CPU time and memory, and of its CPU set where it has one of its own."""
+        """A group's values for CPU time and memory, and its CPU set where it has its own."""
         return self._texts.get(group, _START)
 
     def texts(self, *keys: Key) -> dict[Key, str]:
@@ -93,14 +93,14 @@ class SimulatedFiles:
         ]))
 
     def _own(self, group: str) -> dict[Knob, str]:
-        """The values of a group's files, to be changed."""
+        """A group's file values, for modification."""
         texts = self._texts.get(group)
         if texts is None:
             texts = self._texts[group] = _START.copy()
         return texts
 
     def keep(self, groups: Container[str]) -> None:
-        """Forget files of other groups."""
+        """Drop the files of all other groups."""
         for group in [group for group in self._texts if group and group not in groups]:
             del self._texts[group]
 
@@ -111,7 +111,7 @@ class SimulatedFiles:
             texts[Knob.CPUSET_CPUS] = self.read(_parent(group), Knob.CPUSET_CPUS)
 
     def _in_steps(self, changes: list[FileChange], hierarchy: _Hierarchy) -> WriteReport:
-        """Take the steps of a real machine's writer; a file that was refused is left as it is by then."""
+        """Write in the order of a real machine's writer; a refused file keeps its value at that point."""
         refused: dict[Key, Refused] = {}
         for step in plan(changes):
             key = (step.group, step.knob)
@@ -142,7 +142,7 @@ class SimulatedFiles:
 
 
 class _Hierarchy:
-    """Which groups are right below which."""
+    """The direct children of each group."""
 
     def __init__(self, groups: Iterable[str]) -> None:
         self._below: dict[str, list[str]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """The control groups of a simulated machine.
 
-In: groups as they are made and removed. Out: which there are.
+In: groups created and removed. Out: the existing groups.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from collections.abc import Iterable
 
 
 class SimulatedGroups:
-    """Bound: the groups of the pods that are there."""
+    """A set of groups. Bound: the groups of present pods."""
 
     def __init__(self, groups: Iterable[str]) -> None:
         self._there = set(groups)
         self._shown: frozenset[str] | None = None
         self.removals = 0
-        """How often groups were removed so far."""
+        """Number of removals so far."""
 
     def __contains__(self, group: object) -> bool:
         return group in self._there
 
     def add(self, group: str) -> bool:
-        """Make a group; False where there is one of that name."""
+        """Create a group; False if it exists."""
         if group in self._there:
             return False
         self._there.add(group)
@@ -38,7 +38,7 @@ class SimulatedGroups:
             self._shown = None
 
     def shown(self) -> frozenset[str]:
-        """All of them; the same object as long as they are the same."""
+        """All groups; the same object until they change."""
         if self._shown is None:
             self._shown = frozenset(self._there)
         return self._shown

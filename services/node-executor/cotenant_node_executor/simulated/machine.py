@@ -1,8 +1,8 @@
 """Simulated nodes: the executor's own core on an imitated machine, without I/O and without a clock of its own.
 
-In: a name, a size, a seed, and the time with every call. Out: the same events as a real node's. The imitation: files are
-a table (`files`), containers are entries in another (`containers`), what pods use follows from both
-(`sampler`). The same seed and the same times give the same events.
+In: a name, a size, a seed, and the time with every call. Out: the same events as a real node's. Files are a table (`files`),
+containers are entries in another (`containers`), and pod usage is derived from both (`sampler`). The same seed and times give
+the same events.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from cotenant_node_executor.targets.interface import (
 
 
 class NodeSize(Struct, frozen=True):
-    """How large a simulated node is."""
+    """The capacity of a simulated node."""
 
     cpu_milli: int = 8_000
     memory_bytes: int = 32 * 1024**3
 
 
 class SimulatedMachine:
-    """One imitated host."""
+    """One simulated host."""
 
     def __init__(
         self, facts: NodeFacts, seed: int, version: CgroupVersion = CgroupVersion.V2, *, outlived: bool = True
@@ -55,17 +55,17 @@ class SimulatedMachine:
         self._sampler = SimulatedSampler(facts, seed, self._files)
         self._snapshot: Snapshot | None = None
         self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
-        """The values that strategies start from; the same object until something is written."""
+        """Present values of the watched files; the same object until something is written."""
         self._unwritten: set[str] = set()
-        """Groups whose files may differ from what is desired: with new values, new, or refused."""
+        """Groups whose files may differ from the desired values: changed values, new groups, refused writes."""
         self._others: dict[tuple[NonCgroup, Attribute], str] = {}
-        """What sysctls, threads and resctrl groups hold. Bound: the targets that strategies have set."""
+        """Values of sysctls, threads and resctrl groups. Bound: the targets that strategies have set."""
         self._removals = 0
-        """Removals of groups whose files are forgotten."""
+        """Number of group removals already applied to the files."""
         self.runtime = SimulatedRuntime(self._groups, outlived=outlived)
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
-        """Look at the table; a sample measures what was used."""
+        """Return the state of the tables; with `sample` usage is measured."""
         states = self.runtime.poll(now)
         if sample:
             self._snapshot = self._sampler.sample(now, self.runtime.transitions())
@@ -81,18 +81,18 @@ class SimulatedMachine:
 
     @property
     def out_of_memory(self) -> tuple[OutOfMemory, ...]:
-        """Whom the kernel ended at the newest sample, in order; the same object until the next."""
+        """Pods killed for memory at the newest sample, in order; the same object until the next sample."""
         return self._sampler.out_of_memory
 
     def create(self, groups: Sequence[str]) -> None:
-        """Make groups."""
+        """Create groups."""
         for group in groups:
             if self._groups.add(group):
                 self._files.begin(group)
                 self._unwritten.add(group)
 
     def write(self, targets: Composed) -> WriteReport:
-        """Change the table; unlimited and empty are what a new group starts with."""
+        """Update the table; a new group starts with unlimited and empty values."""
         values = targets.texts
         others = self._write_others(targets.others) if targets.others else _UNCHANGED
         if not targets.changed and not self._unwritten:
@@ -104,7 +104,7 @@ class SimulatedMachine:
             self._files.keep(groups)
         there = {group: values[group] for group in self._unwritten if group in values and (not group or group in groups)}
         report = self._files.write(there, groups)
-        # What was refused is tried again in the next cycle, as on a real machine.
+        # Refused writes are tried again in the next cycle, as on a real machine.
         self._unwritten = {refused.place for refused in report.refused if isinstance(refused.place, str)}
         if report.written:
             written = {each.place for each in report.written if isinstance(each.place, str)}
@@ -125,7 +125,7 @@ class SimulatedMachine:
         return WriteReport(tuple(written))
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
-        """Hand orders to the runtime."""
+        """Pass orders to the runtime."""
         for order in orders:
             self.runtime.carry_out(order, now)
 
@@ -147,7 +147,7 @@ def simulated_facts(name: str, size: NodeSize) -> NodeFacts:
 def simulated_status(
     facts: NodeFacts, boot: str, version: str, devices: Mapping[str, int], labels: Mapping[str, str]
 ) -> ExecutorStatus:
-    """What a simulated node reports of itself; any pod may land on it."""
+    """Build a simulated node's own report; it has no taint, so any pod may be placed on it."""
     amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS, **devices}
     return ExecutorStatus(
         node=facts.name,
@@ -175,9 +175,9 @@ def simulated_node(
     labels: Mapping[str, str] | None = None,
     outlived: bool = True,
 ) -> ExecutorNode:
-    """A simulated node, ready for `start_marker`, `apply` and `step`; `devices` are amounts that it offers beside the usual.
+    """Build a simulated node, ready for `start_marker`, `apply` and `step`; `devices`: additional resources in its capacity.
 
-    `outlived`: its pods are taken to have gone on while nobody imitated them; else the machine begins with none.
+    `outlived`: pods count as having kept running while no executor simulated them; else the machine begins with none.
     """
     facts = simulated_facts(name, size)
     capabilities = Capabilities(

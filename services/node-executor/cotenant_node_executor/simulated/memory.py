@@ -1,13 +1,14 @@
-"""Who is ended where memory runs out on a simulated machine, by the kernel's rules.
+"""OOM kills on a simulated machine, by the kernel's rules.
 
-In: what each pod holds, its limit, its score. Out: the pods that end, in order, and whether it was for the machine's want.
+In: each pod's memory, limit and oom_score_adj. Out: the killed pods in order, and whether the whole machine was out of memory.
 
-    a pod beyond its limit ends
-    while the others hold more than there is, the one with the largest badness ends
+    a pod above its limit is killed
+    while the others use more than is available, the pod with the largest badness is killed
     badness = memory + adjustment * machine // 1000
 
-A real group never holds more than its limit: what would take it beyond that ends a process. The model knows a pod's memory and
-not that of its processes, so all of them end. Source: Linux, cgroup v2's memory.max, oom_badness; `runtime.oom_score`.
+A real group never exceeds its limit: the allocation that would exceed it gets a process killed. The model has one memory figure
+per pod and not per process, so all its processes are killed. Source: Linux, cgroup v2's memory.max, oom_badness;
+`runtime.oom_score`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from msgspec import Struct
 
 
 class Holding(Struct, frozen=True):
-    """What a pod holds. `limit_bytes` -1: no limit."""
+    """A pod's memory in use. `limit_bytes` -1: no limit."""
 
     memory_bytes: int
     limit_bytes: int
@@ -26,7 +27,7 @@ class Holding(Struct, frozen=True):
 
 
 def ended(pods: Mapping[str, Holding], free_bytes: int, machine_bytes: int) -> Iterator[tuple[str, bool]]:
-    """The uids of pods that end where `free_bytes` are there for all of them; True: for want of the machine's memory."""
+    """Yield the uids of killed pods when `free_bytes` are available to all; True: the machine was out of memory."""
     left = dict(pods)
     for uid in [uid for uid, held in pods.items() if 0 <= held.limit_bytes < held.memory_bytes]:
         del left[uid]

@@ -1,12 +1,12 @@
 """A node in the simulation: the executor's cycle driven by the virtual clock.
 
-In: the world's clock and the node's messages. Out: reports on LOG with their expectations, usage and executions. With
-`periodic` off (traces over months) there are no samples: the node is woken by messages and by the end of its pods only.
+In: the world's clock and the node's messages. Out: reports on LOG with their expected sequences, usage and execution events.
+With `periodic` off (traces over months) there are no samples: only messages and the end of a pod wake the node.
 With `idle_period`, a node is sampled every `period` within BUSY of a change (a placement, a node SLO, a report of its own), and
 otherwise when its usage is due, every `idle_period` at least; always on the same grid of periods.
 
-`offset` is what the node's clock is ahead of the log's: everything that the node does reads its own clock, as a real one
-does; only the pace of its samples is that of a monotonic clock.
+`offset` is the skew of the node's clock against the log's: the node reads its own clock, as a real one does, but its samples
+keep the pace of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from cotenant_node_executor.simulated.containers import SimulatedRuntime
 
 AGAIN = timedelta(milliseconds=1)
 EARLY = timedelta(microseconds=1)
-"""What is due at a sample's moment is published with that sample."""
+"""Usage due at the time of a sample is published with that sample."""
 MARKER_PAUSE = timedelta(seconds=0.5)
 BUSY = timedelta(seconds=60)
 CHANGES = (Placement, NodeSLORendered)
-"""What changes what a node has to do; its own reports and its resources do not."""
+"""Events that change a node's work; its own reports and its resources do not."""
 
 
 class NodeParticipant:
-    """Seats one simulated node in a world; see `cotenant.simulation.Participant`."""
+    """Adds one simulated node to a world; see `cotenant.simulation.Participant`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class NodeParticipant:
         self._runtime = node.machine.runtime
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
-        """Fold, run one cycle, store what it reports."""
+        """Fold, run one cycle, store its reports."""
         local = now + self.offset if self.offset else now
         changed = self._next_sample is EPOCH
         if changed:
@@ -71,7 +71,7 @@ class NodeParticipant:
             core.apply(event)
             changed = changed or isinstance(event.data, CHANGES)
         if not core.loaded and now >= self._mark_at:
-            # As the shell: until it is delivered, the start marker is stored again.
+            # As in the shell, the start marker is stored again until it is delivered.
             self._mark_at = now + MARKER_PAUSE
             self._store(self.node.start_marker(local), world)
         sample = self._periodic and now >= self._next_sample
@@ -84,7 +84,7 @@ class NodeParticipant:
         return self._wake_at(now, local, stored)
 
     def _due(self, local: datetime) -> bool:
-        """Whether a cycle without a sample has anything to do; the echo of an own report, say, is no reason for one."""
+        """Whether a cycle without a sample has work; the delivery of an own report, for example, causes none."""
         return self.node.due(local) or ((ends := self._runtime.next_exit) is not None and ends <= local)
 
     def _cycle(self, local: datetime, sample: bool, world: World) -> bool:
@@ -100,7 +100,7 @@ class NodeParticipant:
         return stored
 
     def _plan_sample(self, now: datetime) -> None:
-        """The next sample: always a whole number of periods after the last, so that pauses do not shift any report."""
+        """Schedule the next sample a whole number of periods after the last, so that pauses do not shift reports."""
         until, following = now, self._sampled + self._period
         if now >= self._busy_until and (due := self.node.report_due) is not None:
             until = max(min(due - self.offset - self._period / 2, self._sampled + self._idle_period) - EARLY, now)
@@ -121,7 +121,7 @@ class NodeParticipant:
         return False
 
     def _wake_at(self, now: datetime, local: datetime, stored: bool) -> datetime | None:
-        """When something is due by itself; what a stored report leads to, at once."""
+        """When the next work is due without a message; at once after a stored report."""
         if stored and self.node.due(local):
             return now + AGAIN
         first = self._next_sample if self._periodic else None

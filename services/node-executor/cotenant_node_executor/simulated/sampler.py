@@ -1,10 +1,9 @@
-"""What the pods of a simulated machine use: a snapshot a sample, with the pods that use the same as before taken over from it.
+"""Usage of the pods of a simulated machine: one snapshot per sample; pods with unchanged usage are taken from the last one.
 
-In: the pods that run, the values in their groups' files, the time. Out: snapshots. `usage` gives the demand of a pod; a
-quota and a CPU set bound what the best-effort tree gets, services go before batch. A pod that wants more than its quota is
-throttled in every period; whom the kernel ends for want of memory (`simulated_memory`) is not in the sample any more. Worked
-out anew are pods whose use moves with the time, that came, or whose files changed; all of them only while not everybody has
-what it wants.
+In: the running pods, the values in their groups' files, the time. Out: snapshots. `usage` gives the demand of a pod; quota and
+CPU set limit the best-effort tree, and services get CPU before batch. A pod with more demand than its quota is throttled in
+every period; a pod killed for memory (`memory`) is not in the sample. Only pods that are new, whose usage varies over time, or
+whose files changed are computed again; all pods while demand exceeds the machine.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _NO_PRESSURE = PressureSet()
 
 
 class OutOfMemory(Struct, frozen=True):
-    """A pod that the kernel ended: what all pods held just before; whether it was the machine that lacked memory."""
+    """A pod killed for memory, with the memory of all pods just before, and whether the whole machine was out of memory."""
 
     uid: str
     held: Mapping[str, int]
@@ -50,7 +49,7 @@ class OutOfMemory(Struct, frozen=True):
 
 
 class _Load(Struct, gc=False):
-    """A running pod: what it wants, what its files allow, and what it uses by both if nobody else wants anything."""
+    """A running pod: its demand, the limits in its files, and its usage under both without contention."""
 
     group: str
     tier: str
@@ -66,7 +65,7 @@ class _Load(Struct, gc=False):
 
 
 class SimulatedSampler:
-    """Samples one machine. Bound: the pods that run."""
+    """Samples one machine. Bound: the running pods."""
 
     def __init__(self, facts: NodeFacts, seed: int, files: SimulatedFiles) -> None:
         self._facts = facts
@@ -77,28 +76,28 @@ class SimulatedSampler:
         self._free_bytes = facts.memory_bytes - self._system_bytes
         self._loads: dict[str, _Load] = {}
         self._uids: dict[str, str] = {}
-        """By group: whose load it is."""
+        """Loads by group."""
         self._services_milli = self._batch_milli = self._memory_bytes = 0
         """Sums over the loads."""
         self._moving: set[str] = set()
-        """Pods whose use moves with the time."""
+        """Pods whose usage varies over time."""
         self._stirred: set[str] = set()
-        """Pods that came, or whose files changed."""
+        """New pods, and pods whose files changed."""
         self._unrated: set[str] = set()
-        """Pods that came at the newest sample: they have no rates yet."""
+        """Pods first seen at the newest sample: they have no rates yet."""
         self._plenty = True
-        """Whether everybody had what it wants at the newest sample, so that nobody's figures follow from the others'."""
+        """Whether all demand was met at the newest sample, so that no pod's usage depends on another's."""
         self._settled = False
-        """Whether the next sample gives the same figures as long as nothing changes."""
+        """Whether the next sample gives the same figures if nothing changes."""
         self._pods: dict[str, PodUsage] = {}
         self._rated_milli = 0
-        """What the pods use that were there at the last sample but one."""
+        """Usage of the pods that existed at the previous sample too."""
         self.out_of_memory: tuple[OutOfMemory, ...] = ()
-        """Whom the kernel ended at the newest sample."""
+        """Pods killed for memory at the newest sample."""
         self._last_ns: int | None = None
 
     def written(self, groups: Iterable[str]) -> None:
-        """Files of these groups have changed."""
+        """Mark the pods of these groups: their files have changed."""
         for group in groups:
             uid = self._uids.get(group)
             if uid is not None:
@@ -107,7 +106,7 @@ class SimulatedSampler:
         self._settled = False
 
     def sample(self, now: datetime, transitions: Mapping[str, PodToRun | None]) -> Snapshot:
-        """Read what is used now. `transitions`: pods that began to run since the last sample, None where one no longer runs."""
+        """Take a sample. `transitions`: pods that started running since the last sample; None for pods that stopped."""
         since_ms = elapsed_ms(now, EPOCH)
         for uid, to_run in transitions.items():
             if to_run is None:
@@ -137,10 +136,10 @@ class SimulatedSampler:
             tiers={},
         )
 
-    # -- whose load ----------------------------------------------------------------------------------------------------
+    # -- loads ---------------------------------------------------------------------------------------------------------
 
     def _take(self, uid: str, to_run: PodToRun, since_ms: int) -> None:
-        """A pod has begun to run."""
+        """Add a pod that started running."""
         tier = to_run.group.partition("/")[0]
         batch = tier == BESTEFFORT or qos_raw(to_run.pod) is _BATCH
         tier = tier if tier in (BURSTABLE, BESTEFFORT) else "guaranteed"
@@ -154,7 +153,7 @@ class SimulatedSampler:
         self._settled = False
 
     def _drop(self, uid: str) -> None:
-        """A pod runs no more."""
+        """Remove a pod that stopped."""
         load = self._loads.pop(uid)
         del self._uids[load.group]
         self._count(load, 0, 0)
@@ -167,18 +166,18 @@ class SimulatedSampler:
         try:
             return wanted_usage(pod, self._seed, since_ms)
         except ValueError:
-            # As if it had no annotation about its usage.
+            # An unreadable annotation counts as absent.
             return wanted_usage(replace(pod, metadata=replace(pod.metadata, annotations={})), self._seed, since_ms)
 
     def _allow(self, load: _Load) -> None:
-        """Take the values of its files."""
+        """Read the limits from the pod's files."""
         texts = self._files.of(load.group)
         load.quota, load.weight, load.memory_limit = int(texts[_QUOTA]), max(int(texts[_SHARES]), 2), int(texts[_LIMIT])
 
-    # -- what they use -------------------------------------------------------------------------------------------------
+    # -- usage ---------------------------------------------------------------------------------------------------------
 
     def _read(self, since_ms: int) -> None:
-        """What each pod is given now."""
+        """Compute the usage of each pod."""
         loads, before = self._loads, self._pods
         beyond = False
         for uid in self._stirred | self._moving:
@@ -200,7 +199,7 @@ class SimulatedSampler:
         self._settled = not self._unrated and not self._moving
 
     def _weigh(self, load: _Load, since_ms: int) -> bool:
-        """Work out what a pod uses within its quota so long after the epoch; True: it is beyond its memory limit."""
+        """Compute a pod's usage within its quota at `since_ms` after the epoch; True: it is above its memory limit."""
         place = since_ms + load.wanted.phase_ms
         cpu = max(load.wanted.cpu.at(place), 0)
         load.throttled = 0 <= load.quota < cpu * 100
@@ -208,7 +207,7 @@ class SimulatedSampler:
         return 0 <= load.memory_limit < load.memory_bytes
 
     def _count(self, load: _Load, cpu_milli: int, memory_bytes: int) -> None:
-        """Let a pod use so much."""
+        """Set a pod's usage and update the sums."""
         if load.batch:
             self._batch_milli += cpu_milli - load.cpu_milli
         else:
@@ -217,7 +216,7 @@ class SimulatedSampler:
         load.cpu_milli, load.memory_bytes = cpu_milli, memory_bytes
 
     def _run_out_of_memory(self) -> None:
-        """End whom the kernel ends; whoever starts again is taken for somebody new."""
+        """Kill pods for memory; a pod that starts again counts as new."""
         pods = {uid: self._holding(self._loads[uid]) for uid in sorted(self._loads)}
         found = []
         for uid, machine in ended(pods, self._free_bytes, self._facts.memory_bytes):
@@ -230,8 +229,8 @@ class SimulatedSampler:
         return Holding(load.memory_bytes, load.memory_limit, score)
 
     def _given(self, moved: Sequence[str]) -> dict[str, int]:
-        """What is given to the pods whose figures may have changed: services first, then batch within its bound, each tier by
-        weight. As long as there is plenty for everybody these are the ones that moved."""
+        """CPU in milli-CPU for the pods whose usage may have changed: services first, then batch within its limit, by weight
+        within each tier. Without contention these are the pods in `moved`."""
         loads, free = self._loads, self._facts.capacity_milli - self._system_milli
         left = free - self._services_milli
         before = self._plenty
@@ -244,7 +243,7 @@ class SimulatedSampler:
         return given | share_out(left, {uid: load.cpu_milli for uid, load in loads.items() if load.batch}, weights)
 
     def _usage(self, uid: str, cpu_milli: int, before: PodUsage | None) -> PodUsage:
-        """A pod's usage; a first reading has no rates. What has not changed is the same object."""
+        """A pod's usage; a first reading has no rates. Unchanged usage is the same object."""
         load = self._loads[uid]
         cpu = cpu_milli if before is not None else None
         ratio = None if load.quota < 0 or self._last_ns is None else float(load.throttled)

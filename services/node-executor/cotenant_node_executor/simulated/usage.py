@@ -1,12 +1,12 @@
-"""How much a simulated pod wants and gets: pure integer arithmetic on (pod, time).
+"""Demand and usage of a simulated pod: pure integer arithmetic on (pod, time).
 
-Wanted: annotation `cotenant.io/simulated-usage: "cpu=500m..1500m,memory=64Mi..128Mi,period=10m"`: a triangle from the
+Demand: annotation `cotenant.io/simulated-usage: "cpu=500m..1500m,memory=64Mi..128Mi,period=10m"`: a triangle from the
 lower to the upper value and back in one period, shifted by the pod's uid; one value alone is constant; the period is one
-hour where it is not stated. With `from=start` it begins at the lower value at each start, as a leak does. Without the
-annotation: what was requested as batch CPU; 60 % of what was requested as CPU; 100m.
+hour by default. With `from=start` it begins at the lower value at each start, as a leak does. Without the annotation: the
+batch CPU request; 60 % of the CPU request; 100m.
 
-Given: services first, then batch, each tier by weighted sharing with caps (a group's quota): the remainder of those that
-want less than their share goes to the others.
+Usage: services first, then batch, within each tier by weighted sharing with caps (a group's quota): what pods below their
+share leave unused is divided among the others.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Curve(Struct, frozen=True, gc=False):
     period_ms: int = DEFAULT_PERIOD_MS
 
     def at(self, elapsed_ms: int) -> int:
-        """The value after some time; starts at the lower one."""
+        """Return the value after `elapsed_ms`, starting at the lower one."""
         if self.low == self.high:
             return self.low
         half = max(self.period_ms // 2, 1)
@@ -58,12 +58,12 @@ class Wanted(Struct, frozen=True, gc=False):
 
     @property
     def constant(self) -> bool:
-        """Whether time changes nothing."""
+        """Whether the demand does not depend on time."""
         return self.cpu.low == self.cpu.high and self.memory.low == self.memory.high
 
 
 def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> Wanted:
-    """What the pod wants over time, started so long after the epoch. Raises ValueError on an annotation that cannot be read."""
+    """The pod's demand over time, for a start at `start_ms` after the epoch. Raises ValueError on a malformed annotation."""
     requested = _requested(pod.spec)
     text = pod.metadata.annotations.get(ANNOTATION_USAGE)
     if text is None:
@@ -89,7 +89,7 @@ def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> Wanted:
 
 @by_identity
 def _requested(spec: PodSpec) -> Wanted:
-    """Usage of a pod without an annotation: the same at any time."""
+    """Demand of a pod without an annotation: constant."""
     requests = pod_requests(Pod(spec=spec))
     cpu = requests.get(BATCH_CPU) or requests.get(CPU, 0) * REQUEST_PERCENT // 100 or DEFAULT_MILLI
     memory = requests.get(BATCH_MEMORY) or requests.get(MEMORY, 0) * REQUEST_PERCENT // 100 or DEFAULT_MEMORY_BYTES
@@ -118,7 +118,7 @@ def elapsed_ms(now: datetime, epoch: datetime) -> int:
 
 
 def share_out(capacity: int, wanted: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, int]:
-    """Divide a capacity by weight, giving nobody more than it wants; what is left over by rounding stays unused."""
+    """Divide a capacity by weight, at most each one's demand; the remainder of rounding stays unused."""
     if sum(amount for amount in wanted.values() if amount > 0) <= capacity:
         return {name: max(amount, 0) for name, amount in wanted.items()}
     given = dict.fromkeys(wanted, 0)

@@ -1,7 +1,7 @@
 """Batch values for every BE pod and its containers, as desired values.
 
 In: a pod's shape and the node SLO. Out: shares, quota and memory limit from batch-cpu and batch-memory. While suppression
-works by quota batch pods have none of their own: the kernel refuses a parent below its children.
+works by quota, batch pods have no quota of their own: the kernel refuses a parent's quota below its children's.
 """
 
 from __future__ import annotations

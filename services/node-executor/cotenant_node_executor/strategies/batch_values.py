@@ -3,12 +3,12 @@
 In: batch-cpu (milli-CPU) and batch-memory (bytes) of a pod's containers. Out: cpu.shares, CFS quota (-1 unlimited) and
 memory limit (-1 unlimited) of the pod and of each container.
 
-    shares = requests * 1024 / 1000 within 2..262144;  quota = limits * 100 µs, at least 1000, unlimited as soon as one
-    container has no limit, and always unlimited while suppression works by quota (a parent's quota must not be below
+    shares = requests * 1024 / 1000 within 2..262144;  quota = limits * 100 µs, at least 1000, unlimited if a container
+    has no limit, and always unlimited while suppression works by quota (a parent's quota must not be below
     its children's), divided by the CPU normalisation ratio where that is above 1;  memory likewise.
 
-Only pods labelled BE. Source: batch resource hook, koordlet rule; an empty container map yields nothing instead of a
-memory limit of zero.
+Applies to pods labelled BE. Source: batch resource hook, koordlet rule; an empty container map gives no values instead of
+a memory limit of zero.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class CgroupValues(Struct, frozen=True):
 
 
 def quota_enabled(enable: bool | None, policy: str) -> bool:
-    """Whether batch pods get a quota of their own: not while suppression itself works by quota."""
+    """Whether batch pods get their own quota: not while suppression works by quota."""
     return not (bool(enable) and policy == CFS_QUOTA)
 
 
 def batch_values(
     qos: str, amounts: Sequence[BatchAmounts], *, use_quota: bool, cpu_ratio: float = -1.0
 ) -> CgroupValues | None:
-    """The values of a group that holds these containers (a pod, or one container alone); None: leave it alone."""
+    """The values of a group with these containers (a pod, or a single container); None for no write."""
     if qos != QoSClass.BE or not amounts:
         return None
     requests = sum(max(a.request_cpu_milli or 0, 0) for a in amounts)
@@ -56,7 +56,7 @@ def batch_values(
 
 
 def _sum_limits(limits: Sequence[int | None]) -> int:
-    """The sum, or -1 as soon as one is missing or not positive."""
+    """The sum, or -1 if one is missing or not positive."""
     if any(limit is None or limit <= 0 for limit in limits):
         return UNLIMITED
     return sum(limit for limit in limits if limit is not None)

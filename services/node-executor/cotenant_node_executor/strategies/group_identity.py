@@ -1,11 +1,12 @@
 """CPU identity by `cpu.bvt_warp_ns`: latency-sensitive groups preempt, batch groups give way (Anolis kernels).
 
-In: the CPU part of the node SLO's QoS strategy by class, what the kernel offers, each pod's class. Out: -1 (gives way), 0
+In: the CPU part of the node SLO's QoS strategy by class, the kernel's capabilities, each pod's class. Out: -1 (gives way), 0
 (normal), 1 or 2 (latency-sensitive) for the three QoS directories and for pods; None: no write.
 
-A class counts only while it is enabled and the CPU policy is groupIdentity. The directory of guaranteed pods stays 0 (the
-kernel demands it), guaranteed pods get the value of LSR, else of LS. Rule and sysctl both off: nothing is written; the rule
-off and the sysctl on: zeros are written. Source: group identity hook, koordlet rule, with the v1.6 annotation of LS pods.
+A class applies only while it is enabled and the CPU policy is groupIdentity. The directory of guaranteed pods stays 0 (a
+requirement of the kernel); guaranteed pods get the value of LSR, else of LS. With rule and sysctl off nothing is written;
+with the rule off and the sysctl on zeros are written. Source: group identity hook, koordlet rule, with the v1.6 annotation of
+LS pods.
 """
 
 from __future__ import annotations
@@ -83,13 +84,13 @@ def pod_identity(rule: IdentityRule, qos: str, kube_qos: str) -> int:
 
 
 def annotated_identity(annotations: Mapping[str, str]) -> int | None:
-    """The value that an LS pod's own annotation asks for, None without one. Raises ValueError on a malformed one."""
+    """The value in an LS pod's annotation, None without one. Raises ValueError on a malformed one."""
     text = annotations.get(ANNOTATION_CPU_QOS)
-    return None if text is None else asked_identity(text)
+    return None if text is None else parsed_identity(text)
 
 
-def asked_identity(text: str) -> int:
-    """The value that the annotation's text asks for. Raises ValueError on a malformed one."""
+def parsed_identity(text: str) -> int:
+    """The value in the annotation's text. Raises ValueError on a malformed one."""
     try:
         asked = msgspec.json.decode(text, type=_PodCpuQos)
     except msgspec.MsgspecError as error:
@@ -108,20 +109,20 @@ def host_identity(rule: IdentityRule, qos: str) -> int:
 
 
 def identity_supported(has_file: bool, sysctl: int | None) -> bool:
-    """Whether this kernel knows group identity: the file in a group, or the sysctl (None: absent)."""
+    """Whether this kernel supports group identity: a group has the file, or the sysctl exists (None: absent)."""
     return has_file or sysctl is not None
 
 
 def identity_active(rule: IdentityRule | None, supported: bool, sysctl: int | None, unreadable: bool = False) -> bool:
-    """Whether values are written at all; an absent sysctl (None) counts as on, an unreadable one stops everything."""
+    """Whether values are written at all; an absent sysctl (None) counts as on, an unreadable one prevents all writes."""
     if rule is None or not supported or unreadable:
         return False
     return rule.enable or sysctl != 0
 
 
 def enabled_sysctls(identity: int | None, core_sched: int | None) -> tuple[int | None, int | None]:
-    """(group identity, core scheduling) sysctls once identity is switched on: the kernel excludes the two, so core
-    scheduling goes off first. Without the identity sysctl there is nothing to switch."""
+    """The (group identity, core scheduling) sysctls after identity is enabled. The kernel allows only one of the two, so core
+    scheduling is disabled. Without the identity sysctl nothing changes."""
     if identity is None:
         return identity, core_sched
     return 1, None if core_sched is None else 0

@@ -1,8 +1,8 @@
 """CPU identity as desired values: `cpu.bvt_warp_ns` of the QoS directories, of pods and of their containers.
 
 In: the situation. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off.
-Children inherit a value only when they are made, so every container has a value of its own. A group without a manifest has
-that of its QoS directory. Source: group identity hook, koordlet rule.
+Children inherit a value only at creation, so every container gets its own value. A group without a manifest gets that of its
+QoS directory. Source: group identity hook, koordlet rule.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.group_identity import (
     ClassIdentity,
     IdentityRule,
-    asked_identity,
     identity_active,
     identity_rule,
     kube_qos_of_path,
+    parsed_identity,
     pod_identity,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodShape
@@ -44,15 +44,15 @@ def _rule(slo: NodeSLORendered) -> IdentityRule:
 
 
 def bvt_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
-    """The rule, None where this strategy does not apply: the kernel has no group identity."""
+    """The rule; None on a kernel without group identity, where this strategy does not apply."""
     return rule_of(slo) if capabilities.supports(Knob.CPU_BVT) else None
 
 
 def effective_identity(rule: IdentityRule, pod: PodShape) -> int:
-    """A pod's value; an LS pod's annotation goes before the rule, one that cannot be read counts as absent."""
+    """A pod's value; an LS pod's annotation overrides the rule, an unreadable one counts as absent."""
     if pod.qos is QoSClass.LS and pod.identity is not None:
         try:
-            asked = asked_identity(pod.identity)
+            asked = parsed_identity(pod.identity)
         except ValueError:
             asked = None
         if asked is not None:

@@ -1,12 +1,12 @@
 """CPU identity on a mainline kernel: `cpu.idle` for each batch pod, raised shares for the latency-sensitive ones.
 
-In: the situation, or a pod's shape; counts where the kernel has no group identity. Out: cpu.idle 1 for pods whose identity
+In: the situation, or a pod's shape; applies on kernels without group identity. Out: cpu.idle 1 for pods whose identity
 gives way (-1) and 0 for every other; shares of groups with a latency-sensitive identity (1, 2) multiplied by one factor a
 level, so that the largest reaches the kernel's maximum and their ratios stay.
 
 Only pods become idle, never a class directory: while cpu.idle is 1 the kernel refuses every write of cpu.shares (EINVAL),
-and the directory's shares have another owner. Measured on a mainline kernel: idle alone brings a service's p99 beside
-saturating batch work from 1.96 to 1.20 times its p99 alone.
+and another strategy writes the directory's shares. Measured on a mainline kernel: next to saturating batch work, cpu.idle
+reduces a service's p99 from 1.96 to 1.20 times its p99 on an idle node.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
 
 
 def idle_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
-    """The rule, None where this strategy does not apply."""
+    """The rule; None where this strategy does not apply."""
     rule = rule_of(slo)
     if rule is None or capabilities.supports(Knob.CPU_BVT) or not capabilities.supports(Knob.CPU_IDLE):
         return None
@@ -53,7 +53,7 @@ def idle_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> Identi
 
 
 def _raised(situation: Situation, rule: IdentityRule) -> DesiredValues:
-    """Raise what competes at one level by one factor: guaranteed pods and the burstable directory, then burstable pods."""
+    """Multiply the shares of siblings by one factor: guaranteed pods and the burstable directory, then burstable pods."""
     shares = group_shares(situation)
     sensitive = [pod for pod in situation.pods.values() if effective_identity(rule, pod.shape) > 0]
     burstable = [pod.group for pod in sensitive if pod.kube_qos is KubeQoS.BURSTABLE]

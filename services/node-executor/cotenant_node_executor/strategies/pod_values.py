@@ -1,11 +1,11 @@
 """The plain values of every pod, as kubelet writes them: shares from requests, quota and memory limit from limits.
 
 In: figures of the node, or a pod's shape. Out: desired values for the root and the QoS groups, or for the pod and its
-containers. Every other strategy goes before these.
+containers. Every other strategy takes precedence.
 
     root shares = allocatable;  burstable = sum of its pods' requests;  besteffort = 2
-    pod, container: shares = requests, quota and memory = limits, unlimited as soon as one container has none
-    a pod that holds CPUs of its own has no quota
+    pod, container: shares = requests, quota and memory = limits, unlimited if a container has none
+    a pod with exclusive CPUs has no quota
 
 Source: kubelet, container manager.
 """
@@ -37,7 +37,7 @@ def group_shares(situation: Situation) -> dict[str, int]:
 
 
 def burstable_milli(pod: PodShape) -> int:
-    """What a pod adds to the requests of the burstable QoS group."""
+    """A pod's contribution to the requests of the burstable QoS group, in milli-CPU."""
     return pod.requested_milli if pod.kube_qos is _BURSTABLE else 0
 
 

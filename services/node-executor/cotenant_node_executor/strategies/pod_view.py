@@ -1,7 +1,7 @@
-"""A placed pod as strategies see it: its amounts, its class, the CPUs it holds, where its groups lie.
+"""A strategy's view of a placed pod: its amounts, its class, its exclusive CPUs, its groups.
 
-In: the pod's manifest. Out: a `PodView`; its `PodShape` is shared by all pods that state the same, as replicas do. CPU is in
-milli-CPU, memory in bytes. An annotation that cannot be read counts as absent and is named in `problem`.
+In: the pod's manifest. Out: a `PodView`; pods with equal amounts and classes, such as replicas, share a `PodShape`. CPU is in
+milli-CPU, memory in bytes. An unreadable annotation counts as absent and is named in `problem`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ContainerShape(Struct, frozen=True, cache_hash=True):
 
 
 class PodShape(Struct, frozen=True, cache_hash=True):
-    """What a pod's own values follow from beside the policy: pods of one workload have the same, and share it."""
+    """The inputs of a pod's values besides the policy; pods of one workload share one object."""
 
     qos: QoSClass
     kube_qos: KubeQoS
@@ -62,22 +62,22 @@ class PodShape(Struct, frozen=True, cache_hash=True):
     """The sum of its containers' CPU requests."""
     holds_cpus: bool
     identity: str | None
-    """What it asks for as its CPU identity by an annotation."""
+    """The CPU identity that the pod's annotation requests."""
 
 
 class PodView(Struct, frozen=True, gc=False):
-    """A pod as strategies see it. `bound_cpus` are the CPUs that the scheduler gave it alone."""
+    """A strategy's view of a pod. `bound_cpus`: the exclusive CPUs that the scheduler allocated."""
 
     uid: str
     namespace: str
     name: str
     group: str
     groups: tuple[str, ...]
-    """Its own, then its containers'."""
+    """The pod's group, then its containers' groups."""
     shape: PodShape
     bound_cpus: frozenset[int]
     problem: str = ""
-    """An annotation that cannot be read, in words; it then counts as absent."""
+    """The error of an unreadable annotation, which counts as absent."""
 
     @property
     def qos(self) -> QoSClass:
@@ -97,7 +97,7 @@ class _ResourceStatus(Struct, frozen=True, rename="camel"):
 
 
 def pod_group(uid: str, qos: KubeQoS) -> str:
-    """A pod's path below the root, laid out as kubelet does."""
+    """A pod's group below the root, in kubelet's layout."""
     if qos is _GUARANTEED:
         return f"pod{uid}"
     return f"{BURSTABLE if qos is _BURSTABLE else BESTEFFORT}/pod{uid}"
@@ -144,7 +144,7 @@ def _shape(
 
 @by_identity
 def _stated(spec: PodSpec) -> tuple[ContainerShape, ...]:
-    """What the containers state themselves."""
+    """The amounts in the containers' own specs."""
     return tuple([_container(container.name, container.resources) for container in spec.containers])
 
 
@@ -158,7 +158,7 @@ def _container(name: str, own: Resources) -> ContainerShape:
 
 
 def _with_batch(container: Container, stated: ContainerShape, extended: Mapping[str, Resources]) -> ContainerShape:
-    """A container with the batch amounts that the annotation states for it, where it states none itself."""
+    """A container with the batch amounts of the annotation, where its spec has none."""
     if stated.batch is not None or container.name not in extended:
         return stated
     return replace(stated, batch=_batch(container.name, extended[container.name]))
@@ -169,7 +169,7 @@ def _amount(quantities: Mapping[str, str | int | float], name: str) -> int | Non
 
 
 def _batch(name: str, resources: Resources) -> BatchAmounts | None:
-    """Batch amounts that these resources state; the pod's spec goes before the annotation."""
+    """Batch amounts in these resources; the pod's spec overrides the annotation."""
     stated = {*resources.requests, *resources.limits}
     if not stated & {BATCH_CPU, BATCH_MEMORY}:
         return None

@@ -1,4 +1,4 @@
-"""Every strategy of a node, in the order of precedence: of two that desire a value for one target the first one wins."""
+"""All strategies of a node in order of precedence: of two that desire a value for one target the first wins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STRATEGIES: tuple[Strategy, ...] = (
 
 
 def precedence(strategies: Sequence[Strategy]) -> dict[Attribute, tuple[str, ...]]:
-    """By attribute the names of the strategies that may set it, the first going before the others."""
+    """The names of the strategies that may set each attribute, highest precedence first."""
     found: dict[Attribute, tuple[str, ...]] = {}
     for strategy in strategies:
         for attribute in strategy.sets:

@@ -1,6 +1,6 @@
-"""What a strategy may look at in one cycle: the node, its pods as placed, the node SLO, the newest sample, present values.
+"""The inputs of a strategy in one cycle: the node, its placed pods, the node SLO, the newest sample, present file values.
 
-In: facts that the core holds. Out: one frozen struct. Groups are paths below the executor's own root; CPU is in milli-CPU.
+In: state of the core. Out: one frozen struct. Groups are paths below the executor's own root; CPU is in milli-CPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BELOW_BESTEFFORT = f"{BESTEFFORT}/"
 
 
 class Processor(Struct, frozen=True):
-    """One logical CPU and where it sits."""
+    """One logical CPU and its position in the topology."""
 
     cpu: int
     core: int
@@ -28,7 +28,7 @@ class Processor(Struct, frozen=True):
 
 
 class NodeFacts(Struct, frozen=True):
-    """What this machine is."""
+    """Size and topology of this machine."""
 
     name: str
     capacity_milli: int
@@ -38,45 +38,45 @@ class NodeFacts(Struct, frozen=True):
 
 
 class BestEffortTree(Struct, frozen=True):
-    """What suppression by CPU set works on."""
+    """The input of suppression by CPU set."""
 
     groups: frozenset[str]
-    """The best-effort group and those below it, but for pods that hold CPUs of their own."""
+    """The best-effort group and its descendants, except pods with exclusive CPUs."""
     owners: Mapping[int, str]
-    """QoS class by CPU, of the pods that hold some."""
+    """QoS class of the pod that holds each exclusive CPU."""
 
 
 class Situation(Struct, frozen=True):
-    """One cycle's facts. `current` holds the present values of the watched files."""
+    """One cycle's inputs. `current`: present values of the watched files."""
 
     node: NodeFacts
     capabilities: Capabilities
     pods: Mapping[str, PodView]
-    """By group: the placed pods whose groups are there."""
+    """Placed pods with an existing group, by group."""
     groups: frozenset[str]
-    """Every group below the root: also those that no manifest explains, such as YARN's containers."""
+    """Every group below the root, including those without a manifest, such as YARN's containers."""
     tree: BestEffortTree
     slo: NodeSLORendered | None
     snapshot: Snapshot | None
     current: Mapping[tuple[str, Knob], str]
     burstable_milli: int = 0
-    """What the burstable pods request together."""
+    """The sum of the burstable pods' CPU requests."""
     identity_sysctl: int | None = None
     """Group identity's sysctl, None where this kernel has none."""
 
 
 def holding_cpus(pods: Iterable[PodView]) -> tuple[PodView, ...]:
-    """Those that hold CPUs of their own, by name."""
+    """The pods with exclusive CPUs, by name."""
     return tuple(sorted([pod for pod in pods if pod.bound_cpus], key=lambda pod: (pod.namespace, pod.name)))
 
 
 def in_best_effort_tree(group: str) -> bool:
-    """Whether a group is the best-effort one or lies below it."""
+    """Whether a group is the best-effort group or below it."""
     return group == BESTEFFORT or group.startswith(_BELOW_BESTEFFORT)
 
 
 def best_effort_tree(holding: Sequence[PodView], groups: Iterable[str]) -> BestEffortTree:
-    """The tree of these groups, with the CPUs that these pods hold; of two that name a CPU the last one wins."""
+    """The best-effort tree of these groups, with the pods' exclusive CPUs; if two pods hold a CPU the last one wins."""
     alone = tuple(f"{pod.group}/" for pod in holding if pod.qos in (QoSClass.LSE, QoSClass.LSR))
     tree = [group for group in groups if in_best_effort_tree(group)]
     if alone:
@@ -85,7 +85,7 @@ def best_effort_tree(holding: Sequence[PodView], groups: Iterable[str]) -> BestE
 
 
 def cpu_owners(bound: Iterable[tuple[str, frozenset[int]]]) -> dict[int, str]:
-    """QoS class by CPU from (class of the pod, its CPUs); the last pod that names a CPU wins."""
+    """QoS class by CPU from (class of the pod, its CPUs); if two pods hold a CPU the last one wins."""
     owners: dict[int, str] = {}
     for qos, cpus in bound:
         for cpu in sorted(cpus):

@@ -1,8 +1,8 @@
-"""What a strategy is: one policy of a node, in one file, listed in `registry`.
+"""The strategy protocol: one node policy per file, listed in `registry`.
 
-In: the situation of a cycle and the memory that the strategy's last decision left. Out: a decision: desired values, orders, the
-new memory. What follows from one pod's shape alone is given by `of_pod`, which is worked out once for all pods of a shape.
-Everything is immutable; a strategy holds no state of its own.
+In: the situation of a cycle and the memory of the strategy's last decision. Out: a decision: desired values, orders, the new
+memory. `of_pod` gives the values that depend on a pod's shape alone; it is computed once for all pods of a shape. All structs
+are immutable, and a strategy has no state of its own.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from cotenant_node_executor.targets.interface import Capabilities
 
 
 class Policy(Struct, frozen=True):
-    """What the node SLO asks for, on a kernel that can do so much."""
+    """The node SLO and the kernel's capabilities."""
 
     capabilities: Capabilities
     slo: NodeSLORendered | None
 
 
 class Desired(Struct, frozen=True, cache_hash=True):
-    """One strategy desires one value for one attribute of a place."""
+    """One strategy's desired value for one attribute of a place."""
 
     attribute: Attribute
     value: str
@@ -40,15 +40,15 @@ DesiredValues = Mapping[Place, tuple[Desired, ...]]
 
 
 class PodDesired(Struct, frozen=True):
-    """Desired values of a pod of some shape: for its own group, and for each container's in order."""
+    """Desired values for all pods of a shape: for the pod's group, and for its containers' groups in order."""
 
     pod: tuple[Desired, ...] = ()
     containers: tuple[tuple[Desired, ...], ...] = ()
-    """One entry for each container, or none at all."""
+    """One entry per container, or empty."""
 
 
 class Evict(Struct, frozen=True):
-    """End a pod for good: its processes get SIGTERM, then SIGKILL; it is reported as failed, reason `Evicted`."""
+    """Evict a pod: its processes get SIGTERM, then SIGKILL; it is reported as failed, reason `Evicted`."""
 
     uid: str
     why: str
@@ -56,7 +56,7 @@ class Evict(Struct, frozen=True):
 
 
 class Reset(Struct, frozen=True):
-    """Give an attribute its initial value back (`address.INITIAL_VALUES`), as long as the newest decision says so."""
+    """Restore an attribute's initial value (`address.INITIAL_VALUES`) while the newest decision contains this order."""
 
     place: Place
     attribute: Attribute
@@ -67,7 +67,7 @@ StrategyOrder = Evict | Reset
 
 
 class Decision(Struct, frozen=True):
-    """What a strategy decided. `memory` is an immutable struct of its own, handed to its next decision."""
+    """A strategy's decision. `memory` is an immutable struct that is passed to its next decision."""
 
     values: DesiredValues = {}
     orders: tuple[StrategyOrder, ...] = ()
@@ -75,26 +75,26 @@ class Decision(Struct, frozen=True):
 
 
 class Input(Enum):
-    """What makes a strategy decide again. A changed policy always does."""
+    """Inputs whose change makes a strategy decide again. A changed policy always does."""
 
     PODS = "pods"
     """A pod, a group or the identity sysctl changed."""
     TREE = "tree"
-    """The best-effort tree or the CPUs that pods hold changed."""
+    """The best-effort tree or the pods' exclusive CPUs changed."""
     USAGE = "usage"
-    """A sample differs from the last one, or a watched file does."""
+    """The sample or a watched file differs from the last one."""
     CYCLE = "cycle"
     """Every cycle; a node with such a strategy is never idle."""
 
 
 class Cause(Enum):
-    """What an event names as the cause of a changed value."""
+    """The cause that an event names for a changed value."""
 
     POLICY = "policy"
     USAGE = "usage"
     """The newest usage message, then the policy."""
     PLACEMENTS = "placements"
-    """The placements of the pods concerned; where there are none the policy."""
+    """The placements of the affected pods; the policy where there are none."""
 
 
 def _no_inputs(_policy: Policy) -> frozenset[Input]:
@@ -106,8 +106,8 @@ def _no_figures(_memory: Struct | None) -> dict[str, int]:
 
 
 class Strategy(Struct, frozen=True):
-    """One strategy. `sets`: the attributes that it may desire; any other is an error. `topic` and `cause`: of the events on
-    EXECUTION that its changes lead to. `figures`: the numbers of those events, from the memory of the decision."""
+    """One strategy. `sets`: the attributes that it may desire; any other is an error. `topic`, `cause`: of the events on
+    EXECUTION about its changes. `figures`: the numbers in those events, from the memory of the decision."""
 
     name: str
     topic: str

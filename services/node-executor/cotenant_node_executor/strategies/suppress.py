@@ -1,7 +1,7 @@
-"""Suppression of batch work, one decision a cycle: the quantity, the policy, and what puts the other policy's files back.
+"""Suppression of batch work, one decision per cycle: the quantity, the active policy, the reset of the other policy's files.
 
-In: the situation. Out: the figures and the desired values of the best-effort tree, or None where nothing may be touched (no
-node SLO yet, no usage yet).
+In: the situation. Out: the figures and the desired values of the best-effort tree, or None where nothing may be written (no
+node SLO or no usage yet).
 
 | node SLO | quota of the best-effort group | CPU sets of the best-effort tree |
 |---|---|---|
@@ -9,8 +9,8 @@ node SLO yet, no usage yet).
 | policy cfsQuota | from the quantity | widest |
 | policy cpuset, or any other text | unlimited | from the quantity |
 
-Every decision sets both, so the next one corrects a change of policy or a file that somebody else wrote. Where the
-kernel has no CPU sets the cpuset policy works by quota. Source: CPU suppress, koordlet rule.
+Every decision sets both, so a change of policy, or a file written by another process, is corrected by the next one. On a
+kernel without CPU sets the cpuset policy works by quota. Source: CPU suppress, koordlet rule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cotenant_node_executor.strategies.suppress_cpuset import (
     cpuset_targets,
     next_cpuset,
     recover_cpuset,
-    steadied,
+    with_dead_band,
 )
 from cotenant_node_executor.strategies.suppress_quantity import (
     PodClass,
@@ -50,7 +50,7 @@ CPUSET = "cpuset"
 
 
 class Suppression(Struct, frozen=True):
-    """What was decided, and from which figures (milli-CPU). `policy` is cfsQuota, cpuset or off."""
+    """The decision and its figures (milli-CPU). `policy` is cfsQuota, cpuset or off."""
 
     policy: str
     values: DesiredValues
@@ -62,7 +62,7 @@ class Suppression(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """The decision in words."""
+        """The decision as text."""
         if self.split is None:
             return "suppression is disabled: best-effort is unlimited"
         return (
@@ -73,7 +73,7 @@ class Suppression(Struct, frozen=True):
 
 
 def suppress(situation: Situation) -> Suppression | None:
-    """Decide this cycle's suppression; None leaves every file as it is."""
+    """Decide this cycle's suppression; None for no change of any file."""
     slo = situation.slo
     if slo is None:
         return None
@@ -115,7 +115,7 @@ def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> Us
 
 
 def _ended_batch(situation: Situation, snapshot: Snapshot) -> list[PodClass]:
-    """Pods of the best-effort tree that have ended since the sample: their usage is batch usage, not that of services."""
+    """Pods of the best-effort tree that ended since the sample: their usage counts as batch usage, not as service usage."""
     known = {pod.uid for pod in situation.pods.values()}
     return [
         PodClass(uid, QoSClass.BE, KubeQoS.BEST_EFFORT)
@@ -135,13 +135,13 @@ def _by_cpuset(situation: Situation, decided: Suppression) -> DesiredValues:
     processors = situation.node.processors
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
-    quantity = steadied(decided.quantity_milli, len(current), decided.capacity_milli)
+    quantity = with_dead_band(decided.quantity_milli, len(current), decided.capacity_milli)
     chosen = next_cpuset(quantity, processors, current, situation.tree.owners, _excluded(situation))
     return _values(UNLIMITED, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
 
 
 def _excluded(situation: Situation) -> frozenset[int]:
-    """The reserved CPUs; a list that cannot be read reserves none."""
+    """The reserved CPUs; none if the list is unreadable."""
     text = situation.slo.reserved_cpus if situation.slo is not None else ""
     try:
         return frozenset(parse_cpu_list(text))
@@ -150,7 +150,7 @@ def _excluded(situation: Situation) -> frozenset[int]:
 
 
 def _values(quota: str, why: str, sets: Mapping[str, Desired]) -> DesiredValues:
-    """The best-effort group's quota, beside the CPU sets of the tree."""
+    """The best-effort group's quota, together with the CPU sets of the tree."""
     desired: dict[Place, tuple[Desired, ...]] = {group: (one,) for group, one in sets.items()}
     desired[BESTEFFORT] = (Desired(Knob.CPU_QUOTA, quota, NAME, why), *desired.get(BESTEFFORT, ()))
     return desired
@@ -164,14 +164,14 @@ def _widest(situation: Situation) -> Mapping[str, Desired]:
 
 
 def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
-    """The same CPU list for the whole best-effort tree, but for pods that hold CPUs of their own."""
+    """The same CPU list for the whole best-effort tree, except pods with exclusive CPUs."""
     levels = [[group for group in situation.tree.groups if group.count("/") == depth] for depth in range(3)]
     targets = cpuset_targets(cpus, cpus, False, levels)
     return {group: Desired(Knob.CPUSET_CPUS, targets[group], NAME, why) for group in sorted(targets)}
 
 
 def decide(situation: Situation, _memory: Struct | None) -> Decision:
-    """This cycle's suppression as a decision, which is remembered for the figures of its events."""
+    """This cycle's suppression as a decision; its memory holds the figures for the events."""
     decided = suppress(situation)
     return Decision(decided.values, memory=decided) if decided is not None else Decision()
 

@@ -1,13 +1,13 @@
-"""Suppression by cpuset: which CPUs batch work may run on.
+"""Suppression by cpuset: the CPUs that batch work may run on.
 
-In: the suppress quantity, the processors, the current set of the best-effort group, the CPUs that pods hold
-exclusively, the CPUs that are reserved. Out: a new CPU list, or None where nothing is to be written.
+In: the suppress quantity, the processors, the current set of the best-effort group, pods' exclusive CPUs, reserved CPUs.
+Out: a new CPU list, or None for no write.
 
-    n = max(ceil(quantity / 1000), 2), growing by at most ceil(10 % of all processors) a cycle, shrinking at once;
-    n is divided between CPUs of LSR pods (shared with batch) and free ones by their sizes; LSE and reserved CPUs are
+    n = max(ceil(quantity / 1000), 2), growing by at most ceil(10 % of all processors) per cycle, shrinking at once;
+    n is divided between CPUs of LSR pods (shared with batch) and free ones in proportion; LSE and reserved CPUs are
     never used; whole physical cores first, round-robin over (NUMA node, socket).
 
-Source: CPU suppress with the cpuset policy, koordlet rule. Where both parts are empty nothing is done.
+Source: CPU suppress with the cpuset policy, koordlet rule. Nothing is written where both parts are empty.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from cotenant_node_executor.targets.cpulist import format_cpu_list
 
 MIN_CPUS = 2
 DEAD_BAND_PERCENT = 1
-"""Of the node: by so much the quantity passes what the present CPUs are before there is one more, as with the quota."""
+"""Dead band as a share of the node: a CPU is added only if the quantity exceeds the present CPUs by it, as with the quota."""
 
 
 def select_cpus(count: int, processors: Sequence[Processor]) -> list[int]:
-    """`count` CPUs in the order of choice, or none at all where there are not enough.
+    """Choose `count` CPUs in order of preference; empty if there are not enough.
 
     The bucket key may collide for unusual topologies; two (node, socket) pairs then share a bucket, harmlessly.
     """
@@ -51,7 +51,7 @@ def _selected(count: int, processors: tuple[Processor, ...]) -> Sequence[int]:
 
 
 def _take_cores(count: int, buckets: list[list[Processor]], used: set[int], chosen: list[int]) -> int:
-    """Pick whole cores round-robin; return the index of the next bucket."""
+    """Choose whole cores round-robin; return the index of the next bucket."""
     at, before = 0, -1
     while count - len(chosen) > 1:
         need = count - len(chosen)
@@ -70,7 +70,7 @@ def _take_cores(count: int, buckets: list[list[Processor]], used: set[int], chos
 
 
 def _take_threads(count: int, buckets: list[list[Processor]], at: int, used: set[int], chosen: list[int]) -> None:
-    """Pick single CPUs round-robin from bucket `at` on."""
+    """Choose single CPUs round-robin, beginning with bucket `at`."""
     start, before = at, -1
     while len(chosen) < count:
         need = count - len(chosen)
@@ -86,9 +86,9 @@ def _take_threads(count: int, buckets: list[list[Processor]], at: int, used: set
         at = (at + 1) % len(buckets)
 
 
-def steadied(quantity_milli: int, cpus: int, capacity_milli: int) -> int:
-    """The quantity, or what so many present CPUs are if it is above that by less than the dead band: a load that lies where one
-    CPU ends and the next begins does not widen and narrow the set each cycle."""
+def with_dead_band(quantity_milli: int, cpus: int, capacity_milli: int) -> int:
+    """The quantity in milli-CPU, or the present CPUs' amount if the quantity exceeds it by less than the dead band. A load near
+    a CPU boundary then does not change the set every cycle."""
     above = quantity_milli - cpus * 1000
     return cpus * 1000 if above > 0 and above * 100 < capacity_milli * DEAD_BAND_PERCENT else quantity_milli
 
@@ -100,7 +100,7 @@ def next_cpuset(
     owners: Mapping[int, str],
     excluded: frozenset[int] = frozenset(),
 ) -> str | None:
-    """The CPU list for the best-effort group, or None when nothing can be chosen."""
+    """The CPU list for the best-effort group; None if no CPU can be chosen."""
     exclusive: list[Processor] = []
     shared: list[Processor] = []
     for processor in processors:
@@ -120,7 +120,7 @@ def next_cpuset(
 
 
 def recover_cpuset(processors: Sequence[Processor], owners: Mapping[int, str], excluded: frozenset[int]) -> str:
-    """The widest set that batch work may have: all CPUs but the reserved ones and those of LSE pods."""
+    """The widest set for batch work: all CPUs except reserved ones and those of LSE pods."""
     return format_cpu_list(
         p.cpu for p in processors if p.cpu not in excluded and owners.get(p.cpu, "") != QoSClass.LSE
     )
@@ -131,8 +131,7 @@ def cpuset_targets(
 ) -> dict[str, str]:
     """The CPU list for each directory of the best-effort tree (depth 0 the class, 1 pods, 2 containers).
 
-    Under a static CPU policy only containers are narrowed: the class and the pods must stay wide, or creating a
-    container in them fails.
+    Under a static CPU policy only containers are narrowed: creating a container in a narrowed class or pod directory fails.
     """
     targets: dict[str, str] = {}
     for depth, names in enumerate(dirs_by_depth):

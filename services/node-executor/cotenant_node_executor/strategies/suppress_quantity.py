@@ -1,13 +1,13 @@
-"""How much CPU batch work may use now: the quantity behind both suppression policies.
+"""The CPU that batch work may use: the quantity behind both suppression policies.
 
-In: what the node, each pod and each host application used (milli-CPU), the node's capacity, what is reserved, and the
-threshold of the node's SLO. Out: milli-CPU for the best-effort group, possibly negative (callers clamp).
+In: usage of the node, each pod and each host application (milli-CPU), the node's capacity, the reservation, and the threshold
+of the node SLO. Out: milli-CPU for the best-effort group, possibly negative (callers clamp).
 
-    suppress = capacity * threshold% - used by pods that are not batch - used by host applications that are not batch
+    suppress = capacity * threshold% - usage of non-batch pods - usage of non-batch host applications
                - max(system, reserved)
 
-"system" is what no pod and no host application accounts for. Capacity is the node's capacity, not its allocatable.
-A floor (cpuSuppressMinPercent) may hold the result up. Source: CPU suppress, koordlet rule, with the v1.7 floor.
+"system" is the usage outside of pods and host applications. Capacity is the node's capacity, not its allocatable.
+cpuSuppressMinPercent is a lower bound of the result. Source: CPU suppress, koordlet rule, with the v1.7 floor.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ KUBEPODS_BESTEFFORT = "KubepodsBesteffort"
 
 
 class PodClass(Struct, frozen=True):
-    """What decides whether a pod's usage is batch usage."""
+    """The properties that classify a pod's usage as batch or not."""
 
     uid: str
     qos: str
-    """Value of the QoS label, empty without one."""
+    """Value of the QoS label; empty without one."""
     kube_qos: str
 
 
 class HostApplication(Struct, frozen=True):
-    """A process group outside of pods that the node SLO names."""
+    """A host application that the node SLO names: processes outside of pods."""
 
     name: str
     qos: str = ""
@@ -39,7 +39,7 @@ class HostApplication(Struct, frozen=True):
 
 
 class UsageSplit(Struct, frozen=True):
-    """CPU in use that is not batch, in milli-CPU."""
+    """Non-batch CPU usage, in milli-CPU."""
 
     pods_non_be_milli: float
     hosts_non_be_milli: float
@@ -47,17 +47,17 @@ class UsageSplit(Struct, frozen=True):
 
 
 def pod_is_batch(pod: PodClass) -> bool:
-    """True for a pod whose label says BE or whose Kubernetes QoS is BestEffort."""
+    """True for a pod with QoS label BE or Kubernetes QoS BestEffort."""
     return pod.qos == QoSClass.BE or pod.kube_qos == KubeQoS.BEST_EFFORT
 
 
 def host_is_batch(host: HostApplication) -> bool:
-    """True for a batch application inside the best-effort group."""
+    """True for a batch application below the best-effort group."""
     return host.qos == QoSClass.BE and host.base == KUBEPODS_BESTEFFORT
 
 
 def reserved_milli(capacity_milli: int, allocatable_milli: int, annotated_milli: int = 0) -> int:
-    """CPU kept for the system: what allocatable leaves out, or what the node's reservation asks for if that is more."""
+    """CPU reserved for the system, in milli-CPU: capacity - allocatable, or the node's reservation annotation if larger."""
     return max(capacity_milli - allocatable_milli, 0, annotated_milli)
 
 
@@ -69,8 +69,8 @@ def split_usage(
     hosts: Sequence[HostApplication] = (),
     host_used: Mapping[str, float] | None = None,
 ) -> UsageSplit:
-    """Split the node's usage (all in milli-CPU). A pod with usage but without manifest is not batch; an application without a
-    sample is part of "system"."""
+    """Split the node's usage (all in milli-CPU). A pod with usage but without manifest counts as non-batch; an application
+    without a sample is part of "system"."""
     batch = {pod.uid for pod in pods if pod_is_batch(pod)}
     pods_all = 0.0
     pods_non_be = 0.0
@@ -95,7 +95,7 @@ def split_usage(
 
 
 def suppress_milli(capacity_milli: int, threshold_percent: int, split: UsageSplit, min_percent: int | None = None) -> int:
-    """CPU that batch work may use, in milli-CPU; negative when the others already use more than the threshold."""
+    """CPU that batch work may use, in milli-CPU; negative if other usage exceeds the threshold."""
     left = (
         capacity_milli * threshold_percent // 100
         - int(split.pods_non_be_milli)

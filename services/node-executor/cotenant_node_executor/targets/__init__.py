@@ -1,7 +1,7 @@
-"""The node's control groups: what files there are, how they are read and written, and what this kernel can do.
+"""The node's control groups: their files, how they are read and written, and the kernel's capabilities.
 
-Storeys, lowest first: ``parse``, ``convert``, ``psi``, ``cpulist`` and ``paths`` are pure text rules; ``files`` is the
-registry of knobs; ``interface`` names what the rest of the service works with; ``hierarchy`` finds the mounts; ``v1``,
-``v2`` and ``sandbox`` drive a tree; ``driver`` chooses one; ``knobs`` probes it; ``levels`` orders a cycle's writes and
-``writer`` carries them out.
+Layers, lowest first: ``parse``, ``convert``, ``psi``, ``cpulist`` and ``paths`` are pure text rules; ``files`` is the
+registry of knobs; ``interface`` defines what the rest of the service uses; ``hierarchy`` finds the mounts; ``v1``, ``v2``
+and ``sandbox`` drive a tree; ``driver`` selects one; ``knobs`` probes it; ``levels`` orders a cycle's writes and ``writer``
+executes them.
 """

@@ -1,13 +1,13 @@
-"""What a strategy can set: a place (what is configured) and an attribute (which property of it), together a target.
+"""Targets of strategies: a place (the configured object) and an attribute (one of its properties).
 
 | place | attributes | value |
 |---|---|---|
-| `str`, a control group below the own root | `Knob` | text in cgroup v1's terms |
+| `str`, a control group below the executor's root | `Knob` | text in cgroup v1's units |
 | `Sysctl`, a file below /proc/sys | `SysctlAttribute` | the file's text |
 | `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list |
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids with commas |
 
-Pure: reading and writing is done by the cgroup drivers and by `other.accessors`.
+Pure: the cgroup drivers and `other.accessors` read and write.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from msgspec import Struct
 
 
 class Knob(Enum):
-    """A logical knob; its value is the name of the file on cgroup v1, or v2's where v1 has none."""
+    """A logical knob; its value is the file name on cgroup v1, or v2's where v1 has no such file."""
 
-    # Members are single objects and key every table of a cycle: their identity is hash enough, and ten times as fast.
+    # Members are singletons and keys of every table in a cycle: hashing by identity is ten times as fast.
     __hash__ = object.__hash__
 
     CPU_SHARES = "cpu.shares"
@@ -61,14 +61,14 @@ class Sysctl(Struct, frozen=True, cache_hash=True):
 
 
 class SysctlAttribute(Enum):
-    """A sysctl has one value."""
+    """The single attribute of a sysctl."""
 
     __hash__ = object.__hash__
     VALUE = "value"
 
 
 class Thread(Struct, frozen=True, cache_hash=True):
-    """One thread of this host by its id."""
+    """One thread of this host, by thread id."""
 
     tid: int
 
@@ -88,7 +88,7 @@ class ResctrlGroup(Struct, frozen=True, cache_hash=True):
 
 
 class ResctrlAttribute(Enum):
-    """`schemata` is rewritten line by line; `tasks` names the threads that shall be in the group, others stay."""
+    """`schemata` is rewritten line by line; `tasks` lists thread ids to add to the group, others stay."""
 
     __hash__ = object.__hash__
     SCHEMATA = "schemata"
@@ -110,11 +110,11 @@ INITIAL_VALUES: dict[Attribute, str] = {
     Knob.MEMORY_LOW: "0",
     ThreadAttribute.POLICY: "other",
 }
-"""What a new group or thread holds: the value that a reset asks for."""
+"""Values of a new group or thread; a reset writes these."""
 
 
 def place_text(place: Place) -> str:
-    """A place for people and events; "" is the root group."""
+    """A place as text for events and logs; "" is the root group."""
     match place:
         case str():
             return place

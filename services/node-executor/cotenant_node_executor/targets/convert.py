@@ -1,4 +1,4 @@
-"""Conversions between cgroup v1's terms and v2's, and from milli-CPU (koordlet's rules; all integer arithmetic).
+"""Conversions between cgroup v1 and v2 units, and from milli-CPU (koordlet's rules; all integer arithmetic).
 
 cpu.weight = 1 + (shares - 2) * 9999 // 262142        shares 2..262144
 cpu.shares = clamp((weight - 1) * 262142 // 9999 + 2) weight 1..10000; not inverse: 1024 -> 39 -> 998
@@ -17,7 +17,7 @@ UNLIMITED = -1
 
 
 def parse_int(text: str, what: str) -> int:
-    """A decimal integer of either sign; Python's underscores and blanks inside are refused."""
+    """Parse a decimal integer with optional sign; underscores and inner blanks, which `int` accepts, are refused."""
     stripped = text.strip("\n")
     digits = stripped[1:] if stripped[:1] == "-" else stripped
     if not (digits.isascii() and digits.isdecimal()):
@@ -42,7 +42,7 @@ def milli_to_shares(milli: int) -> int:
 
 
 def milli_to_quota_us(milli: int) -> int:
-    """For the default period of 100 ms; the kernel refuses less than 1 ms."""
+    """Quota in µs for the default period of 100 ms; at least 1 ms, the kernel's minimum."""
     return UNLIMITED if milli <= 0 else max(milli * PERIOD_US // 1000, MIN_QUOTA_US)
 
 
@@ -54,7 +54,7 @@ def _cpu_max_fields(content: str) -> tuple[str, str]:
 
 
 def quota_of_cpu_max(content: str) -> int:
-    """The period is not looked at: only one of the two may be wanted."""
+    """The quota in µs, -1 for unlimited; a malformed period is ignored."""
     quota = _cpu_max_fields(content)[0]
     return UNLIMITED if quota == "max" else parse_int(quota, "cpu.max quota")
 

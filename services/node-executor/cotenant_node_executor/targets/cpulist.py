@@ -1,4 +1,4 @@
-"""CPU lists as the kernel writes them: ``0-3,8`` to numbers and back. An empty text is the empty list."""
+"""CPU lists in the kernel's format: ``0-3,8`` to numbers and back. An empty text is the empty list."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 
 def smallest_cpu_list(tier: str, containers: Iterable[str]) -> tuple[int, ...]:
-    """The CPUs that best-effort really has: the smallest set among its tier directory and all containers; first wins."""
+    """The CPUs that best-effort can use: the smallest set among its tier directory and all containers; ties: the first."""
     return min((parse_cpu_list(text) for text in (tier, *containers)), key=len)

@@ -1,7 +1,7 @@
-"""Choose the driver for this machine: v1, v2, or where neither may be written an imitating tree, with the reason.
+"""Selects the driver for this machine: v1, v2, or a sandbox tree with the reason where neither is writable.
 
-The own root is ``<base>/cotenant/<node>``. Without a base it lies, on v2, in the group that systemd handed over to this
-unit (Delegate=yes), and else directly below the mount.
+The executor's root is ``<base>/cotenant/<node>``. Without a base it is created in the group that systemd delegated to this
+unit (v2, Delegate=yes), or directly below the mount.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion
 from cotenant_node_executor.targets.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.tree import check_group
 from cotenant_node_executor.targets.v1 import V1Driver
-from cotenant_node_executor.targets.v2 import V2Driver, move_aside
+from cotenant_node_executor.targets.v2 import V2Driver, move_to_leaf
 
 FAMILY = "cotenant"
 
 
 def open_driver(base: str | None, node: str, *, sandbox_dir: Path | None = None) -> CgroupDriver:
-    """The kernel's tree where it may be written; else a sandbox in ``sandbox_dir``, or the kernel's refusal if that is None.
+    """Open the kernel's tree if it is writable, else a sandbox in ``sandbox_dir``.
 
     ``base`` is relative to the mount. A root left by an earlier incarnation of this node is adopted: ``groups()`` lists it.
-    Raises OSError with the kernel's refusal, or ValueError for a base or node that cannot be a directory.
+    Raises OSError with the kernel's refusal where ``sandbox_dir`` is None, ValueError for a base or node that cannot be a
+    directory name.
     """
     check_group(base or "")
     if not node or "/" in check_group(node):
@@ -45,5 +46,5 @@ def _open_kernel(base: str | None, own: str) -> CgroupDriver:
     mount = hierarchies.v2
     delegated = delegated_group(mount, hierarchies.own.get("", "")) if base is None else None
     if delegated is None and is_namespace_root(mount):
-        move_aside(mount)  # in a container the mount's top is a group like any other, and the container's processes sit in it
+        move_to_leaf(mount)  # in a container the mount's top is an ordinary group that holds the container's processes
     return V2Driver(mount, base or delegated or "", own, delegated=delegated is not None)

@@ -1,7 +1,7 @@
-"""The registry of cgroup files: for every knob and counter its controller, its file on v1 and v2, and what is valid.
+"""The registry of cgroup files: for every knob and counter its controller, its file on v1 and v2, and the valid values.
 
-A value is checked in v1's terms before the kernel is asked, so that a mistake of ours reads as one. Files that only the
-Anolis kernel has are registered like the rest: probing finds out whether they are there.
+A value is validated in v1's units before it is written, so that an error of the executor is not mistaken for a refusal by the
+kernel. Files that only the Anolis kernel has are registered too: probing finds out whether they exist.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def _same(text: str) -> str:
 
 
 class KnobFile(msgspec.Struct, frozen=True):
-    controller: str  # on v1 its mount; on v2 what must be enabled
+    controller: str  # mounted on v1, enabled in cgroup.subtree_control on v2
     v1_file: str | None
     v2_file: str | None
     valid: Callable[[str], None]  # raises InvalidValueError
-    v2_text: Callable[[str], str] = _same  # our value -> what v2's file takes
-    v2_value: Callable[[str], str] = _same  # what v2's file says -> our value
+    v2_text: Callable[[str], str] = _same  # v1's units -> the text for v2's file
+    v2_value: Callable[[str], str] = _same  # the text of v2's file -> v1's units
     v1_value: Callable[[str], str] = _same
-    v2_read_file: str | None = None  # where v2 answers in another file than it is asked in
+    v2_read_file: str | None = None  # where v2 reads from another file than it writes
 
     def file(self, version: CgroupVersion) -> str | None:
         return self.v1_file if version is CgroupVersion.V1 else self.v2_file
@@ -75,7 +75,7 @@ def _uclamp(text: str) -> None:
 
 
 def _device_line(text: str) -> None:
-    """``<major>:<minor> <value...>``; one device a write."""
+    """``<major>:<minor> <value...>``; one device per write."""
     device, _, value = text.partition(" ")
     major, colon, minor = device.partition(":")
     if not (colon and major.isdecimal() and minor.isdecimal() and value.strip()):
@@ -124,7 +124,7 @@ KNOB_FILES: dict[Knob, KnobFile] = {
         "cpu.cfs_quota_us",
         "cpu.max",
         _between(MIN_QUOTA_US, INT64_MAX // 1000, -1),
-        v2_text=_v2_max,  # the period stays as it is
+        v2_text=_v2_max,  # the period is unchanged
         v2_value=lambda text: str(quota_of_cpu_max(text)),
     ),
     Knob.CPU_PERIOD: KnobFile(
@@ -178,7 +178,7 @@ KNOB_FILES: dict[Knob, KnobFile] = {
     ),
 }
 
-# On v1 "max" is what pids.max, and Anolis' memory files, take for unlimited; every other v1 file takes -1.
+# On v1 pids.max and Anolis' memory files use "max" for unlimited; every other v1 file uses -1.
 V1_WRITES_MAX = frozenset((Knob.PIDS_MAX, Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH))
 
 
@@ -188,7 +188,7 @@ class StatFile(msgspec.Struct, frozen=True):
     v2_file: str
 
 
-# Pressure per group: Anolis has it below cpuacct; other kernels in the unified hierarchy, even one without controllers.
+# Pressure per group: Anolis exposes it below cpuacct, other kernels in the v2 hierarchy, even one without controllers.
 STAT_FILES: dict[Stat, StatFile] = {
     Stat.CPU_USAGE: StatFile("cpuacct", "cpuacct.usage", "cpu.stat"),
     Stat.CPU_STAT: StatFile("cpu", "cpu.stat", "cpu.stat"),
@@ -202,7 +202,7 @@ PRESSURE_STATS = (Stat.CPU_PRESSURE, Stat.MEMORY_PRESSURE, Stat.IO_PRESSURE)
 
 
 def check_value(knob: Knob, value: str) -> None:
-    """Raises InvalidValueError with the knob's name in it."""
+    """Validate a value. Raises InvalidValueError that names the knob."""
     try:
         KNOB_FILES[knob].valid(value)
     except InvalidValueError as error:
@@ -210,14 +210,14 @@ def check_value(knob: Knob, value: str) -> None:
 
 
 def kernel_text(version: CgroupVersion, knob: Knob, value: str) -> str:
-    """What is written into the file for a value in our terms."""
+    """The text to write into the file for a value in v1's units."""
     if version is CgroupVersion.V2:
         return KNOB_FILES[knob].v2_text(value)
     return "max" if knob in V1_WRITES_MAX and value == "-1" else value
 
 
 def own_value(version: CgroupVersion, knob: Knob, content: str) -> str:
-    """The file's content in our terms. Raises ValueError where it is not what the file should hold."""
+    """The file's content in v1's units. Raises ValueError on malformed content."""
     text = content.strip("\n")
     entry = KNOB_FILES[knob]
     return entry.v2_value(text) if version is CgroupVersion.V2 else entry.v1_value(text)
@@ -236,7 +236,7 @@ def _device_value(content: str, device: str) -> set[str]:
 
 
 def holds(version: CgroupVersion, knob: Knob, wanted: str, present: str) -> bool:
-    """Whether ``present``, as read (in our terms), is what the kernel shows once ``wanted`` was written.
+    """Whether ``present``, as read and in v1's units, is what the kernel shows after ``wanted`` was written.
 
     CPU lists compare as sets, memory by whole pages, shares on v2 through their weight, device limits line by line.
     """

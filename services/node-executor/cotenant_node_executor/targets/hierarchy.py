@@ -1,8 +1,8 @@
-"""Which cgroup hierarchies this machine has, and where this process lies in them.
+"""The machine's cgroup hierarchies, and this process's groups in them.
 
 In: the texts of /proc/self/mountinfo and /proc/self/cgroup. Out: the mount of each v1 controller, the v2 mount, and the
-version that has the cpu controller: a hybrid machine (v1 controllers beside a bare v2 tree) counts as v1, its v2
-tree serving for pressure and cgroup.kill alone.
+version that has the cpu controller. A hybrid machine (v1 controllers and a v2 tree without controllers) counts as v1; its v2
+tree is used for pressure and cgroup.kill only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Hierarchies(msgspec.Struct, frozen=True):
     v1: dict[str, Path]  # controller -> mount point
     v2: Path | None
     v2_controllers: tuple[str, ...]
-    own: dict[str, str]  # controller, or "" for v2 -> this process' group, without a leading slash
+    own: dict[str, str]  # controller, or "" for v2 -> this process's group, without a leading slash
 
     @property
     def version(self) -> CgroupVersion | None:
@@ -39,7 +39,7 @@ def _unescape(path: str) -> str:
 
 
 def parse_mountinfo(content: str) -> tuple[dict[str, Path], Path | None]:
-    """The first mount of each controller, and of cgroup2. A mount of a whole tree goes before one of a part of it."""
+    """The first mount of each controller, and of cgroup2. A mount of the whole tree is preferred to a bind mount of a part."""
     whole: dict[str, Path] = {}
     part: dict[str, Path] = {}
     for line in content.splitlines():
@@ -73,7 +73,7 @@ def read_hierarchies(proc: Path = Path("/proc")) -> Hierarchies:
 
 
 def delegated_group(mount: Path, own: str) -> str | None:
-    """The nearest group at or above this process' own that systemd has marked as handed over, or None."""
+    """The nearest group at or above this process's own that systemd has marked as delegated, or None."""
     path = own
     while path:
         if _marked(mount / path):
@@ -83,7 +83,7 @@ def delegated_group(mount: Path, own: str) -> str | None:
 
 
 def is_namespace_root(mount: Path) -> bool:
-    """Whether what is mounted is a part of the machine's v2 tree, as in a container: the true root has no type."""
+    """Whether the mount shows a part of the machine's v2 tree, as in a container: the real root has no cgroup.type."""
     return (mount / "cgroup.type").exists()
 
 
@@ -92,6 +92,6 @@ def _marked(directory: Path) -> bool:
         try:
             if os.getxattr(directory, attribute) == b"1":
                 return True
-        except OSError:  # no such attribute, or none readable: not handed over by it
+        except OSError:  # no such attribute, or not readable: not a sign of delegation
             continue
     return False

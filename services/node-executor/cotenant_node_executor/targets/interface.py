@@ -1,8 +1,8 @@
-"""What the rest of node-executor knows of the kernel: knobs, a driver, capabilities, the report of a cycle's writes.
+"""The interface to the kernel for the rest of node-executor: knobs, a driver, capabilities, the report of a cycle's writes.
 
-In: groups as relative paths below the executor's own root ("" is that root), laid out like kubepods: "pod<uid>" for a
+Groups are relative paths below the executor's own root ("" is that root), laid out like kubepods: "pod<uid>" for a
 guaranteed pod, "burstable/pod<uid>", "besteffort/pod<uid>", containers one level below their pod. Values are texts in
-cgroup v1's terms (shares 2..262144, quota in microseconds or -1); a driver converts for v2. Out: the same terms.
+cgroup v1's units (shares 2..262144, quota in microseconds or -1), for reads and writes; the v2 driver converts them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CgroupVersion(Enum):
 
 
 class Stat(Enum):
-    """A file that is only read: counters and pressure of one group."""
+    """A read-only file: counters or pressure of one group."""
 
     CPU_USAGE = "cpuacct.usage"
     CPU_STAT = "cpu.stat"
@@ -38,28 +38,28 @@ class Stat(Enum):
 
 
 class InvalidValueError(ValueError):
-    """A value that no kernel would take; nothing was written."""
+    """A value that is invalid on every kernel; nothing was written."""
 
 
 class CgroupDriver(Protocol):
-    """One subtree of control groups that belongs to this executor alone. OSError carries the kernel's own refusal."""
+    """One subtree of control groups that only this executor uses. OSError carries the kernel's refusal."""
 
     @property
     def version(self) -> CgroupVersion: ...
 
     @property
     def sandbox(self) -> bool:
-        """True where the tree is plain files with the kernel's rules imitated: nothing is enforced."""
+        """True for a tree of plain files that imitates the kernel's rules: nothing is enforced."""
         ...
 
     @property
     def root_group(self) -> str:
-        """Where the own root lies below the mount, e.g. "cotenant/node-1"; for people and events, never for calls."""
+        """Path of the executor's root below the mount, e.g. "cotenant/node-1"; for logs and events, not for calls."""
         ...
 
     @property
     def why_sandbox(self) -> str:
-        """What kept the kernel's own tree from being used; "" where it is used, or where a sandbox was asked for."""
+        """Why the kernel's tree is not used; "" where it is, or where a sandbox was requested."""
         ...
 
     @property
@@ -67,29 +67,29 @@ class CgroupDriver(Protocol):
 
     @property
     def refused_controllers(self) -> dict[str, str]:
-        """Controllers that exist but could not be switched on for the own subtree, with the kernel's answer."""
+        """Controllers that exist but could not be enabled for the executor's subtree, with the kernel's error."""
         ...
 
     def create(self, group: str) -> None:
-        """Make the group and the groups above it, ready to take processes; nothing happens if it exists."""
+        """Create the group and its parents, ready for processes; no effect if it exists."""
         ...
 
     def remove(self, group: str) -> None:
-        """Remove the group and all below it, bottom-up. Raises OSError(EBUSY) while processes are left in it."""
+        """Remove the group and its descendants, bottom-up. Raises OSError(EBUSY) while it contains processes."""
         ...
 
     def exists(self, group: str) -> bool: ...
 
     def groups(self) -> list[str]:
-        """All groups below the own root, sorted, so parents come first. From memory, kept true by create/remove."""
+        """All groups below the executor's root, sorted, so parents come first. Cached; create and remove update the cache."""
         ...
 
     def rescan(self) -> list[str]:
-        """The same, read from the kernel: what is found after a restart is adopted."""
+        """The same, read from the kernel: groups found after a restart are adopted."""
         ...
 
     def procs_paths(self, group: str) -> list[Path]:
-        """The files into which a starting process writes its own pid, all of them: one per hierarchy."""
+        """The files, one per hierarchy, into which a starting process writes its own pid."""
         ...
 
     def pids(self, group: str) -> list[int]:
@@ -103,23 +103,23 @@ class CgroupDriver(Protocol):
     def stat_path(self, group: str, stat: Stat) -> Path | None: ...
 
     def host_stat_path(self, directory: str, stat: Stat) -> Path | None:
-        """The same for a directory below the mount that is not ours (a host application): to be read only."""
+        """The same for a directory of a host application below the mount; read-only."""
         ...
 
     def read(self, group: str, knob: Knob) -> str | None:
-        """The present value in v1 terms; None where the file or the group is missing."""
+        """The present value in v1's units; None where the file or the group is missing."""
         ...
 
     def write(self, group: str, knob: Knob, value: str) -> None:
-        """Raises InvalidValueError before the kernel is asked, OSError as the kernel refuses."""
+        """Write a value. Raises InvalidValueError before any write, OSError if the kernel refuses."""
         ...
 
     def kill(self, group: str) -> list[int]:
-        """SIGKILL to every process in the group and below; returns whom. They may take a moment to go."""
+        """Send SIGKILL to every process in the group and below; return their pids. They may take a moment to exit."""
         ...
 
     def refresh(self) -> None:
-        """Called once before a cycle's reads: a sandbox brings its counters up to date, a kernel needs nothing."""
+        """Called once before a cycle's reads: a sandbox updates its counters; no effect on a kernel."""
         ...
 
     def close(self) -> bool:

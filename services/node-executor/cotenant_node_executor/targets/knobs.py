@@ -1,8 +1,8 @@
-"""What this kernel can do, found out once: every knob is read, and written with the value it has, in a scratch group.
+"""Probes the kernel's capabilities once: every knob is read, and written with its present value, in a scratch group.
 
-A file's presence is not enough (a file may refuse every write), and a version number says nothing about a vendor's kernel.
-Facilities that are no group's file (pressure, resctrl, core scheduling ...) are looked for where they live. Whatever is
-missing is named with its reason; nothing here raises for it.
+A file's presence is not enough (a file may refuse every write), and a version number does not describe a vendor's kernel.
+Facilities outside of cgroups (pressure, resctrl, core scheduling ...) are probed where the kernel exposes them. A missing
+feature is reported with its reason and never raises.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PR_SCHED_CORE, PR_SCHED_CORE_GET = 62, 0
 
 
 def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Capabilities:
-    """Makes the scratch group, tries everything, and removes it. Raises OSError only where no group can be made at all."""
+    """Create the scratch group, probe every knob, remove the group. Raises OSError only if no group can be created at all."""
     driver.create(SCRATCH)
     try:
         knobs = {knob.value: _probe_knob(driver, knob) for knob in Knob}
@@ -93,7 +93,7 @@ def _probe_group_pressure(driver: CgroupDriver) -> KnobSupport:
 
 
 def _probe_kill(driver: CgroupDriver) -> KnobSupport:
-    path = driver.stat_path(SCRATCH, Stat.CPU_PRESSURE)  # lies in the v2 tree, also beside v1
+    path = driver.stat_path(SCRATCH, Stat.CPU_PRESSURE)  # in the v2 tree, on hybrid machines too
     if driver.version is CgroupVersion.V2 and not driver.sandbox:
         path = driver.stat_path(SCRATCH, Stat.CPU_STAT)
     if path is not None and path.with_name("cgroup.kill").exists():
@@ -120,7 +120,7 @@ def _resctrl(_proc: Path, sys: Path) -> KnobSupport:
 def _core_scheduling(proc: Path, _sys: Path) -> KnobSupport:
     if (proc / "sys/kernel/sched_core").exists():
         return _SUPPORTED
-    import ctypes  # a megabyte of memory that only this one call needs
+    import ctypes  # costs a megabyte of memory, which only this call needs
 
     libc = ctypes.CDLL(None, use_errno=True)
     cookie = ctypes.c_ulonglong()

@@ -2,13 +2,13 @@
 
 | phase | direction | what |
 |---|---|---|
-| RELAX | top to bottom | bursts that shrink, for a quota may not fall below its burst; cpu.idle off, for it locks shares |
-| WIDEN | top to bottom | what becomes looser, or has no order; a cpuset that leaves the old one: the union of both |
-| NARROW | bottom to top | the exact value where WIDEN left another one |
-| TIGHTEN | top to bottom | bursts that grow (the quota has grown by now), cpu.idle switched on |
+| RELAX | top to bottom | smaller bursts, as a quota may not fall below its burst; cpu.idle off, as it locks shares |
+| WIDEN | top to bottom | looser values, and values without an order; for a cpuset the union of old and new |
+| NARROW | bottom to top | the exact value where WIDEN wrote another one |
+| TIGHTEN | top to bottom | larger bursts (their quota is written by then), cpu.idle on |
 
-So a parent is widened before its child, and a child narrowed before its parent (koordlet's leveled write, kept exact:
-what WIDEN left as a union is always narrowed). Looser is a larger number, -1 being the largest. Pure.
+A parent is widened before its child, and a child narrowed before its parent (koordlet's leveled write; a union that WIDEN
+wrote is always narrowed to the exact set). A larger number is looser, and -1 is the loosest. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cotenant_node_executor.targets.interface import Knob
 
 _NUMBERS = frozenset((Knob.CPU_QUOTA, Knob.CPU_RT_RUNTIME, Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH))
 _SETS = frozenset((Knob.CPUSET_CPUS, Knob.CPUSET_MEMS))
-# Within a group: the period decides what a quota means, and shares may be written only where cpu.idle is off.
+# Within a group the period is written first, since a quota is relative to it; shares can be written only while cpu.idle is off.
 _KNOB_ORDER = {knob: index for index, knob in enumerate(Knob)} | {Knob.CPU_PERIOD: -1}
 
 
@@ -38,7 +38,7 @@ class Phase(IntEnum):
 class FileChange(msgspec.Struct, frozen=True):
     group: str
     knob: Knob
-    old: str | None  # None: unreadable or not known; then the value is written whole in WIDEN
+    old: str | None  # None: unreadable or unknown; the value is then written in WIDEN
     new: str
 
 
@@ -56,7 +56,7 @@ def _number(text: str, knob: Knob) -> float:
 
 
 def level_values(knob: Knob, old: str, new: str) -> tuple[str | None, str | None]:
-    """What is written on the way down and on the way up; None where nothing is.
+    """The values written from top to bottom and from bottom to top; None for no write.
 
     Raises ValueError for an old value that cannot be compared.
     """
@@ -93,5 +93,5 @@ def _position(step: Step) -> tuple[int, int, str, int]:
 
 
 def plan(changes: Iterable[FileChange]) -> list[Step]:
-    """All steps of a cycle in the order in which they are to be taken."""
+    """Return all steps of a cycle in the order of execution."""
     return sorted((step for change in changes for step in _steps(change)), key=_position)

@@ -1,6 +1,6 @@
-"""What the kernel's cgroup files say: text in, integers out; ValueError with the file's name where it says nothing sensible.
+"""Parses the kernel's cgroup files: text in, integers out; malformed text raises ValueError with the file's name.
 
-Newlines at both ends are dropped, nothing else. Key/value files: lines with fewer than two words are ignored, a repeated
+Only newlines at both ends are stripped. Key/value files: lines with fewer than two words are ignored, a repeated
 key keeps its last value, unknown keys are ignored. Times are nanoseconds, memory bytes, on both versions.
 """
 
@@ -33,7 +33,7 @@ class MemoryStat(msgspec.Struct, frozen=True):
 
     @property
     def without_page_cache(self) -> int:
-        """The working set: what cannot be dropped."""
+        """The working set: memory that the kernel cannot drop."""
         return self.inactive_anon + self.active_anon + self.unevictable
 
     @property
@@ -102,7 +102,7 @@ def parse_cpu_stat(version: CgroupVersion, content: str) -> CpuStat:
 
 
 def parse_cpu_usage_ns(version: CgroupVersion, content: str) -> int:
-    """cpuacct.usage on v1; v2's cpu.stat has it even where the cpu controller is off."""
+    """From cpuacct.usage on v1; v2's cpu.stat has it even with the cpu controller disabled."""
     if version is CgroupVersion.V1:
         return parse_unsigned(content, "cpuacct.usage")
     return _number(parse_key_values(content), "usage_usec", "cpu.stat") * 1000
@@ -123,7 +123,7 @@ def parse_cfs_period(version: CgroupVersion, content: str) -> int:
 
 
 def parse_memory_stat(version: CgroupVersion, content: str) -> MemoryStat:
-    """On v1 the hierarchical totals: the plain keys leave out the groups below."""
+    """On v1 from the hierarchical totals, as the plain keys exclude child groups."""
     values = dict(_MEMORY_LINES[version].findall(content))
     try:
         return MemoryStat(*(int(values[key]) for key in _MEMORY_KEYS[version]))

@@ -7,7 +7,7 @@
 | pod | kubepods-burstable-pod<uid>.slice, "-" of the uid as "_" | pod<uid> |
 | container | cri-containerd-<id>.scope | <id> |
 
-Pure text rules; where a rule cannot hold, ValueError says what was expected.
+Pure text rules. Raises ValueError with the expected form.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class KubeQoS(Enum):
 _ROOT = {Layout.SYSTEMD: "kubepods.slice", Layout.CGROUPFS: "kubepods"}
 _TIER = {KubeQoS.GUARANTEED: "", KubeQoS.BURSTABLE: "burstable", KubeQoS.BESTEFFORT: "besteffort"}
 _SCOPE_PREFIX = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
-_PARSED_SCOPE_PREFIXES = ("docker-", "cri-containerd-", "crio-")  # pouch scopes are made but never parsed back
+_PARSED_SCOPE_PREFIXES = ("docker-", "cri-containerd-", "crio-")  # pouch scopes are created but never parsed
 
 
 def tier_dir(layout: Layout, qos: KubeQoS) -> str:
-    """The QoS directory with the root before it; the root itself for Guaranteed."""
+    """The QoS directory, with the root as prefix; the root itself for Guaranteed."""
     tier = _TIER[qos]
     if not tier:
         return _ROOT[layout]
@@ -67,7 +67,7 @@ def container_dir(layout: Layout, container_id: str) -> str:
 
 
 def pod_uid_of_dir(layout: Layout, name: str) -> str:
-    """The uid in a pod directory's name; on systemd its underscores stay, for what they were cannot be known."""
+    """The uid in a pod directory's name. On systemd underscores stay: they may have been "-" or "_"."""
     if layout is Layout.CGROUPFS:
         if name.startswith("pod"):
             return name.removeprefix("pod")
@@ -94,7 +94,7 @@ def kube_qos_of_dir(path: str) -> KubeQoS:
 
 
 def cgroup_file(version: CgroupVersion, root: str, controller: str, directory: str, file: str = "") -> str:
-    """v1 has one tree a controller, v2 one tree."""
+    """Path of a cgroup file: one tree per controller on v1, a single tree on v2."""
     parts = (root, controller, directory) if version is CgroupVersion.V1 else (root, directory)
     return normpath(join(*parts, file))
 
@@ -109,7 +109,7 @@ _LATENCY_SENSITIVE = ("LSE", "LSR", "LS")
 
 
 def host_application_dir(layout: Layout, name: str, qos: str, path: HostApplicationPath | None) -> str:
-    """The default parent directories apply only where no path is given at all."""
+    """A host application's directory; the default parent applies only without a path."""
     if path is None:
         if qos in _LATENCY_SENSITIVE:
             return join("host-latency-sensitive", name)
@@ -124,7 +124,7 @@ def host_application_dir(layout: Layout, name: str, qos: str, path: HostApplicat
 
 
 def detect_layout(version: CgroupVersion, existing: Iterable[str], kubelet: Layout | None = None) -> Layout:
-    """``existing``: directories relative to the cgroup root; systemd wins where both are there or nothing is known."""
+    """``existing``: directories relative to the cgroup root. systemd if both layouts exist or none is known."""
     prefix = "cpu/" if version is CgroupVersion.V1 else ""
     there = set(existing)
     for layout in (Layout.SYSTEMD, Layout.CGROUPFS):
@@ -136,9 +136,9 @@ def detect_layout(version: CgroupVersion, existing: Iterable[str], kubelet: Layo
 def sandbox_container_id(
     layout: Layout, directories: Sequence[str], container_ids: Sequence[str], init_container_ids: Sequence[str]
 ) -> str:
-    """The id of the one directory of a pod that belongs to no known container; "" before the pod has container statuses.
+    """The id of the pod's one directory that belongs to no known container; "" before the pod has container statuses.
 
-    cri-o gives its sandbox a directory without ``.scope``.
+    The sandbox directory of cri-o has no ``.scope`` suffix.
     """
     if not container_ids:
         return ""
@@ -159,7 +159,7 @@ class PodLifeEvent(msgspec.Struct, frozen=True):
 
 
 def pod_life_event(layout: Layout, watched: str, action: str, path: str) -> PodLifeEvent | None:
-    """A directory that came or went below a watched one, as what it means; None for what is no pod's or container's."""
+    """The event for a directory created or deleted below a watched one; None if it is no pod's or container's directory."""
     suffix = "Added" if action == "create" else "Deleted"
     try:
         if watched == "pod":

@@ -1,7 +1,7 @@
-"""What the two kernel drivers have in common: which groups are ours, reading and writing a knob, killing and removing.
+"""The common part of the two kernel drivers: known groups, reading and writing a knob, killing and removing.
 
-Every path is made from the own root; a group that would leave it ("..", a leading slash) is refused before any file is
-touched.
+Every path is built from the executor's root; a group outside of it ("..", a leading slash) is refused before any file
+access.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from cotenant_node_executor.targets.files import KNOB_FILES, check_value, kernel
 from cotenant_node_executor.targets.interface import CgroupVersion, InvalidValueError, Knob, Stat
 from cotenant_node_executor.targets.parse import parse_pids
 
-KILL_ROUNDS = 20  # a process that forks faster than it is killed loses before this, frozen or not
+KILL_ROUNDS = 20  # enough to kill a process that forks while its group is killed, frozen or not
 READ_BYTES = 1 << 16
-WHOLE_BELOW = 1 << 11  # a list comes in pieces of nearly a page: what is shorter than half of one is all there is
+WHOLE_BELOW = 1 << 11  # the kernel returns a list in chunks of nearly a page: a read below half a page is complete
 
 
 def read_file(path: Path | str) -> str | None:
@@ -41,12 +41,12 @@ def read_file(path: Path | str) -> str | None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """One write call: the kernel takes a cgroup value whole or not at all."""
+    """Write with one system call: the kernel applies a cgroup value as a whole or not at all."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
     except OSError as error:
-        error.filename = str(path)  # os.write does not know it
+        error.filename = str(path)  # os.write does not set it
         raise
     finally:
         os.close(descriptor)
@@ -59,7 +59,7 @@ def check_group(group: str) -> str:
 
 
 def parents(group: str) -> list[str]:
-    """The groups above and the group itself, top first, without the root."""
+    """The group's ancestors and the group itself, top first, without the root."""
     parts = group.split("/") if group else []
     return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
 
@@ -86,7 +86,7 @@ class GroupTree(ABC):
 
     @abstractmethod
     def roots(self) -> list[Path]:
-        """The own root in each hierarchy; the first shows what exists."""
+        """The executor's root in each hierarchy; the first one determines which groups exist."""
 
     @abstractmethod
     def path(self, group: str, knob: Knob) -> Path | None: ...
@@ -99,7 +99,7 @@ class GroupTree(ABC):
 
     @abstractmethod
     def _make(self, group: str) -> None:
-        """Make one group whose parent exists."""
+        """Create one group whose parent exists."""
 
     def create(self, group: str) -> None:
         for each in parents(check_group(group)):
@@ -111,7 +111,7 @@ class GroupTree(ABC):
         return (self.roots()[0] / check_group(group)).is_dir()
 
     def _adopt(self) -> None:
-        """What an earlier incarnation left, completed: it may have ended halfway through making a group."""
+        """Adopt and complete the groups of an earlier incarnation, which may have stopped halfway through creating one."""
         for group in self.rescan():
             self._make(group)
 
@@ -124,7 +124,7 @@ class GroupTree(ABC):
 
     def remove(self, group: str) -> None:
         if not check_group(group):
-            raise InvalidValueError("the own root is removed by close() alone")
+            raise InvalidValueError("only close() removes the executor's root")
         self._remove_directories(group)
         below = group + "/"
         self._groups = {each for each in self._groups if each != group and not each.startswith(below)}
@@ -169,7 +169,7 @@ class GroupTree(ABC):
         if path is None:
             raise FileNotFoundError(errno.ENOENT, f"cgroup {self.version.value} has no file for {knob.value}")
         text = kernel_text(self.version, knob, value)
-        if knob is Knob.CPU_PERIOD and self.version is CgroupVersion.V2:  # one file for both, and the quota comes first
+        if knob is Knob.CPU_PERIOD and self.version is CgroupVersion.V2:  # one file holds both, the quota first
             text = f"{(read_file(path) or 'max').split()[0]} {text}"
         self._write_text(path, text)
 
@@ -177,7 +177,7 @@ class GroupTree(ABC):
         write_file(path, text)
 
     def kill(self, group: str) -> list[int]:
-        """Signals until a round finds nobody new; a process takes a moment to go after its signal."""
+        """Send SIGKILL until a round finds no new process; a process takes a moment to exit after its signal."""
         tops = [root / check_group(group) for root in self.roots()]
         killed: set[int] = set()
         for _ in range(KILL_ROUNDS):
@@ -188,7 +188,7 @@ class GroupTree(ABC):
         return sorted(killed)
 
     def _kill_pids(self, pids: set[int], tops: list[Path]) -> set[int]:
-        """A number may have passed to a stranger since it was read: whom the handle means must still be in the group."""
+        """A pid may have been reused since it was read, so the process behind the pidfd must still be in the group."""
         handles: dict[int, int] = {}
         try:
             for pid in sorted(pids):
@@ -207,7 +207,7 @@ class GroupTree(ABC):
         return
 
     def _remove_root(self) -> bool:
-        """Own root bottom-up; False where processes are left, and then nothing is touched."""
+        """Remove the executor's root, bottom-up; False, without any change, while it contains processes."""
         if self.pids(""):
             return False
         try:
@@ -218,7 +218,7 @@ class GroupTree(ABC):
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
-            self.rescan()  # a process that was just ending, or just entering
+            self.rescan()  # a process was just exiting or entering
             return False
         self._groups.clear()
         return True

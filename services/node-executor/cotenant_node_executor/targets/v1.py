@@ -1,8 +1,8 @@
-"""cgroup v1: one directory tree a controller, and beside it, where there is one, the bare v2 tree of a hybrid machine.
+"""cgroup v1: one directory tree per controller, and the v2 tree without controllers on a hybrid machine.
 
 A group is a directory in every tree; a process belongs to it once it is in all of them. A new cpuset directory has no CPUs
-and no memory nodes and takes no process (ENOSPC), so both are copied from the parent. The bare v2 tree enforces
-nothing but knows what v1 does not: pressure per group, and how to kill a group at once.
+and no memory nodes and refuses processes (ENOSPC), so both are copied from the parent. The v2 tree of a hybrid machine
+enforces nothing, but offers what v1 lacks: pressure per group and cgroup.kill.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class V1Driver(GroupTree):
     why_sandbox = ""
 
     def __init__(self, hierarchies: Hierarchies, base: str, own: str) -> None:
-        """``own`` (e.g. "cotenant/node-1") is made below ``base`` in every tree. Raises OSError where that is refused."""
+        """``own`` (e.g. "cotenant/node-1") is created below ``base`` in every tree. Raises OSError if the kernel refuses."""
         super().__init__(f"{base}/{own}".lstrip("/"))
         mounts = self._mounts = hierarchies.v1
         self.controllers = tuple(mounts)
@@ -37,7 +37,7 @@ class V1Driver(GroupTree):
         self._adopt()
 
     def _open_bare_v2(self, mount: Path | None, base: str) -> Path | None:
-        """None where there is no such tree, or it may not be written: everything but pressure works without."""
+        """None where the tree does not exist or is not writable; only pressure and cgroup.kill need it."""
         if mount is None:
             return None
         try:
@@ -95,10 +95,10 @@ class V1Driver(GroupTree):
         if not self._remove_root():
             return False
         for tree in self._trees:
-            with suppress(OSError):  # another node's tree beside ours
+            with suppress(OSError):  # in use by another node's tree
                 (tree / self.root_group).parent.rmdir()
         for directory in reversed(self._created):
-            with suppress(OSError):  # in use by someone else by now
+            with suppress(OSError):  # in use by another process by now
                 directory.rmdir()
         return True
 

@@ -1,12 +1,12 @@
-"""cgroup v2: one tree. Controllers are switched on from the top, and processes live in leaves only.
+"""cgroup v2: one tree. Controllers are enabled from the top, and only leaf groups hold processes.
 
-A group's files exist once the group above lists the controller in cgroup.subtree_control, so the way from the base down to
-a new group's parent is switched on before the group is made, each controller by itself: one that is refused (EBUSY,
-EINVAL) does not take the others along. The base's subtree_control is the one file above the own root that is
-written: added to, never taken from, and put back at the end.
+A group's files exist once its parent lists the controller in cgroup.subtree_control. Before a group is created, controllers
+are therefore enabled from the base down to its parent, each by its own write, so that a refusal (EBUSY, EINVAL) affects one
+controller only. The base's subtree_control is the only file written above the executor's root: controllers are added, never
+removed, and the file is restored at the end.
 
-In a group that its manager handed over (systemd's Delegate=, a container's own) the processes of the unit sit where the
-tree is created; they are moved aside into a leaf first, or no controller could be switched on.
+A delegated group (systemd's Delegate=, a container's own) holds the unit's processes itself; they are moved to a leaf first,
+as controllers cannot be enabled in a group with processes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cotenant_node_executor.targets.parse import parse_pids
 from cotenant_node_executor.targets.tree import GroupTree, check_group, parents, read_file, write_file
 
 AGENT_LEAF = "cotenant-agent"
-MOVE_ROUNDS = 20  # a process that forks while it is moved leaves a child behind for the next round
+MOVE_ROUNDS = 20  # a process that forks while it is moved leaves a child for the next round
 
 
 class V2Driver(GroupTree):
@@ -29,14 +29,14 @@ class V2Driver(GroupTree):
     why_sandbox = ""
 
     def __init__(self, mount: Path, base: str, own: str, *, delegated: bool) -> None:
-        """``delegated``: the base's processes are this unit's own and may be moved aside. OSError as the kernel refuses."""
+        """``delegated``: the base's processes are this unit's own and may be moved. Raises OSError if the kernel refuses."""
         super().__init__(f"{base}/{own}".lstrip("/"))
         self._mount = mount
         self._root = mount / self.root_group
-        self._switched_on: dict[Path, tuple[str, ...]] = {}  # above the own root: to be put back
+        self._enabled: dict[Path, tuple[str, ...]] = {}  # by directory above the executor's root: restored at the end
         self._created: list[Path] = []
         if delegated:
-            move_aside(mount / base)
+            move_to_leaf(mount / base)
         self._make_own_root(base)
         self.controllers = tuple(_words(self._root / "cgroup.controllers"))
         self._adopt()
@@ -45,18 +45,18 @@ class V2Driver(GroupTree):
         above = self._mount
         for group in parents(self.root_group):
             directory = self._mount / group
-            # Above a base that was there before, the tree is not ours: what it does not offer is not to be had.
+            # The tree above an existing base is not the executor's: controllers that it does not offer stay unavailable.
             if len(group) > len(base) or not directory.is_dir():
-                added = self._switch_on(above)
+                added = self._enable(above)
                 if added:
-                    self._switched_on[above] = added
+                    self._enabled[above] = added
             if not directory.is_dir():
                 directory.mkdir()
                 if len(group) <= len(base):
                     self._created.append(directory)
             above = directory
 
-    def _switch_on(self, directory: Path) -> tuple[str, ...]:
+    def _enable(self, directory: Path) -> tuple[str, ...]:
         offered, present = _words(directory / "cgroup.controllers"), _words(directory / "cgroup.subtree_control")
         added: list[str] = []
         for controller in V2_CONTROLLERS:
@@ -83,28 +83,28 @@ class V2Driver(GroupTree):
 
     def _make(self, group: str) -> None:
         directory = self._root / group
-        self._switch_on(directory.parent)
+        self._enable(directory.parent)
         directory.mkdir(exist_ok=True)
 
     def kill(self, group: str) -> list[int]:
         found = self._pids_in(self._root / check_group(group))
         try:
             write_file(self._root / group / "cgroup.kill", "1")
-        except FileNotFoundError:  # before 5.14, or the group has gone
+        except FileNotFoundError:  # before 5.14, or the group is gone
             return super().kill(group)
         return sorted(found)
 
     def close(self) -> bool:
         if not self._remove_root():
             return False
-        with suppress(OSError):  # another node's tree beside ours
+        with suppress(OSError):  # in use by another node's tree
             self._root.parent.rmdir()
         for directory in reversed(self._created):
-            with suppress(OSError):  # in use by someone else by now
+            with suppress(OSError):  # in use by another process by now
                 directory.rmdir()
-        for directory, controllers in reversed(self._switched_on.items()):
+        for directory, controllers in reversed(self._enabled.items()):
             for controller in controllers:
-                with suppress(OSError):  # gone with its directory, or another child uses it by now
+                with suppress(OSError):  # removed with its directory, or used by another child
                     write_file(directory / "cgroup.subtree_control", f"-{controller}")
         return True
 
@@ -113,8 +113,8 @@ def _words(path: Path) -> list[str]:
     return (read_file(path) or "").split()
 
 
-def move_aside(base: Path) -> None:
-    """The unit's processes into a leaf; a kernel thread or one that went meanwhile stays out of it."""
+def move_to_leaf(base: Path) -> None:
+    """Move the unit's processes into a leaf; kernel threads and processes that exited meanwhile are skipped."""
     leaf = base / AGENT_LEAF
     for _ in range(MOVE_ROUNDS):
         pids = parse_pids(read_file(base / "cgroup.procs") or "")

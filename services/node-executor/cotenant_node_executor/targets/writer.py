@@ -1,9 +1,9 @@
-"""The write layer: what the composer wants, against what the files hold, to the fewest writes in a safe order.
+"""The write layer: compares desired values with the files, and issues the fewest writes in a safe order.
 
-In: the whole map (group, knob) -> value of a cycle; being a map, it has one value for one file. Out: what was written
-from what to what, as read back, and what the kernel refused. A value that was confirmed is not looked at again for a
-minute; then the file is read once more, so that a change from outside is repaired (koordlet's force-update interval).
-A refusal is reported when it is new and tried again every cycle; the same one is only counted.
+In: the map (group, knob) -> value of a cycle, one value per file. Out: completed writes with old and new value as read back,
+and the kernel's refusals. A confirmed value is not read again for a minute; then the file is checked, so that a change by
+another process is repaired (koordlet's force-update interval). A refused write is tried again every cycle; a new refusal is
+reported, a repeated one only counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GONE = (errno.ENOENT, errno.ENODEV)
 Key = tuple[str, Knob]
 
 
-# What the kernel means by an errno, learned by running into it.
+# Meanings of the kernel's errors for each knob, found by experiment.
 _MEANINGS: dict[tuple[Knob, int], str] = {
     (Knob.CPU_QUOTA, errno.EINVAL): "below its burst, or (v1) above the parent's ratio or below a child's",
     (Knob.CPU_PERIOD, errno.EINVAL): "(v1) the ratio would be above the parent's or below a child's",
@@ -59,7 +59,7 @@ class _Confirmed(msgspec.Struct, frozen=True):
 
 
 class _Cycle:
-    """What one call collects."""
+    """The results of one call."""
 
     def __init__(self) -> None:
         self.changes: list[FileChange] = []
@@ -84,17 +84,17 @@ class Writer:
         self._known_refusals: dict[Key, Refused] = {}
 
     def apply(self, values: Mapping[Key, str]) -> WriteReport:
-        """Never raises for what one file says; a group that has gone, or a knob that this kernel lacks, is passed over."""
+        """Write the values. Never raises for a single file; a missing group, or a knob that this kernel lacks, is skipped."""
         cycle = _Cycle()
         now = self._clock_ns()
         for key in sorted(values, key=lambda each: (each[0], each[1].value)):
             self._compare(cycle, key, values[key], now)
-        self._settle_shares(cycle, values)
+        self._order_shares(cycle, values)
         self._carry_out(cycle, now)
         return self._report(cycle, values)
 
     def forget(self, group: str) -> None:
-        """The group was removed or created again: nothing is known of its files."""
+        """Drop cached values of a group that was removed or created again."""
         below = group + "/"
         for key in [key for key in self._confirmed if key[0] == group or key[0].startswith(below)]:
             del self._confirmed[key]
@@ -120,7 +120,7 @@ class Writer:
                 self._confirmed[key] = _Confirmed(value, now)
                 return
             change = FileChange(group, knob, old, value)
-            plan([change])  # an old value that cannot be compared is written over, whatever it is
+            plan([change])  # an old value that cannot be compared is overwritten
         except InvalidValueError as error:
             self._refuse(cycle, key, value, error)
             return
@@ -131,8 +131,8 @@ class Writer:
             return
         cycle.changes.append(change)
 
-    def _settle_shares(self, cycle: _Cycle, values: Mapping[Key, str]) -> None:
-        """While cpu.idle is 1 the kernel refuses shares, and switching it off sets them back to the default."""
+    def _order_shares(self, cycle: _Cycle, values: Mapping[Key, str]) -> None:
+        """While cpu.idle is 1 the kernel refuses shares, and clearing it resets them to the default."""
         with_shares = {change.group for change in cycle.changes if change.knob is Knob.CPU_SHARES}
         locked = {group for group in with_shares if self._will_be_idle(values, group)}
         cycle.skipped += len(locked)

@@ -1,7 +1,7 @@
 """Reading and writing targets outside of control groups: sysctls, threads, resctrl groups.
 
-In: typed places (`address`) and texts. Out: the same; OSError carries the kernel's refusal, InvalidValueError a value that
-was not sent to it. Each accessor works below a root folder, or on the threads of this host.
+In: typed places (`address`) and texts. Out: the same. OSError carries the kernel's refusal; InvalidValueError names a value
+that was not written. Each accessor works below a root folder, or on the threads of this host.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _POLICY_NAMES = {number: name for name, number in _POLICIES.items()}
 
 
 class Accessor(Protocol):
-    """One kind of place."""
+    """Reads and writes one kind of place."""
 
     def read(self, place: NonCgroup, attribute: Attribute, /) -> str | None:
         """The present value; None where the place does not exist."""
         ...
 
     def write(self, place: NonCgroup, attribute: Attribute, value: str, /) -> None:
-        """Raises InvalidValueError before the kernel is asked, OSError as the kernel refuses."""
+        """Write a value. Raises InvalidValueError before any write, OSError if the kernel refuses."""
         ...
 
     def holds(self, attribute: Attribute, wanted: str, present: str, /) -> bool:
-        """Whether the present value says what is wanted."""
+        """Whether the present value equals the wanted one."""
         ...
 
 
@@ -53,14 +53,14 @@ class SysctlAccessor:
         return _below(self._root, place.name)
 
     def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
-        """The file's text without the line's end."""
+        """The file's text without the trailing newline."""
         try:
             return self._path(place).read_text(encoding="ascii").strip()
         except FileNotFoundError:
             return None
 
     def write(self, place: NonCgroup, _attribute: Attribute, value: str) -> None:
-        """Write the text into the file, which must exist."""
+        """Write the text to the file, which must exist."""
         _overwrite(self._path(place), value)
 
     def holds(self, _attribute: Attribute, wanted: str, present: str) -> bool:
@@ -104,7 +104,7 @@ class ThreadAccessor:
 
 
 class ResctrlAccessor:
-    """Groups below the mount of the resctrl file system; a group is made when it is first written."""
+    """Groups below the mount of the resctrl file system; a group is created at its first write."""
 
     def __init__(self, root: Path = Path("/sys/fs/resctrl")) -> None:
         self._root = root
@@ -114,7 +114,7 @@ class ResctrlAccessor:
         return _below(self._root, place.name)
 
     def read(self, place: NonCgroup, attribute: Attribute) -> str | None:
-        """The file's text; "" while the group does not exist but can be made, None where there is no resctrl."""
+        """The file's text; "" for a group that can be created, None without resctrl."""
         if not (self._root / "schemata").exists():
             return None
         try:
@@ -123,7 +123,7 @@ class ResctrlAccessor:
             return ""
 
     def write(self, place: NonCgroup, attribute: Attribute, value: str) -> None:
-        """Write line by line: the kernel takes one task id at a time, and refuses all schemata of a write with one bad line."""
+        """Write line by line: the kernel accepts one task id per write, and one bad line fails a whole schemata write."""
         folder = self._folder(place)
         if not folder.exists():
             folder.mkdir()
@@ -133,14 +133,14 @@ class ResctrlAccessor:
                 file.write(f"{line.strip()}\n")
 
     def holds(self, attribute: Attribute, wanted: str, present: str) -> bool:
-        """Whether every wanted line or task is there; of several lines for one resource the last one counts."""
+        """Whether every wanted line or task is present; of several lines for one resource the last one counts."""
         if attribute is ResctrlAttribute.TASKS:
             return set(wanted.replace(",", " ").split()) <= set(present.split())
         return _schemata(wanted).items() <= _schemata(present).items()
 
 
 def _schemata(text: str) -> dict[tuple[str, str], str]:
-    """The mask or percentage by (resource, domain id), e.g. ("L3", "0") -> "ff"; leading zeros do not count."""
+    """The mask or percentage by (resource, domain id), e.g. ("L3", "0") -> "ff", without leading zeros."""
     found: dict[tuple[str, str], str] = {}
     for line in text.splitlines():
         resource, _, domains = line.strip().partition(":")
@@ -151,14 +151,14 @@ def _schemata(text: str) -> dict[tuple[str, str], str]:
 
 
 def _below(root: Path, name: str) -> Path:
-    """Raises InvalidValueError for a name that leads out of the root."""
+    """Return the path below the root. Raises InvalidValueError for a name outside of it."""
     if not name or name.startswith("/") or ".." in name.split("/"):
         raise InvalidValueError(f"{name!r} is not a path below {root}")
     return root / name
 
 
 def _overwrite(path: Path, value: str) -> None:
-    """Write a file that exists; the kernel answers when it is written, so nothing is buffered."""
+    """Overwrite an existing file, unbuffered, so that the kernel's error is raised by this call."""
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(descriptor, value.encode("ascii"))

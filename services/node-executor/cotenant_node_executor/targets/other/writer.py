@@ -1,8 +1,8 @@
 """The writer of targets outside of control groups.
 
-In: the whole map place -> attribute -> value of a cycle. Out: what was written from what to what, as read back, and what was
-refused, as the writer of control groups reports it. Every target is read in every cycle, so a change from outside is repaired.
-A refusal is reported when it is new and tried again every cycle; a place that has gone is skipped.
+In: the map place -> attribute -> value of a cycle. Out: completed writes with old and new value as read back, and refusals, in
+the form of the cgroup writer's report. Every target is read in every cycle, so a change by another process is repaired. A
+refused write is tried again every cycle and reported when it is new; a missing place is skipped.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _GONE = (errno.ENOENT, errno.ESRCH)
 
 
 class OtherWriter:
-    """Bound: it remembers the last cycle's refusals."""
+    """Keeps the refusals of the last cycle, which is its bound."""
 
     def __init__(self, accessors: Mapping[type, Accessor]) -> None:
         self._accessors = accessors
         self._known: dict[tuple[NonCgroup, Attribute], Refused] = {}
 
     def apply(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> WriteReport:
-        """Never raises for what one target says; a kind of place without an accessor is skipped."""
+        """Write the values. Never raises for a single target; a kind of place without an accessor is skipped."""
         written: list[Written] = []
         refused: dict[tuple[NonCgroup, Attribute], Refused] = {}
         unchanged = skipped = 0

@@ -1,1 +1,1 @@
-"""A tree of plain files with the refusals of the kernel imitated, for where control groups may not be written."""
+"""A tree of plain files that imitates the kernel's refusals, for hosts where control groups are not writable."""

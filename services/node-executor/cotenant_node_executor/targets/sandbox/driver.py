@@ -1,7 +1,7 @@
-"""A directory tree that imitates cgroups where the real ones may not be written: same files, same refusals, no effect.
+"""A directory tree that imitates cgroups where they are not writable: same files, same refusals, no enforcement.
 
-Groups, values and order of writes are as on a kernel, so everything above works unchanged and is shown truthfully as
-"sandbox". Usage is real: it is read from /proc for the processes that entered a group.
+Groups, values and the order of writes are as on a kernel, so the layers above work unchanged; reports carry "sandbox". Usage
+is real: it is read from /proc for the processes that entered a group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SandboxDriver(GroupTree):
         cpus: tuple[int, ...] | None = None,
         proc: Path = Path("/proc"),
     ) -> None:
-        """``cpus``: the CPUs that the imitated machine has; by default this process' own."""
+        """``cpus``: the CPUs of the imitated machine; by default this process's own."""
         super().__init__(f"cotenant/{node}")
         self.version = version
         self.why_sandbox = why_sandbox
@@ -59,7 +59,7 @@ class SandboxDriver(GroupTree):
 
     def stat_path(self, group: str, stat: Stat) -> Path | None:
         if stat in PRESSURE_STATS:
-            return None  # nobody stalls in an imitated group
+            return None  # an imitated group has no pressure figures
         entry = STAT_FILES[stat]
         return self._root / group / (entry.v1_file if self.version is CgroupVersion.V1 else entry.v2_file)
 
@@ -142,7 +142,7 @@ class SandboxDriver(GroupTree):
         directory.rmdir()
 
     def refresh(self) -> None:
-        """Bring every group's counters up to date; a group's figures include the groups below it."""
+        """Update every group's counters; a group's figures include its descendants."""
         rows = read_processes(self._proc)
         groups = ["", *self.groups()]
         for group in groups:
@@ -158,7 +158,7 @@ class SandboxDriver(GroupTree):
     def _write_counters(self, directory: Path, group: str, pids: set[int]) -> None:
         memory = memory_of(self._proc, pids)
         used, total = self._cpu_ns[group], memory.anonymous + memory.file
-        with suppress(FileNotFoundError):  # the group has gone meanwhile
+        with suppress(FileNotFoundError):  # the group was removed meanwhile
             if self.version is CgroupVersion.V1:
                 (directory / "cpuacct.usage").write_text(str(used))
                 (directory / "memory.usage_in_bytes").write_text(str(total))
@@ -177,6 +177,6 @@ class SandboxDriver(GroupTree):
     def close(self) -> bool:
         if not self._remove_root():
             return False
-        with suppress(OSError):  # another node's tree beside ours
+        with suppress(OSError):  # in use by another node's tree
             self._root.parent.rmdir()
         return True

@@ -1,13 +1,13 @@
-"""The kernel's refusals, imitated: what a write into a group's file runs into, given the files around it. Pure.
+"""Imitates the kernel's refusals: checks a write to a group's file against its parent's and children's files. Pure.
 
-| refusal | where |
+| refusal | version |
 |---|---|
 | EINVAL: quota or period below 1 ms, burst above the quota | v1, v2 |
 | EINVAL: cpu.weight or cpu.shares while cpu.idle is 1, CPUs that the machine lacks | v1, v2 |
 | EINVAL: a group's quota ratio above its parent's, a parent's below a child's | v1 |
-| EACCES: a child's cpuset outside its parent's; EBUSY: a parent's without what a child has | v1 |
+| EACCES: a child's cpuset outside its parent's; EBUSY: a parent's cpuset without a child's CPUs | v1 |
 
-(Learned by writing to Linux 6.12 and 6.18.)
+Verified against Linux 6.12 and 6.18.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ V1_DEFAULTS: dict[str, str] = {
 
 
 class Refusal(Exception):  # noqa: N818 - the kernel's answer, not a fault
-    """What the kernel would answer."""
+    """The error that the kernel would return."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(why)
@@ -82,7 +82,7 @@ def _burst_file(version: CgroupVersion) -> str:
 
 
 def merge_text(files: Files, file: str, text: str) -> str:
-    """What the file shows afterwards: cpu.max given a quota alone keeps its period."""
+    """The file's content after a write: cpu.max written with a quota alone keeps its period."""
     if file != "cpu.max":
         return text
     fields = text.split()
@@ -97,7 +97,7 @@ def check_write(
     children: Iterable[Files],
     cpus: tuple[int, ...],
 ) -> None:
-    """``group`` holds the files as they would be after the write. ``parent`` is None for the own root. Raises Refusal."""
+    """Check a write. ``group``: its files as after the write; ``parent``: None for the executor's root. Raises Refusal."""
     if file in ("cpu.weight", "cpu.shares") and group["cpu.idle"] == "1":
         raise Refusal(errno.EINVAL, f"{file} while cpu.idle is 1")
     if file in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us", _burst_file(version)):
@@ -113,7 +113,7 @@ def _check_bandwidth(version: CgroupVersion, group: Files, parent: Files | None,
     if quota != -1 and parse_int(group[_burst_file(version)], "burst") > quota:
         raise Refusal(errno.EINVAL, "burst above the quota")
     if version is CgroupVersion.V2:
-        return  # a child may say more than its parent: the smaller one counts
+        return  # v2 allows a child's value above its parent's: the smaller one applies
     for upper, lower in ((parent, group), *((group, child) for child in children)):
         if upper is not None and _ratio_above(_bandwidth(version, lower), _bandwidth(version, upper)):
             raise Refusal(errno.EINVAL, "a parent's quota ratio below a child's")
@@ -130,7 +130,7 @@ def _check_cpuset(
     if not wanted <= set(cpus):
         raise Refusal(errno.EINVAL, "CPUs that this machine does not have")
     if version is CgroupVersion.V2:
-        return  # what the parent lacks is left out of cpuset.cpus.effective
+        return  # v2 leaves CPUs that the parent lacks out of cpuset.cpus.effective
     if parent is not None and not wanted <= set(parse_cpu_list(parent["cpuset.cpus"])):
         raise Refusal(errno.EACCES, "CPUs outside the parent's cpuset")
     for child in children:
@@ -139,6 +139,6 @@ def _check_cpuset(
 
 
 def effective_cpus(configured: str, parents_effective: tuple[int, ...]) -> tuple[int, ...]:
-    """v2: what the group really has; the parent's where it asks for nothing, or for nothing that the parent has."""
+    """cpuset.cpus.effective on v2: the configured CPUs within the parent's; all of the parent's if that is empty."""
     common = tuple(cpu for cpu in parse_cpu_list(configured) if cpu in parents_effective)
     return common or parents_effective

@@ -1,9 +1,8 @@
-"""What the processes of an imitated group use, read from /proc: a plain directory has no counters of its own.
+"""Usage of the processes of an imitated group, read from /proc: a plain directory has no counters.
 
-Members of a group are the processes whose pid stands in its cgroup.procs, their descendants, and whoever shares a
-session with them. A pid in the file is believed only if that process was there when the file was written: numbers are
-used again.
-CPU time of a group grows by what the sum over its live members (own time and that of children they waited for) grew.
+Members of a group are the processes listed in its cgroup.procs, their descendants, and the processes in their sessions. A
+listed pid counts only if the process started before the file was written, as pids are reused.
+A group's CPU time grows by the increase of the sum over its running members (own time and that of waited-for children).
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     pid: int
     parent: int
     session: int
-    started: float  # seconds since the epoch
-    cpu_ns: int  # own and waited-for children
+    started: float  # start time in seconds since the epoch
+    cpu_ns: int  # its own time and that of waited-for children
 
 
 class GroupMemory(msgspec.Struct, frozen=True):
@@ -33,7 +32,7 @@ class GroupMemory(msgspec.Struct, frozen=True):
 
 
 def parse_process(pid: int, content: str, boot_time: float) -> ProcessRow:
-    """/proc/<pid>/stat; the command in parentheses may hold blanks and parentheses itself."""
+    """Parse /proc/<pid>/stat; the command in parentheses may contain blanks and parentheses."""
     fields = content[content.rindex(")") + 2 :].split()
     ticks = sum(int(field) for field in fields[11:15])
     started = boot_time + int(fields[19]) * TICK_NS / 1e9
@@ -41,7 +40,7 @@ def parse_process(pid: int, content: str, boot_time: float) -> ProcessRow:
 
 
 def read_processes(proc: Path) -> dict[int, ProcessRow]:
-    """Every process but zombies; those that end while being read are left out."""
+    """All processes except zombies and those that exit while they are read."""
     boot_time = _boot_time((proc / "stat").read_text())
     rows: dict[int, ProcessRow] = {}
     for name in os.listdir(proc):
@@ -60,7 +59,7 @@ def _boot_time(stat: str) -> float:
 
 
 def members(rows: dict[int, ProcessRow], roots: Iterable[int], written: float) -> set[int]:
-    """Who belongs to a group whose file, written at ``written``, names ``roots``."""
+    """The pids in a group whose cgroup.procs, written at ``written``, lists ``roots``."""
     trusted = {pid for pid in roots if pid not in rows or rows[pid].started <= written + START_SLACK_SECONDS}
     found: set[int] = set()
     for row in rows.values():
