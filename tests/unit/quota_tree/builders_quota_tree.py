@@ -77,7 +77,7 @@ class QuotaLog:
         self.now = START
         self.events: list[Event] = []
 
-    def say(self, subject: str, data: Payload, *, tombstone: bool = False, causes: tuple[str, ...] = ()) -> str:
+    def publish(self, subject: str, data: Payload, *, tombstone: bool = False, causes: tuple[str, ...] = ()) -> str:
         """Store one fact and fold it; returns its reference."""
         sequence = len(self.events) + 1
         event = Event(
@@ -90,19 +90,19 @@ class QuotaLog:
     def quota(self, name: str, **wanted: object) -> str:
         document = quota_document(name, **wanted)  # type: ignore[arg-type]
         namespace = str(wanted.get("namespace", "default"))
-        return self.say(object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name), stored(document))
+        return self.publish(object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name), stored(document))
 
     def delete_quota(self, name: str, namespace: str = "default") -> str:
         subject = object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name)
-        return self.say(subject, ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
+        return self.publish(subject, ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
 
     def node(self, name: str, *, deleted_at: str | int | None = None, **allocatable: str) -> str:
         metadata = {"name": name} if deleted_at is None else {"name": name, "deletionTimestamp": deleted_at}
         document = {"metadata": metadata, "status": {"allocatable": allocatable}}
-        return self.say(node_subject(name), stored(document))
+        return self.publish(node_subject(name), stored(document))
 
     def resources(self, node: str, **amounts: Any) -> str:
-        return self.say(resources_subject(node), NodeResources(node=node, **amounts))
+        return self.publish(resources_subject(node), NodeResources(node=node, **amounts))
 
     def pod(
         self,
@@ -123,22 +123,22 @@ class QuotaLog:
             "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]},
             "status": {"phase": phase},
         }
-        return self.say(pod_subject(namespace, name), stored(document))
+        return self.publish(pod_subject(namespace, name), stored(document))
 
     def delete_pod(self, name: str, namespace: str = "default") -> str:
-        return self.say(pod_subject(namespace, name), ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
+        return self.publish(pod_subject(namespace, name), ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
 
     def place(self, name: str, node: str = "n1", *, namespace: str = "default", uid: str = "") -> str:
         placement = Placement(node=node, namespace=namespace, name=name, uid=uid or f"uid-{name}")
-        return self.say(placement_subject(node, namespace, name), placement)
+        return self.publish(placement_subject(node, namespace, name), placement)
 
     def unplace(self, name: str, node: str = "n1", *, namespace: str = "default") -> str:
         placement = Placement(node=node, namespace=namespace, name=name, uid=f"uid-{name}")
-        return self.say(placement_subject(node, namespace, name), placement, tombstone=True)
+        return self.publish(placement_subject(node, namespace, name), placement, tombstone=True)
 
     def run(self, name: str, phase: RunPhase, node: str = "n1", *, namespace: str = "default") -> str:
         run = RunStatus(node=node, namespace=namespace, name=name, uid=f"uid-{name}", phase=phase)
-        return self.say(run_subject(node, namespace, name), run)
+        return self.publish(run_subject(node, namespace, name), run)
 
     def decide(self, after: timedelta = timedelta(seconds=2)) -> list[Event]:
         """Let time pass, then decide until nothing more follows; the decisions are stored and folded."""
@@ -146,7 +146,7 @@ class QuotaLog:
         decided: list[Event] = []
         while events := self.core.decide(self.now):
             for event in events:
-                self.say(event.subject, event.data, tombstone=event.tombstone, causes=event.causes)
+                self.publish(event.subject, event.data, tombstone=event.tombstone, causes=event.causes)
                 decided.append(msgspec.structs.replace(event, sequence=len(self.events)))
         return decided
 
