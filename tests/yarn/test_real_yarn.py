@@ -228,7 +228,7 @@ async def test_a_node_manager_that_is_nobodys_is_told(bench: Bench, hadoop: Hado
     assert stranger.node == ""
     assert "belongs to no node" in stranger.reason
     await bench.declare_node(f"elsewhere:{hadoop.node_id.rpartition(':')[2]}")
-    ours = await bench.expect(yarn_subject(NODE), YarnNode, lambda node: bool(node.reason), "the wrong id is told")
+    ours = await bench.expect(yarn_subject(NODE), YarnNode, lambda node: bool(node.reason), "the wrong id is published")
     assert hadoop.node_id in ours.reason
 
 

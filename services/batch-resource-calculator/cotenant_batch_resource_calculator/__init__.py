@@ -1,1 +1,1 @@
-"""Node slack becomes batch capacity; the node SLO is rendered."""
+"""Computes batch and mid resources of nodes, and renders the node SLO."""

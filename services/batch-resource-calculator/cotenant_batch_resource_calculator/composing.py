@@ -1,7 +1,7 @@
-"""From figures to the event: the NodeResources payload with every term, its source, and the whole in words.
+"""Builds the NodeResources payload: every term with its source, and the formula as text.
 
-In: an evaluation (or why there is none), the offer after the foreign share, and the node's state for the sources. Out:
-the payload, its amounts saturated at their bounds.
+In: an evaluation (or the reason for none), the offer after the foreign share, and the node's state for the sources. Out:
+the payload, with amounts saturated at their bounds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
     Evaluation,
-    NodeFigures,
+    NodeAmounts,
 )
 from cotenant_batch_resource_calculator.formulas.numa import whole_bytes
 from cotenant_batch_resource_calculator.formulas.placing import Offer
-from cotenant_batch_resource_calculator.formulas.synchronise import settle
+from cotenant_batch_resource_calculator.formulas.synchronise import within_band
 from cotenant_batch_resource_calculator.node_state import NodeState, Situation, usage
 
 MAX_NAMED_PODS = 32
@@ -30,7 +30,7 @@ def _term(name: str, figures: Amounts, source: str = "") -> Term:
     return Term(name=name, cpu_milli=saturated(figures.cpu), memory_bytes=saturated(figures.memory), source=source)
 
 
-def _terms(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: Offer, situation: Situation) -> list[Term]:
+def _terms(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: Offer, situation: Situation) -> list[Term]:
     found = evaluation.terms
     assert found is not None
     machine = state.executor_ref or state.node_ref
@@ -60,19 +60,19 @@ def _zones(state: NodeState, evaluation: Evaluation, threshold: float) -> tuple[
         zones.append(
             ZoneResources(
                 name=name,
-                batch_cpu_milli=settle(old.batch_cpu_milli if old else None, cpu, threshold),
-                batch_memory_bytes=settle(old.batch_memory_bytes if old else None, memory, threshold),
+                batch_cpu_milli=within_band(old.batch_cpu_milli if old else None, cpu, threshold),
+                batch_memory_bytes=within_band(old.batch_memory_bytes if old else None, memory, threshold),
             )
         )
     return tuple(zones)
 
 
 def _memory(count: int) -> str:
-    """Return bytes for a person; the exact figures are in the terms."""
+    """Return bytes as readable text; the exact figures are in the terms."""
     return f"{count / (1 << 30):.2f}Gi" if abs(count) >= 1 << 30 else f"{count / (1 << 20):.1f}Mi"
 
 
-def _in_words(evaluation: Evaluation, offer: Offer, situation: Situation) -> str:
+def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation) -> str:
     found = evaluation.terms
     assert found is not None
     assert offer.offered is not None
@@ -104,7 +104,7 @@ def _in_words(evaluation: Evaluation, offer: Offer, situation: Situation) -> str
     return f"{cpu} (not below 0); {memory} (not below 0)"
 
 
-def compose(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: Offer, situation: Situation) -> NodeResources:
+def compose(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: Offer, situation: Situation) -> NodeResources:
     """Return the payload of a node that offers batch resources."""
     found = evaluation.terms
     assert found is not None
@@ -127,7 +127,7 @@ def compose(state: NodeState, node: NodeFigures, evaluation: Evaluation, offer: 
         memory_policy=policies.memory_policy.value,
         terms=tuple(_terms(state, node, evaluation, offer, situation)),
         reason=situation.reason,
-        message="; ".join([_in_words(evaluation, offer, situation), *notes]),
+        message="; ".join([_formula_text(evaluation, offer, situation), *notes]),
         update_time=state.metric.update_time if state.metric is not None else None,
         third_party=usage(situation.foreign),
         origin=usage(offer.origin),

@@ -3,16 +3,16 @@
 Folds node objects, executors' reports, metrics, placements and runs, YARN's usage, NUMA topologies and the ConfigMap
 slo-controller-config. Decides `node.<node>.resources` and `node.<node>.slo`.
 
-When an event is stored again:
+When an event is published again:
 
     resources  a code changed (reason, policies, strategy in force, withdrawn or not), or a figure moved by more than
                `resourceDiffThreshold` of its last published value, or anything changed and the last event is older than
                `updateTimeThresholdSeconds`
     slo        anything of it changed
 
-What later decisions need of earlier ones is in the events: the figures that the dead band compares with, the
-configuration that a rejected ConfigMap keeps in force, the foreign share that an unreadable annotation keeps.
-Nodes are decided in the order of their names; a node whose object is gone gets tombstones on both subjects.
+The events hold the state that later decisions need: the figures that the dead band compares with, the configuration that
+stays in force after a rejected ConfigMap, the foreign share that an unreadable annotation keeps. Nodes are decided in the
+order of their names; a node whose object is deleted gets tombstones on both subjects.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class BatchResourceCalculator:
         self._configuration: Configuration = load_configuration(None)
         self._sequences = LastSequences()
         self._agenda = Agenda()
-        """Nodes from whose state something may follow."""
+        """Nodes that may need an event."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one fact. A message that is older than what its subject already said changes nothing."""
+        """Fold one event. A message older than the last folded one of its subject changes nothing."""
         if not self._sequences.is_new(event):
             return
         data = event.data
@@ -118,7 +118,7 @@ class BatchResourceCalculator:
         return state
 
     def _changing(self, name: str) -> NodeState:
-        """The state of a node of which something is news."""
+        """Return the state of a node and mark it as changed."""
         state = self._state(name)
         state.changed()
         self._agenda.mark(name)
@@ -153,7 +153,7 @@ class BatchResourceCalculator:
     def _apply_yarn(self, event: Event, node: str) -> None:
         data = event.data if isinstance(event.data, YarnNode) and not event.tombstone else None
         if data is not None and data.node != node:
-            return  # a YARN node that is none of ours
+            return  # a NodeManager that belongs to no node
         state = self._changing(node)
         state.yarn = data
         state.yarn_ref = event.ref if data is not None else ""
@@ -181,7 +181,7 @@ class BatchResourceCalculator:
         self._apply_pods(state)
 
     def _apply_run(self, event: Event, run: RunStatus) -> None:
-        """Of a run only that the pod has ended matters."""
+        """Fold the end of a pod; other runs do not matter."""
         ended = run.uid if run.phase.terminal and not event.tombstone else None
         state = self._nodes.get(run.node)
         if ended is None and (state is None or not state.ended):
@@ -196,14 +196,14 @@ class BatchResourceCalculator:
         self._apply_pods(state)
 
     def _apply_pods(self, state: NodeState) -> None:
-        """The pods matter to a node that offers batch resources."""
+        """Mark a node whose pods changed, if it offers batch resources."""
         if state.pods_changed():
             self._agenda.mark(state.name)
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
     def decide(self, now: datetime) -> Sequence[Event]:
-        """Return what is worth storing now, node by node in the order of their names."""
+        """Return the events that are due, by node name."""
         events: list[Event] = []
         for name in self._agenda.due(now):
             if len(events) > MAX_EVENTS_PER_DECISION - 2:
@@ -239,14 +239,14 @@ class BatchResourceCalculator:
         return state.rendered
 
     def _causes(self, state: NodeState, payload: NodeResources) -> tuple[str, ...]:
-        """The metric first: it is what moves the figures; then what they were measured against."""
+        """The causes: first the metric, which changes the figures most often, then the other inputs."""
         refs = [state.metric_ref, state.yarn_ref, state.executor_ref, state.node_ref, payload.config, state.zones_ref]
         refs += [placed.ref for key in payload.assumed if (placed := state.placed.get(key)) is not None]
         return tuple(dict.fromkeys(ref for ref in refs if ref))
 
 
 def _read_configuration(event: Event, stored: ObjectStored | None) -> Configuration:
-    """Return the configuration of the ConfigMap's last version; one that is no ConfigMap at all rejects every section."""
+    """Return the configuration of the ConfigMap's last version; an object that is no ConfigMap rejects every section."""
     if stored is None:
         return load_configuration(None)
     try:
@@ -256,7 +256,7 @@ def _read_configuration(event: Event, stored: ObjectStored | None) -> Configurat
 
 
 def _read_node(stored: ObjectStored | None, name: str) -> tuple[Node | None, str]:
-    """Return the node object, and what is wrong with it where it cannot be read (then nothing but its name is known)."""
+    """Return the node object, or None and the error if it is unreadable."""
     if stored is None:
         return None, ""
     try:

@@ -1,14 +1,13 @@
-"""What a node's resources event shall say now, and whether that is news.
+"""Decides a node's resources event, and whether it differs enough to be published.
 
-In: the node's state, the configuration, the time. Out: the payload, and whether to store it at once, later or not at
-all.
+In: the node's state, the configuration, the time. Out: the payload, and whether to publish it at once, later or not at all.
 
-Which rule applies, first match wins:
+The first rule that matches applies:
 
     ColocationDisabled    the cluster's or the node's switch is off             withdrawn
-    UnknownCapacity       neither the executor nor the object says what it has  withdrawn
+    UnknownCapacity       neither the executor nor the object has a capacity    withdrawn
     NoMetric, StaleMetric no metric, or older than degradeTimeMinutes           withdrawn, degraded
-    MetricUnknown         metrics-ingest hears nothing, but not for that long   the last figures are held
+    MetricUnknown         no new samples, but for less than that time           the last figures are held
     (none)                the formula
 
 A rejected colocation section keeps the strategy of the node's last event (the built-in defaults where it has none) and
@@ -36,7 +35,7 @@ from cotenant_batch_resource_calculator.formulas.amounts import Amounts, of_mapp
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
     DEFAULT_UPDATE_SECONDS,
-    NodeFigures,
+    NodeAmounts,
     batch_strategy,
     calculate,
     degrade_minutes,
@@ -53,7 +52,7 @@ METRIC_UNKNOWN = "MetricUnknown"
 
 
 def resources_of(state: NodeState, configuration: Configuration, now: datetime) -> Standing:
-    """Return what the node's event shall say, and whether that is news."""
+    """Return the node's desired event, and whether it is worth publishing."""
     standing = state.standing
     if standing is None or standing.withdrawal != _withdrawn_by_time(state, standing.strategy, now):
         standing = state.standing = _standing(state, configuration, now)
@@ -61,14 +60,14 @@ def resources_of(state: NodeState, configuration: Configuration, now: datetime) 
 
 
 def is_due_now(last: Event | None, standing: Standing, now: datetime) -> bool:
-    """Tell whether the payload is worth an event now: see the rule in `core`."""
+    """Whether the payload is published now, by the rule in `core`."""
     return standing.news or (
         standing.differs and is_due(last.time if last is not None else None, now, standing.refresh_seconds)
     )
 
 
 def next_look(state: NodeState) -> datetime:
-    """When something may follow from a state from which nothing follows now, by the passing of time alone."""
+    """When a state without a due event may need one by the passing of time alone."""
     standing = state.standing
     if state.node is None or standing is None:
         return NEVER
@@ -147,7 +146,7 @@ def _payload(state: NodeState, situation: Situation, now: datetime) -> NodeResou
     return _calculated(state, node, situation)
 
 
-def _calculated(state: NodeState, node: NodeFigures, situation: Situation) -> NodeResources:
+def _calculated(state: NodeState, node: NodeAmounts, situation: Situation) -> NodeResources:
     measurement = state.measurement()
     assert measurement is not None
     if state.evaluation is None:
@@ -159,13 +158,13 @@ def _calculated(state: NodeState, node: NodeFigures, situation: Situation) -> No
 
 
 def _because(situation: Situation, reason: str, *, degraded: bool = False) -> Situation:
-    """Return the situation with this code; a rejected configuration stays visible beside it."""
+    """Return the situation with this code; the code of a rejected configuration is kept."""
     both = f"{reason},{situation.reason}" if situation.reason else reason
     return msgspec.structs.replace(situation, reason=both, degraded=degraded)
 
 
 def _held(last: NodeResources, situation: Situation, since: datetime) -> NodeResources:
-    """Return the last figures under a code of their own: usage is unknown, so nothing is calculated from it."""
+    """Return the last figures with the code MetricUnknown: usage is unknown, so nothing is calculated from it."""
     if last.reason.startswith(METRIC_UNKNOWN):
         return last
     message = (
@@ -176,7 +175,7 @@ def _held(last: NodeResources, situation: Situation, since: datetime) -> NodeRes
 
 
 def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[JsonObject, bool]:
-    """Return the strategy before what the node itself says, and the cluster's switch."""
+    """Return the strategy without the node's own annotation and labels, and whether the cluster enables colocation."""
     config = configuration.colocation
     if config is not None:
         return colocation.select(config, state.labels), config.cluster.get("enable") is True
@@ -188,7 +187,7 @@ def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[Json
 
 
 def _foreign(state: NodeState) -> tuple[Amounts, str]:
-    """Return the foreign share: the node's annotation, with YARN's own report in the place of its entry."""
+    """Return the foreign share: the node's annotation, with its YARN entry replaced by YARN's own report."""
     try:
         total = batch_total(parse_allocations(state.annotations), replaced=HADOOP_YARN if state.yarn is not None else "")
     except ThirdPartyError as error:
@@ -200,7 +199,7 @@ def _foreign(state: NodeState) -> tuple[Amounts, str]:
 
 
 def _moved(old: NodeResources, wanted: NodeResources, threshold: float) -> bool:
-    """Tell whether a code changed, or a figure by more than the dead band."""
+    """Whether a code changed, or a figure by more than the dead band."""
     if _codes(old) != _codes(wanted):
         return True
     before, after = _figures(old), _figures(wanted)

@@ -1,4 +1,4 @@
-"""How the service is run: by its process, by the simulator and by replay."""
+"""The service definition for its process, the simulator and replay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cotenant.engine.definition import Definition
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
 
 PACE = timedelta(seconds=1)
-"""Pods that come and go change a node's figures many times a second; who reads them acts within seconds."""
+"""Starting and ending pods change a node's figures many times a second, while consumers act within seconds."""
 
 DEFINITION = Definition(
     name="batch-resource-calculator",

@@ -1,7 +1,7 @@
-"""What is known of one node: the last fact of each kind, with the event that it came from.
+"""The folded state of one node: the last message of each subject, with its event.
 
-In: events. Out: the pure formulas' inputs. Each slot holds the newest message of one subject, so that repeats and a
-different order between subjects change nothing.
+In: events. Out: the formulas' inputs. Each slot holds the newest message of one subject, so that repeated deliveries and the
+order between subjects change nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cotenant.model.tiers import PriorityClass
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed
-from cotenant_batch_resource_calculator.formulas.evaluation import Evaluation, NodeFigures, NodeMeasurement
+from cotenant_batch_resource_calculator.formulas.evaluation import Evaluation, NodeAmounts, NodeMeasurement
 
 
 class _ZoneAllocation(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ _RESOURCE_STATUS = msgspec.json.Decoder(_ResourceStatus)
 
 
 class PlacedPod(msgspec.Struct, eq=False, gc=False):
-    """A pod that was placed on the node. Its manifest is read when the formulas first ask, and then not kept."""
+    """A pod placed on the node. Its manifest is decoded when the formulas first need it, and then dropped."""
 
     uid: str
     sequence: int
@@ -52,20 +52,20 @@ class PlacedPod(msgspec.Struct, eq=False, gc=False):
 
     @property
     def ref(self) -> str:
-        """How events name its placement as their cause."""
+        """The reference of its placement in an event's causes."""
         return f"{LOG}:{self.sequence}"
 
     @property
     def need(self) -> PodNeed:
-        """What the formulas read of the pod."""
+        """The formulas' input from the pod."""
         if isinstance(self._need, Placement):
             self._need = placed_need(self._need)
         return self._need
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What holds for the node's event besides its figures, whatever is measured. `notes` are texts for a person, in order;
-    `base` is the strategy as JSON before what the node itself says.
+    """The parts of the node's event that do not depend on measurements. `notes`: texts for the message, in order; `base`: the
+    strategy as JSON, without the node's own annotation and labels.
     """
 
     strategy: ColocationStrategy
@@ -81,10 +81,10 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What the node's resources event should say, as long as nothing is folded for it. A cache: it changes no result.
+    """The node's desired resources event, valid until the next event of the node is folded; a cache.
 
-    `news`: worth an event at once. `differs`: worth one when the last is older than `refresh_seconds`. `withdrawal` is
-    the one part that the passing of time alone changes. `calculated`: by the formula, which reads the pods.
+    `news`: publish at once. `differs`: publish once the last event is older than `refresh_seconds`. `withdrawal`: the only
+    part that changes with time alone. `calculated`: by the formula, which reads the pods.
     """
 
     payload: NodeResources
@@ -97,9 +97,9 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class NodeState:
-    """All that is folded for one node. Plain slots; only `core` writes them.
+    """The folded state of one node. Plain slots; only `core` writes them.
 
-    `unreadable` says what is wrong with the node object, where it cannot be read as one.
+    `unreadable`: the error of an unreadable node object.
     """
 
     def __init__(self, name: str) -> None:
@@ -116,7 +116,7 @@ class NodeState:
         self.zones_ref = ""
         self.placed: dict[str, PlacedPod] = {}
         self.ended: dict[str, str] = {}
-        """The uids of pods that have ended for good, as their runs say, by `namespace/name`."""
+        """The uids of pods that have ended for good, from their runs, by `namespace/name`."""
         self.resources: Event | None = None
         self.slo: Event | None = None
         self.unreadable = ""
@@ -126,17 +126,17 @@ class NodeState:
         self.rendered: NodeSLORendered | None = None
 
     def changed(self) -> None:
-        """Forget what was computed from the state."""
+        """Drop everything computed from the state."""
         self.situation = None
         self.metric_changed()
 
     def metric_changed(self) -> None:
-        """Forget what was computed from the metric."""
+        """Drop everything computed from the metric."""
         self.evaluation = None
         self.standing = None
 
     def pods_changed(self) -> bool:
-        """Forget what was computed from the pods; tell whether what the node's event should say may be another now."""
+        """Drop everything computed from the pods; return whether the node's desired event may have changed."""
         self.evaluation = None
         standing = self.standing
         if standing is not None and not standing.calculated:
@@ -146,7 +146,7 @@ class NodeState:
 
     @property
     def empty(self) -> bool:
-        """Nothing is known of the node any more."""
+        """Whether no message of the node is left."""
         facts = (self.node, self.executor, self.metric, self.yarn, self.resources, self.slo)
         return not (any(fact is not None for fact in facts) or self.zones or self.placed or self.ended)
 
@@ -167,16 +167,16 @@ class NodeState:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of the object with those that the executor reports laid over."""
+        """Labels of the object, overridden by those that the executor reports."""
         declared = self.node.metadata.labels if self.node is not None else {}
         return {**declared, **self.executor.labels} if self.executor is not None else declared
 
     def reservation(self) -> Reservation:
-        """What the node's annotation reserves."""
+        """The reservation in the node's annotation."""
         return parse_reservation(self.annotations)
 
-    def figures(self) -> NodeFigures:
-        """Return capacity and allocatable: what the executor reports, else what the object declares. Raises QuantityError."""
+    def figures(self) -> NodeAmounts:
+        """Return capacity and allocatable from the executor's report, else from the object. Raises QuantityError."""
         capacity: dict[str, int] = {}
         allocatable: dict[str, int] = {}
         if self.node is not None:
@@ -186,10 +186,10 @@ class NodeState:
         if self.executor is not None:
             capacity |= self.executor.capacity
             allocatable |= self.executor.allocatable
-        return NodeFigures(capacity, allocatable, self.reservation())
+        return NodeAmounts(capacity, allocatable, self.reservation())
 
     def measurement(self) -> NodeMeasurement | None:
-        """Return the node's metric as the formulas read it."""
+        """Return the node's metric in the formulas' form."""
         metric = self.metric
         if metric is None:
             return None
@@ -205,7 +205,7 @@ class NodeState:
         )
 
     def pods(self) -> list[PodNeed]:
-        """Return the pods that run or will run on the node, by name: placed, and not ended by the executor's report."""
+        """Return the pods that run or will run on the node, by name: placed, and not reported as ended by the executor."""
         alive = []
         for key in sorted(self.placed):
             placed = self.placed[key]
@@ -215,17 +215,17 @@ class NodeState:
 
 
 def amounts(usage: Usage) -> Amounts:
-    """Return a usage as the formulas count it."""
+    """Return a usage in the formulas' units."""
     return Amounts(usage.cpu_milli, usage.memory_bytes)
 
 
 def usage(figures: Amounts) -> Usage:
-    """Return the formulas' amounts as events carry them: within the bounds of amounts."""
+    """Return the formulas' amounts for an event, saturated at the bounds of amounts."""
     return Usage(cpu_milli=max(saturated(figures.cpu), 0), memory_bytes=max(saturated(figures.memory), 0))
 
 
 def need_of(pod: Pod, key: str) -> PodNeed:
-    """Return what the formulas read of a pod. Raises QuantityError."""
+    """Return the formulas' input from a pod. Raises QuantityError."""
     return PodNeed(
         key=key,
         tier=priority_default(pod),
@@ -236,7 +236,7 @@ def need_of(pod: Pod, key: str) -> PodNeed:
 
 
 def zones_of(pod: Pod) -> Iterable[int]:
-    """Return the NUMA ids that the scheduler gave the pod; none where the annotation is absent or cannot be read."""
+    """Return the NUMA ids that the scheduler allocated to the pod; none if the annotation is absent or unreadable."""
     text = pod.metadata.annotations.get(ANNOTATION_RESOURCE_STATUS)
     if text is None:
         return ()
@@ -247,8 +247,8 @@ def zones_of(pod: Pod) -> Iterable[int]:
 
 
 def placed_need(placement: Placement) -> PodNeed:
-    """Return what the formulas read of a placed pod. One whose manifest cannot be read counts as a prod pod with the requests
-    that it was placed on."""
+    """Return the formulas' input from a placed pod. One with an unreadable manifest counts as a prod pod with the requests in
+    its placement."""
     key = f"{placement.namespace}/{placement.name}"
     try:
         return need_of(decode_pod(placement.pod), key)

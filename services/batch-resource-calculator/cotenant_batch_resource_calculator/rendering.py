@@ -1,11 +1,10 @@
 """The NodeSLO of a node, rendered from the configuration.
 
-In: the configuration, the node's name, labels and annotations, and what its last NodeSLO event said. Out: the
-NodeSLORendered payload: the whole spec as JSON, and what the executor acts on as typed fields. Source: Koordinator
-NodeSLO controller.
+In: the configuration, the node's name, labels and annotations, and its last NodeSLO event. Out: the NodeSLORendered payload:
+the whole spec as JSON, and the fields that the executor uses in typed form. Source: Koordinator NodeSLO controller.
 
-A rejected section keeps what the node's last event says of it (the built-in default where there is none), and `reason`
-tells. The node annotation `node.koordinator.sh/network-bandwidth` beats the system section's bandwidth.
+A rejected section keeps its value from the node's last event (the built-in default without one), with a `reason`. The node
+annotation `node.koordinator.sh/network-bandwidth` overrides the system section's bandwidth.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ _HOST_FIELD = "hostApplications"
 
 
 def render_spec(
-    configuration: Configuration, labels: Mapping[str, str], annotations: Mapping[str, str], kept: Mapping[str, JsonValue]
+    configuration: Configuration, labels: Mapping[str, str], annotations: Mapping[str, str], last: Mapping[str, JsonValue]
 ) -> JsonObject:
-    """Return the NodeSLO spec; `kept` is the spec of the node's last event, for rejected sections."""
+    """Return the NodeSLO spec; `last`: the spec of the node's last event, for rejected sections."""
     spec: JsonObject = {}
     for kind in STRATEGIES:
         section = configuration.strategies[kind.key]
-        spec[kind.field] = select_strategy(section, labels) if section is not None else kept.get(kind.field, kind.defaults)
+        spec[kind.field] = select_strategy(section, labels) if section is not None else last.get(kind.field, kind.defaults)
     system = spec[SYSTEM.field]
     bandwidth = annotations.get(ANNOTATION_NETWORK_BANDWIDTH)
     if bandwidth is not None and _is_quantity(bandwidth) and isinstance(system, dict):
@@ -52,7 +51,7 @@ def render_spec(
         applications = msgspec.json.encode(select_host_applications(hosts, labels))
         spec[_HOST_FIELD] = msgspec.json.decode(applications)
     else:
-        spec[_HOST_FIELD] = kept.get(_HOST_FIELD, [])
+        spec[_HOST_FIELD] = last.get(_HOST_FIELD, [])
     return spec
 
 
@@ -72,7 +71,7 @@ def render(
     reservation: Reservation,
     last: NodeSLORendered | None,
 ) -> NodeSLORendered:
-    """Return the node's SLO as it shall be published."""
+    """Return the node's SLO in published form."""
     kept: JsonValue = msgspec.json.decode(last.spec) if last is not None else {}
     spec = render_spec(configuration, labels, annotations, kept if isinstance(kept, dict) else {})
     threshold = _part(spec, THRESHOLD.field, ThresholdStrategy)

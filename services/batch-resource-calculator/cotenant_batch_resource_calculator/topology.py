@@ -1,8 +1,7 @@
 """NUMA zones of a node, from its NodeResourceTopology object.
 
 In: the raw object. Out: each zone's allocatable cpu (milli-CPUs) and memory (bytes) by zone name, in the order of the
-zone's number (the names sort `node-10` before `node-2`, the numbers do not). A zone that names neither resource is
-left out.
+zone's number (by name `node-10` would come before `node-2`). A zone with neither resource is left out.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _DECODER = msgspec.json.Decoder(_Topology)
 
 
 def zone_capacities(raw: bytes | memoryview | msgspec.Raw) -> dict[str, Amounts]:
-    """Return the zones' capacities; none where the object cannot be read (the node level does not depend on it)."""
+    """Return the zones' capacities; none for an unreadable object (the node level does not depend on it)."""
     try:
         zones = _DECODER.decode(raw).zones
         found = {zone.name: _capacity(zone) for zone in zones}

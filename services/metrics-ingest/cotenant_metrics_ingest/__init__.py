@@ -1,1 +1,1 @@
-"""Usage samples become NodeMetric windows, percentiles and staleness."""
+"""Aggregates usage samples into NodeMetrics: means, percentiles per window, staleness."""

@@ -1,10 +1,10 @@
 """Aggregation of samples: mean, percentiles, last, count.
 
-In: samples with their times. Out: one value, or an AggregationError where there is nothing to aggregate. The
-percentile rule: sort ascending, take the sample at index trunc(f32(n) x f32(p)) - 1, at least 0. No interpolation;
-with few samples it lies below the usual definitions (p50 and p90 of two samples are the smaller one), and consumers'
-thresholds are tuned to it. The product is formed in single precision, which moves the index where n x p is a whole
-number that single precision misses. Source: koordlet metric cache.
+In: samples with their times. Out: one value, or an AggregationError without samples. The percentile rule: sort ascending,
+take the sample at index trunc(f32(n) x f32(p)) - 1, at least 0, without interpolation. With few samples the result is below
+the usual definitions (p50 and p90 of two samples are the smaller one), and consumers' thresholds are tuned to it. The
+product is computed in single precision, which changes the index where n x p is an integer that single precision misses.
+Source: koordlet metric cache.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 
 PERCENTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
-"""The percentiles of a report, by the key that a NodeMetric's status has."""
+"""The percentiles of a report, by their key in a NodeMetric's status."""
 
 _BY_SPELLING = {"p50": 0.5, "P90": 0.9, "P95": 0.95, "p99": 0.99}
 
 
 class AggregationError(ValueError):
-    """There is nothing to aggregate, or the percentile is none."""
+    """There are no samples, or the percentile is out of range."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ def percentile_of(values: Sequence[float], percentile: float) -> float:
 
 
 def aggregate(points: Sequence[Point], aggregation: str, percentile: float | None = None) -> float:
-    """The aggregate by its name: avg, p50, P90, P95, p99, last, count, or `percentile` with one; any other name is
+    """Return the aggregate by name: avg, p50, P90, P95, p99, last, count, or `percentile` with a value; any other name is
     avg.
     """
     if aggregation == "count":
@@ -57,6 +57,6 @@ def aggregate(points: Sequence[Point], aggregation: str, percentile: float | Non
     if not points:
         raise AggregationError(f"no samples to take {aggregation} of")
     if aggregation == "last":
-        # The first of several with the newest time wins, as max does.
+        # Of several samples with the newest time the first wins, as with max.
         return max(points, key=lambda point: point.time_ms).value
     return sum(point.value for point in points) / len(points)

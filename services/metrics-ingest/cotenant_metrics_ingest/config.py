@@ -1,4 +1,4 @@
-"""The service's configuration: report interval, windows, and when a node counts as silent."""
+"""The service's configuration: report interval, windows, and the time after which a node counts as silent."""
 
 import msgspec
 

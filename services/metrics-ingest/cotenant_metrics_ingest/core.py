@@ -1,20 +1,19 @@
-"""The metrics-ingest service's core: from usage samples to NodeMetrics.
+"""The metrics-ingest service's core: computes NodeMetrics from usage samples.
 
 Folds `usage.<node>` (stream USAGE), Node objects, and its own `metrics.<node>`. Decides, per node with an object: a
-NodeMetricComputed when samples were taken (or refused) since the last one and the report interval has passed; at once
-when the first samples come or a silent node is heard again; and one with `unknown_since` when a node was not heard of
-for the silent time (see `silent_after`), which also holds for a node that never was. When a node's object ends, its
-metrics end.
+NodeMetricComputed when samples were accepted (or refused) since the last one and the report interval has passed; at once at
+a node's first samples or the first ones after silence; and one with `unknown_since` when no sample came for the silent time
+(see `silent_after`), which includes nodes that never sent one. When a node's object is deleted, its metrics end.
 
-Time: windows are cut by the node's clock, which is checked against the log's; staleness is judged by the log's alone
-(when decisions were made between which a sample came). The core knows the log's time from its own events and from the
-last decision. It measures and is not recomputed, so the first decision may end the load: until then samples only
-queue, as a node's digest and its newer samples come in any order.
+Time: windows are aligned to the node's clock, which is checked against the log's; staleness depends on the log's time alone.
+The core takes the log's time from its own events and from the last decision. The service measures and is not recomputed, so
+the first decision may end the load: until then samples are queued, as a node's digest and its newer samples arrive in any
+order.
 
-Between, a node is looked at again only when something was folded of it, or when time makes a difference to it.
+A node is evaluated again only after one of its events was folded, or when time changes its result.
 
-Bounds: one NodeWindows a declared node (see `slots` and `means`: about 100 KiB with 30 pods); MAX_EARLY queued
-messages during the load; samples of nodes without an object are counted and nothing of them is kept.
+Bounds: one NodeWindows per declared node (see `slots` and `means`: about 100 KiB with 30 pods); MAX_EARLY queued
+messages during the load; samples of nodes without an object are counted and dropped.
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ from cotenant.log.contract import USAGE, ending
 from cotenant.model.subjects import metrics_subject, tokens
 from cotenant.model.times import NEVER
 from cotenant_metrics_ingest.config import MetricsConfig
-from cotenant_metrics_ingest.node_report import Wanted, reports_of
+from cotenant_metrics_ingest.node_report import DueReport, reports_of
 from cotenant_metrics_ingest.node_state import NodeState
 from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
 
@@ -43,14 +42,14 @@ USAGE_FILTERS = ("usage.*",)
 
 MAX_EARLY = 100_000
 LOOK_EVERY = timedelta(milliseconds=500)
-"""How often nodes are looked at; between, only those with news that cannot wait."""
+"""How often nodes are evaluated; urgent ones are evaluated in between."""
 SHORTEST_SILENCE = timedelta(seconds=10)
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
 
 
 class MetricsIngestCore:
-    """Mutable; see the module."""
+    """The mutable core; see the module."""
 
     def __init__(self, config: MetricsConfig | None = None) -> None:
         self.config = config or MetricsConfig()
@@ -65,13 +64,13 @@ class MetricsIngestCore:
         self._listening_since: datetime | None = None
         self._urgent: set[str] = set()
         self._agenda = Agenda()
-        """Nodes of which something was folded, or stored, since nothing followed from what is known of them."""
+        """Nodes with an event folded or stored since they last had nothing to report."""
         self._next_look: datetime | None = None
 
     # -- folding -------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one fact."""
+        """Fold one event."""
         data = event.data
         if isinstance(data, UsageSample) and event.stream == USAGE:
             if self._early is None:
@@ -136,7 +135,7 @@ class MetricsIngestCore:
             self._count(NO_NODE)
             return
         if not node.news or not self._agenda.waits(sample.node):
-            # Else it is looked at again when its report is due, and what it says more makes nothing due earlier.
+            # Otherwise it is evaluated when its report is due; further samples do not make the report due earlier.
             self._agenda.mark(sample.node)
         if event.time is None or tokens(event.subject)[-1] != sample.node:
             self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
@@ -171,7 +170,7 @@ class MetricsIngestCore:
         """Reports that are due, by node name."""
         self._end_load(now)
         looks = self._next_look is None or now >= self._next_look
-        found: list[Event | Wanted] = []
+        found: list[Event | DueReport] = []
         for name in self._agenda.due(now) if looks else sorted(self._urgent):
             node = self._nodes[name]
             one = self._decide_node(name, node, now)
@@ -186,7 +185,7 @@ class MetricsIngestCore:
         return self._reported(found)
 
     def _next_look_at(self, node: NodeState) -> datetime:
-        """Return when something may follow from what is known of a node, if nothing follows now."""
+        """Return when a node without a due report may have one by the passing of time."""
         if not node.declared:
             return NEVER
         times = [NEVER]
@@ -197,12 +196,12 @@ class MetricsIngestCore:
             times.append(max(since, self._listening_since or since) + self.silent_after(node.windows))
         return min(times)
 
-    def _reported(self, found: Sequence[Event | Wanted]) -> Sequence[Event]:
-        """The events, with those that are only wanted made all together."""
-        wanted = [one for one in found if isinstance(one, Wanted)]
+    def _reported(self, found: Sequence[Event | DueReport]) -> Sequence[Event]:
+        """Return the events; all due reports are built together."""
+        wanted = [one for one in found if isinstance(one, DueReport)]
         reports = iter(reports_of(wanted, self._interval))
         return [
-            self._event(one.node, self._nodes[one.node], next(reports)) if isinstance(one, Wanted) else one for one in found
+            self._event(one.node, self._nodes[one.node], next(reports)) if isinstance(one, DueReport) else one for one in found
         ]
 
     def _end_load(self, now: datetime) -> None:
@@ -213,7 +212,7 @@ class MetricsIngestCore:
             assert isinstance(event.data, UsageSample)
             self._take(event, event.data)
 
-    def _decide_node(self, name: str, node: NodeState, now: datetime) -> Event | Wanted | None:
+    def _decide_node(self, name: str, node: NodeState, now: datetime) -> Event | DueReport | None:
         if not node.declared:
             return self._ended(name, node)
         published, windows = node.published, node.windows
@@ -222,7 +221,7 @@ class MetricsIngestCore:
             heard = node.heard or now
             again = unknown and (published is None or published.update_time is None or heard > published.update_time)
             if published is None or published.digest is None or again or self._interval_passed(node, now):
-                return Wanted(
+                return DueReport(
                     node=name,
                     windows=windows,
                     update_time=heard,
@@ -232,7 +231,7 @@ class MetricsIngestCore:
         since = node.last_sign()
         if unknown or since is None:
             return None
-        # Silence is what this service has heard itself: while it was down it heard nobody.
+        # Silence counts only while this service was running, as it receives nothing during its own downtime.
         if now - max(since, self._listening_since or now) < self.silent_after(windows):
             return None
         last = published or NodeMetricComputed(node=name, report_interval_seconds=self._interval)
@@ -249,7 +248,7 @@ class MetricsIngestCore:
         return node.published_at is None or now - node.published_at >= self._report_interval
 
     def silent_after(self, windows: NodeWindows | None) -> timedelta:
-        """How long a node may be silent before its state is unknown."""
+        """How long a node may send no samples before its state is unknown."""
         if self.config.silent_after_seconds:
             return timedelta(seconds=self.config.silent_after_seconds)
         span = timedelta(milliseconds=windows.period_ms if windows is not None else 0)

@@ -1,4 +1,4 @@
-"""How the service is run: by its process and by the simulator. It measures, so replay leaves it out."""
+"""The service definition for its process and the simulator. The service measures, so replay skips it."""
 
 from cotenant.engine.definition import Definition
 from cotenant_metrics_ingest.config import MetricsConfig
@@ -12,5 +12,5 @@ DEFINITION = Definition(
     config_type=MetricsConfig,
     make_core=MetricsIngestCore,
     recomputed=False,
-    summary="turns usage samples into NodeMetrics: means, percentiles per window, and which nodes are silent",
+    summary="aggregates usage samples into NodeMetrics: means, percentiles per window, and nodes without samples",
 )

@@ -1,12 +1,12 @@
-"""Mean usage of everything on one node over one window: sums by slots of time, in parallel arrays.
+"""Mean usage on one node over one window: sums by time slots, in parallel int64 arrays.
 
-In: samples of the node, the system, pods and host applications, each with a row of its own. Out: the mean of any row
-over the window that ends at the newest sample. Per slot and row three integers are kept: how many samples, their cpu
-sum, their memory sum; a mean is the quotient, cut to an integer. The oldest slot counts with the share of it that lies
-in the window.
+In: samples of the node, the system, pods and host applications, one row for each. Out: the mean of any row over the window
+that ends at the newest sample. Per slot and row three integers are stored: the number of samples, their cpu sum (milli-cores),
+their memory sum (bytes); a mean is the quotient, truncated to an integer. The oldest slot is weighted by its share inside the
+window.
 
-Memory: KEPT slots of three 8-byte integers a row (144 bytes a row), at most MAX_ROWS rows; rows that had no sample in
-any slot are freed when a slot ends.
+Memory: STORED slots of three 8-byte integers per row (144 bytes a row), at most MAX_ROWS rows; rows without a sample in any
+slot are freed when a slot ends.
 """
 
 from collections import deque
@@ -20,8 +20,8 @@ from cotenant.events.metrics import MeanDigest, Usage
 from cotenant_metrics_ingest import varints
 
 SLOTS_PER_WINDOW = 5
-KEPT = SLOTS_PER_WINDOW + 1
-"""Closed slots; with the open one a window and the oldest slot's rest."""
+STORED = SLOTS_PER_WINDOW + 1
+"""Number of closed slots; together with the open one they cover a window and the rest of the oldest slot."""
 
 NODE = "\0node"
 SYSTEM = "\0system"
@@ -31,22 +31,22 @@ HOST = "\0host/"
 MAX_ROWS = 1024
 
 WHOLE = 64
-"""A slot's share in the window is counted in this many parts: exact for whole slots, and far from overflow."""
+"""A slot's share of the window is counted in this many parts: exact for whole slots, without overflow."""
 
 LARGEST_SUM = 2**55
-"""Only samples that no node can take come to more; they are cut, not let overflow."""
+"""Larger sums come from impossible samples only; they are saturated instead of overflowing."""
 
 ADDS_WITHOUT_OVERFLOW = 128
 """A message's sums are below 2^52."""
 
 Table = npt.NDArray[np.int64]
-"""Counts, cpu sums and memory sums, by row."""
+"""int64 (3, rows): sample counts, cpu sums in milli-cores, memory sums in bytes."""
 
 Rows = npt.NDArray[np.int64] | slice
 
 
 class _Slot(msgspec.Struct):
-    """One slot: its number, its table, and the table as a digest has it (None until one asks for it)."""
+    """One slot: its number, its table, and the encoded table (None until a digest needs it)."""
 
     slot: int
     table: Table
@@ -54,7 +54,7 @@ class _Slot(msgspec.Struct):
 
 
 class MeanSlots:
-    """Mutable. Times are milliseconds since the epoch, by the node's clock."""
+    """Mutable. Times are milliseconds since the epoch, by the node's clock. Shapes and units: see the module."""
 
     def __init__(self, width_ms: int) -> None:
         self.width_ms = width_ms
@@ -63,10 +63,10 @@ class MeanSlots:
         self._open_slot = -1
         self._open: Table = np.zeros((3, 2), dtype=np.int64)
         self._adds = 0
-        self._closed: deque[_Slot] = deque(maxlen=KEPT)
+        self._closed: deque[_Slot] = deque(maxlen=STORED)
 
     def rows_of(self, keys: Sequence[str]) -> list[int]:
-        """The row of each key, new ones for those that have none; -1 when all are taken."""
+        """Return the row of each key, allocating missing ones; -1 when all rows are in use."""
         rows = self.rows
         for key in keys:
             if key not in rows and len(rows) < MAX_ROWS:
@@ -75,7 +75,7 @@ class MeanSlots:
         return [rows.get(key, -1) for key in keys]
 
     def open(self, slot: int) -> None:
-        """Make `slot`, which is not before any earlier one, the one that samples are added to."""
+        """Open `slot`, which is not before the present one; samples are added to it."""
         if slot == self._open_slot:
             return
         if self._open_slot >= 0:
@@ -85,7 +85,7 @@ class MeanSlots:
         self._open = np.zeros((3, len(self.rows)), dtype=np.int64)
 
     def add(self, rows: Rows, counts: Sequence[int] | int, cpu: Sequence[int], memory: Sequence[int]) -> None:
-        """Add samples to rows of the open slot, which are all different: of each how many, and their sums."""
+        """Add samples to distinct rows of the open slot: number of samples, cpu sum (milli-cores), memory sum (bytes)."""
         table = self._open
         table[0, rows] += counts
         table[1:, rows] += (cpu, memory)
@@ -112,7 +112,7 @@ class MeanSlots:
             closed.table, closed.encoded = _widened(closed.table, len(used))[:, kept], None
 
     def means(self, end_ms: int, duration_ms: int, keys: Iterable[str]) -> Mapping[str, Usage]:
-        """The mean of each row that has samples in the window; others are left out."""
+        """Return the mean of each row with samples in the window."""
         totals = WHOLE * self._bounded()
         start = end_ms - duration_ms
         for closed in self._closed:
@@ -128,21 +128,21 @@ class MeanSlots:
                 found[key] = Usage(cpu_milli=cpu[row], memory_bytes=memory[row])
         return found
 
-    # -- going on after a restart --------------------------------------------------------------------------------
+    # -- restart -------------------------------------------------------------------------------------------------
 
     def slots(self) -> list[_Slot]:
-        """Every slot, oldest first; the open one, as far as it is, is the last."""
+        """Return all slots, oldest first; the open one is last."""
         return [*self._closed, _Slot(self._open_slot, self._bounded())] if self._open_slot >= 0 else []
 
     @classmethod
     def restored(cls, digest: MeanDigest, width_ms: int) -> "MeanSlots":
-        """Go on from a digest. One of another width, or a damaged one, starts empty."""
+        """Restore from a digest; one of another width, or a damaged one, gives an empty state."""
         means = cls(width_ms)
         size, slots = len(digest.rows), len(digest.slots)
         fits = (
             digest.width_ms == width_ms
             and digest.rows[:2] == (NODE, SYSTEM)
-            and 0 < slots <= KEPT + 1
+            and 0 < slots <= STORED + 1
             and size == len(set(digest.rows)) <= MAX_ROWS
         )
         if not fits:
@@ -160,7 +160,7 @@ class MeanSlots:
 
 
 def digests(nodes: Sequence[MeanSlots]) -> list[MeanDigest]:
-    """All that each of the nodes needs to go on."""
+    """Return each node's digest for a restart."""
     slots = [means.slots() for means in nodes]
     late = [slot for each in slots for slot in each if slot.encoded is None]
     if late:
@@ -193,7 +193,7 @@ def _tables(encoded: bytes, slots: int, size: int) -> list[Table]:
 
 
 def _widened(table: Table, size: int) -> Table:
-    """With zeros for the rows that came later."""
+    """Pad the table with zeros for rows that were allocated later."""
     if table.shape[1] >= size:
         return table
     wider = np.zeros((3, size), dtype=np.int64)

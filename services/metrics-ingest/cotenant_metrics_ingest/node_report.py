@@ -1,9 +1,9 @@
-"""Nodes' reports from their windows.
+"""Builds nodes' reports from their windows.
 
-In: the windows of nodes that are due, and when they were last fed. Out: for each the NodeMetricComputed that says so:
-means over the aggregation window, percentiles of each longer window (those in cold start only named), every pod and
-host application of the last message that has samples, sorted, and the digest to go on from. What is alike for all
-nodes is done over arrays of AT_ONCE nodes: a report alone costs several times as much.
+In: windows of nodes with a due report, and the times of their last samples. Out: one NodeMetricComputed each: means over the
+aggregation window, percentiles of each percentile window (those in cold start only named), every pod and host application of
+the last message with samples, sorted, and the digest for a restart. Reports are computed over arrays of AT_ONCE nodes, as a
+single report costs several times as much.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ from cotenant_metrics_ingest.report import in_cold_start
 from cotenant_metrics_ingest.slots import Window, encode_ended, settle
 
 AT_ONCE = 32
-"""Nodes; their windows' points (24 KiB each) stay in a core's cache."""
+"""Number of nodes whose windows' points (24 KiB each) fit in a CPU core's cache."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class DueReport(msgspec.Struct, frozen=True, kw_only=True):
     """A report that is due."""
 
     node: str
@@ -40,8 +40,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     refused_reason: str
 
 
-def reports_of(wanted: Sequence[Wanted], report_interval_seconds: int) -> list[NodeMetricComputed]:
-    """The reports at their windows' newest samples, in the order of `wanted`."""
+def reports_of(wanted: Sequence[DueReport], report_interval_seconds: int) -> list[NodeMetricComputed]:
+    """Return the reports as of their windows' newest samples, in the order of `wanted`."""
     reports: list[NodeMetricComputed] = []
     for start in range(0, len(wanted), AT_ONCE):
         some = wanted[start : start + AT_ONCE]
@@ -58,7 +58,7 @@ def reports_of(wanted: Sequence[Wanted], report_interval_seconds: int) -> list[N
 
 
 def _figures(windows: Sequence[Sequence[Window]]) -> Mapping[int, PercentileRows]:
-    """What the windows say that are not in cold start, by the window's identity."""
+    """Percentiles of the windows that are not in cold start, by the window's identity."""
     by_duration: dict[int, list[Window]] = {}
     for own in windows:
         for window in own:
@@ -70,11 +70,14 @@ def _figures(windows: Sequence[Sequence[Window]]) -> Mapping[int, PercentileRows
 
 
 def _report(
-    wanted: Wanted, own: Sequence[tuple[Window, PercentileRows | None]], means_digest: MeanDigest, report_interval_seconds: int
+    wanted: DueReport,
+    own: Sequence[tuple[Window, PercentileRows | None]],
+    means_digest: MeanDigest,
+    report_interval_seconds: int,
 ) -> NodeMetricComputed:
     windows, sizes = wanted.windows, wanted.windows.sizes
     means = windows.means.means(windows.last_ms, sizes.aggregate_ms, windows.reported_rows)
-    said = [(window.duration_ms, figures) for window, figures in own if figures is not None]
+    warm = [(window.duration_ms, figures) for window, figures in own if figures is not None]
     return NodeMetricComputed(
         node=wanted.node,
         update_time=wanted.update_time,
@@ -82,8 +85,8 @@ def _report(
         aggregate_duration_seconds=sizes.aggregate_ms // 1000,
         node_usage=means.get(NODE, Usage()),
         system_usage=means.get(SYSTEM, Usage()),
-        aggregated_node_usages=tuple(_entry(duration, figures, 0) for duration, figures in said),
-        aggregated_system_usages=tuple(_entry(duration, figures, 2) for duration, figures in said if figures.counts[1]),
+        aggregated_node_usages=tuple(_entry(duration, figures, 0) for duration, figures in warm),
+        aggregated_system_usages=tuple(_entry(duration, figures, 2) for duration, figures in warm if figures.counts[1]),
         cold_windows=tuple(window.duration_ms // 1000 for window, figures in own if figures is None),
         pods=tuple(
             PodMetric(
@@ -116,7 +119,7 @@ def _report(
 
 
 def _entry(duration_ms: int, figures: PercentileRows, cpu: int) -> AggregatedUsage:
-    """The entry of the node (`cpu` 0) or the system (2): where its cpu stands among the rows, its memory next to it."""
+    """The entry of the node or the system; `cpu`: its cpu row (0 or 2), followed by its memory row."""
     usages = [
         Usage(cpu_milli=cpu_milli, memory_bytes=memory_bytes)
         for cpu_milli, memory_bytes in zip(figures.rows[cpu], figures.rows[cpu + 1], strict=True)

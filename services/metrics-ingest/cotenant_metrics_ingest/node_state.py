@@ -1,6 +1,6 @@
-"""What is known of one node: its object, its windows, what was published of it last, and when it is looked at again.
+"""The state of one node: its object, its windows, its last report, and the time of its next evaluation.
 
-Bound: one NodeWindows a declared node (see `slots` and `means`: about 100 KiB with 30 pods), MAX_CAUSES references.
+Bound: one NodeWindows per declared node (see `slots` and `means`: about 100 KiB with 30 pods), MAX_CAUSES references.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ MAX_CAUSES = 4
 
 
 class NodeState(msgspec.Struct):
-    """What is known of one node; `heard` is log time."""
+    """The state of one node; `heard` is in log time."""
 
     declared_at: datetime | None = None
     declared: int = 0
@@ -29,5 +29,5 @@ class NodeState(msgspec.Struct):
     published_at: datetime | None = None
 
     def last_sign(self) -> datetime | None:
-        """Return when the node was heard of last: a sample, its last metric, or its object."""
+        """Return the time of the node's last sample, else of its last metric, else of its object."""
         return self.heard or (self.published.update_time if self.published is not None else None) or self.declared_at

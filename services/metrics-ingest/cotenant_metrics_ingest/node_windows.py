@@ -1,16 +1,16 @@
-"""Everything that is kept of one node: its windows, and which samples may enter them.
+"""The windows of one node, and the rules by which samples are accepted.
 
 In: usage messages of that node. Out: acceptance, or a reason for refusal; and figures for a report. The time axis is
 the node's clock, checked against the log's:
 
-- A message whose newest sample is not after what was taken before is refused: it repeats (the same run of the executor and
-  counter; no fault), or its time runs backwards.
-- One from the future, by more than FUTURE_TOLERANCE of log time, is refused; one older than every window too.
-- One whose series do not fit together is refused. Of one that overlaps what was taken before only the newer samples
+- A message whose newest sample is not after the last accepted one is refused: it is a duplicate (same incarnation and counter
+  of the executor; not an error), or its time runs backwards.
+- A message more than FUTURE_TOLERANCE ahead of the log, or older than every window, is refused.
+- A message whose series have different lengths is refused. Of a message that overlaps accepted samples only the newer samples
   count.
 
-Windows end at the newest sample, not at the report: what the report says of is when the node was last heard of. Pods
-and host applications are those of the last message; their means go back as far as they were seen in the window.
+Windows end at the newest sample, not at the time of the report, so a report describes the node as of its last sample. Pods and
+host applications are those of the last message; their means cover the part of the window in which they were seen.
 """
 
 from bisect import bisect_right
@@ -28,10 +28,10 @@ from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots
 
 FUTURE_TOLERANCE_MS = 60_000
 LONGEST_MS = 86_400_000
-"""A day: of a sampling period, and of the samples in one message."""
+"""A day: the longest sampling period, and the longest span of one message."""
 SHORTEST_SLOT_MS = 1_000
 LARGEST_VALUE = 2**44
-"""Of one sample, in milli-cores or bytes (16 TiB): sums of one sample a millisecond stay below 2^63 for minutes."""
+"""Maximum of one sample, in milli-cores or bytes (16 TiB): sums of one sample per millisecond stay below 2^63 for minutes."""
 
 REPEATED = "repeated"
 BACKWARDS = "TimeRunsBackwards"
@@ -44,7 +44,7 @@ _TIMES = "offsetsMs must ascend to at most 0, and periodMs be positive"
 
 
 class WindowSizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How the windows are cut. All in milliseconds but `slots`."""
+    """Sizes of the windows and their slots, in milliseconds; `slots`: a number."""
 
     aggregate_ms: int
     durations_ms: tuple[int, ...]
@@ -54,7 +54,7 @@ class WindowSizes(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, aggregate_seconds: int, durations_seconds: Sequence[int]) -> "WindowSizes":
-        """A mean's window has five slots; the shortest percentile window ten, and all together at most MAX_SLOTS."""
+        """The mean's window has five slots, the shortest percentile window ten; all together have at most MAX_SLOTS."""
         durations = tuple(seconds * 1000 for seconds in durations_seconds)
         longest, shortest = max(durations), min(durations)
         slot = max(SHORTEST_SLOT_MS, shortest // 10, -(-longest // (MAX_SLOTS - 2)))
@@ -78,7 +78,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A message that did not enter the windows."""
+    """A refused message: it did not enter the windows."""
 
     reason: str
     message: str
@@ -92,11 +92,11 @@ class NodeWindows:
         self.slots = PercentileSlots(sizes.slot_ms, sizes.slots)
         self.means = MeanSlots(sizes.mean_slot_ms)
         self.last_ms = 0
-        """The newest sample taken; 0 before the first."""
+        """Time of the newest accepted sample; 0 before the first."""
         self.boot = ""
         self.counter = 0
         self.period_ms = 0
-        """Span of the last message's samples, with one sampling period: how often messages come."""
+        """Span of the last message's samples plus one sampling period: the interval between messages."""
         self.pods: tuple[Member, ...] = ()
         """By namespace and name."""
         self.host_applications: tuple[Member, ...] = ()
@@ -112,7 +112,7 @@ class NodeWindows:
         """
 
     def take(self, sample: UsageSample, end_ms: int, log_ms: int) -> Refused | None:
-        """Take a message that is of `end_ms`. `log_ms`: the log's time as far as known, 0 if it is not."""
+        """Accept or refuse a message with event time `end_ms`. `log_ms`: the log's time, 0 if unknown."""
         offsets = sample.offsets_ms
         newest_ms = end_ms + (offsets[-1] if offsets else 0)
         refused = self._refusal(sample, newest_ms, log_ms)
@@ -205,7 +205,7 @@ class NodeWindows:
             self._rows_alone = np.array(rows, dtype=np.int64)
 
     def _remember(self, sample: UsageSample) -> None:
-        """Who is in the message: nothing is done while the same ones come."""
+        """Update the members from the message; no work while they stay the same."""
         pods, hosts = sample.pods, sample.host_applications
         uids = [pod.uid for pod in pods]
         names = [] if "" not in uids else [(pod.namespace, pod.name) for pod in pods]
@@ -223,11 +223,11 @@ class NodeWindows:
         self.pods = tuple(sorted(in_pods[:MAX_ROWS], key=lambda pod: (pod.namespace, pod.name, pod.key)))
         self.host_applications = tuple(sorted(in_hosts[:MAX_ROWS], key=lambda host: host.name))
 
-    # -- going on after a restart --------------------------------------------------------------------------------
+    # -- restart -------------------------------------------------------------------------------------------------
 
     @classmethod
     def restored(cls, metric: NodeMetricComputed, sizes: WindowSizes) -> "NodeWindows":
-        """Go on from a report. Windows of other sizes start empty."""
+        """Restore from a report; windows of other sizes start empty."""
         windows = cls(sizes)
         digest = metric.digest
         if digest is None:
@@ -244,12 +244,12 @@ class NodeWindows:
 
     @property
     def reported_rows(self) -> tuple[str, ...]:
-        """Rows that a report has means of."""
+        """Rows with means in a report."""
         return (NODE, SYSTEM, *(member.key for member in (*self.pods, *self.host_applications)))
 
 
 def cut(end_ms: int, offsets: Sequence[int], first: int, width_ms: int) -> list[tuple[int, int, int]]:
-    """Cut the samples from index `first` on into slots: (slot, start, stop), in order."""
+    """Divide the samples from index `first` on into slots: (slot, start, stop), in order."""
     last_slot = (end_ms + offsets[-1]) // width_ms
     slot = (end_ms + offsets[first]) // width_ms
     parts: list[tuple[int, int, int]] = []
@@ -268,7 +268,7 @@ def _sums(series: list[tuple[int, ...]], of_one: bool) -> list[int]:
 
 
 def _within(sums: list[int], counts: list[int]) -> bool:
-    """Tell whether each sum can be one of so many samples."""
+    """Whether each sum is possible for its number of samples."""
     fewest = min(counts)
     if min(sums) >= 0 and max(sums) <= LARGEST_VALUE * fewest:
         return True
@@ -278,7 +278,7 @@ def _within(sums: list[int], counts: list[int]) -> bool:
 def _newest(
     cpu: tuple[int, ...], memory: tuple[int, ...], start: int, stop: int, size: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    # What appeared between two messages has fewer samples than they have times: they are the newest ones.
+    # A pod that started between two messages has fewer samples than there are times: they belong to the newest times.
     length = min(len(cpu), len(memory), size)
     low, high = max(start - size + length, 0), max(stop - size + length, 0)
     return cpu[len(cpu) - length :][low:high], memory[len(memory) - length :][low:high]

@@ -1,7 +1,7 @@
-"""Percentiles and means of windows, of many nodes at once.
+"""Percentiles and means of the windows of many nodes at once.
 
-In: windows, whose slots are settled. Out: what each says. The percentile is taken by the rank rule of `aggregation`
-over all the window's points, each counted as often as it stands for.
+In: windows whose samples are written to the rings (`slots.settle`). Out: the rows of each. The percentile follows the rank
+rule of `aggregation` over all points of the window, each weighted by the number of samples that it represents.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,11 @@ from cotenant_metrics_ingest.slots import COLUMNS, SERIES, Window
 
 
 class PercentileRows(msgspec.Struct, frozen=True):
-    """What a window says. `rows`: node cpu, node memory, system cpu, system memory, each p50, p90, p95, p99 and mean."""
+    """Percentiles of a window. `rows`: node cpu, node memory, system cpu, system memory, each with p50, p90, p95, p99 and mean;
+    cpu in milli-cores, memory in bytes."""
 
     counts: tuple[int, int]
-    """Samples of the node, of the system."""
+    """Number of samples of the node and of the system."""
     rows: list[list[int]]
 
 
@@ -29,7 +30,7 @@ def _ranks(count: int) -> tuple[int, ...]:
 
 
 def figures_of(windows: Sequence[Window]) -> list[PercentileRows]:
-    """The figures of each window; windows of about as many slots cost least together."""
+    """Return the percentiles of each window; cheapest for windows with similar numbers of slots."""
     longest = max((len(window.places) for window in windows), default=0)
     if not longest:
         return [PercentileRows((0, 0), [[0] * (len(PERCENTILES) + 1)] * SERIES) for _ in windows]
@@ -41,7 +42,7 @@ def figures_of(windows: Sequence[Window]) -> list[PercentileRows]:
         slots[place, :size] = window.ring.slots.take(window.places, axis=0)
     points = table.reshape(len(windows) * SERIES, longest * POINTS)
     points.sort(axis=1)
-    # One sum runs through all series, so that one search finds every rank: a series begins where the last one ended.
+    # One cumulative sum over all series lets a single search find every rank: a series begins where the last one ended.
     cumulated = (points & WEIGHT_MASK).ravel().cumsum()
     ends = cumulated[longest * POINTS - 1 :: longest * POINTS].tolist()
     begins = [0, *ends[:-1]]

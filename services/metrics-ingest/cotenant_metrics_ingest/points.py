@@ -1,9 +1,9 @@
-"""What is kept of a slot's samples: a few points, each standing for a group of neighbours in the sorted order.
+"""Compression of a slot's samples: a few points, each representing a group of neighbours in sorted order.
 
-In: samples of many series. Out: at most POINTS points a series, all in one pass over arrays: all samples if there were
-no more, else representatives of groups; the highest third stay single, so that the percentiles that thresholds look at
-lose least. A point is one integer: the sample's value, and below it how many samples it stands for; so points sort by
-value, and 0 is no point.
+In: samples of many series. Out: at most POINTS points per series, computed in one pass over int64 arrays: all samples if there
+are no more, else representatives of groups. The highest third stay single, as thresholds use high percentiles. A point is one
+integer: the sample's value in the high bits, the number of samples it represents in the low bits; so points sort by value, and
+0 is no point.
 """
 
 from functools import lru_cache
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 POINTS = 12
 MAX_OPEN = 240
-"""Samples of one series in one slot."""
+"""Maximum number of samples of one series in one slot."""
 
 WEIGHT_BITS = 7
 WEIGHT_MASK = (1 << WEIGHT_BITS) - 1
@@ -25,7 +25,7 @@ _LAST = np.iinfo(np.int64).max
 
 @lru_cache(maxsize=MAX_OPEN + 1)
 def thinning(count: int) -> tuple[tuple[int, int], ...]:
-    """Of `count` sorted samples: the index of each one that is kept, and how many it stands for; at most POINTS."""
+    """For `count` sorted samples: (index, weight) of each representative, at most POINTS."""
     if count <= POINTS:
         return tuple((index, 1) for index in range(count))
     singles = POINTS // 3
@@ -48,12 +48,12 @@ def _table(part: int) -> Integers:
 
 
 _INDEX, _WEIGHT = _table(0), _table(1)
-"""`thinning` by count, filled up with zeros."""
+"""`thinning` by count, padded with zeros."""
 
 
 def thinned(samples: Integers, lengths: Integers) -> tuple[Integers, Integers]:
-    """The points of each series, ascending and filled up with zeros, and its sum; `samples` has the series one after
-    the other, `lengths` says how many each has.
+    """Return the points of each series, int64 (series, POINTS), ascending and padded with zeros, and its sum, int64 (series,).
+    `samples`: int64, all series concatenated, in milli-cores or bytes; `lengths`: int64 (series,), the samples of each.
     """
     filled = np.arange(max(lengths.max(), 1)) < lengths[:, np.newaxis]
     table = np.zeros(filled.shape, dtype=np.int64)

@@ -1,9 +1,8 @@
-"""How a node's metrics are collected: the policy of a NodeMetric, and the rules by which it takes effect.
+"""The collect policy of a NodeMetric: how a node's metrics are collected.
 
-In: what a NodeMetric's spec says, in part or not at all. Out: the policy in force. Absent fields have their defaults;
-a given list of durations replaces the default one. A report interval below 30 s in a spec counts as 30 s; an
-aggregation window below 60 s as 60 s. (A service's own configuration may go below both: then the operator means it, as
-in a demonstration.) Source: koordlet NodeMetric informer, the newest rule.
+In: a NodeMetric's spec, possibly empty. Out: the policy in force. Absent fields have their defaults; a list of durations
+replaces the default one. A report interval below 30 s in a spec counts as 30 s, an aggregation window below 60 s as 60 s.
+(The service's own configuration may be below both, for demonstrations.) Source: koordlet NodeMetric informer, the newest rule.
 """
 
 import re
@@ -16,7 +15,7 @@ SHORTEST_AGGREGATE_DURATION = 60
 
 
 class MemoryPolicy(StrEnum):
-    """What counts as memory in use."""
+    """Which memory counts as used."""
 
     WITHOUT_PAGE_CACHE = "usageWithoutPageCache"
     WITH_HOT_PAGE_CACHE = "usageWithHotPageCache"
@@ -59,9 +58,7 @@ def effective_aggregate_duration(seconds: int | None) -> int:
 
 
 def memory_series(object_kind: str, policy: MemoryPolicy, cold_memory_started: bool) -> str:
-    """The memory series that counts for an object (`node`, `pod`, `host_application`, `system`): the system has but
-    one.
-    """
+    """Return the memory series of an object (`node`, `pod`, `host_application`, `system`); the system has only one."""
     if object_kind == "system":
         return "sys_memory_usage"
     if policy is MemoryPolicy.WITH_HOT_PAGE_CACHE and cold_memory_started:

@@ -1,9 +1,8 @@
 """The values of a NodeMetric report.
 
-In: aggregates of samples. Out: usages as a NodeMetric carries them. The rules: cpu is cut (not rounded) to
-milli-cores, memory to bytes. A window whose series spans less than half of it is in cold start and says nothing,
-exactly half is enough; the window's entry stays in the list. A status is only written for a node whose object has been
-seen and is still there. Source: koordlet NodeMetric informer.
+In: aggregates of samples. Out: usages in a NodeMetric's units. The rules: cpu is truncated to milli-cores, memory to bytes. A
+window whose series spans less than half of it is in cold start and has no values (exactly half is enough); the window's entry
+stays in the list. A status is only written for a node whose object exists. Source: koordlet NodeMetric informer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +13,12 @@ from cotenant.events.metrics import Usage
 
 
 def usage_of(cpu_cores: float, memory_bytes: float) -> Usage:
-    """Cut to whole milli-cores and bytes."""
+    """Truncate to integer milli-cores and bytes."""
     return Usage(cpu_milli=int(cpu_cores * 1000), memory_bytes=int(memory_bytes))
 
 
 def in_cold_start(series_span_ms: int, duration_ms: int) -> bool:
-    """The series is younger than half the window."""
+    """Whether the series spans less than half the window."""
     return 2 * series_span_ms < duration_ms
 
 
@@ -30,7 +29,7 @@ def aggregated_entry(span_ms: int, duration_ms: int, values: Mapping[str, Usage]
 
 
 def writes_status(*, object_seen: bool, object_exists: bool) -> bool:
-    """A node without an object has no NodeMetric."""
+    """Whether a status is written: a node without an object has no NodeMetric."""
     return object_seen and object_exists
 
 
@@ -45,7 +44,7 @@ class GpuUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """One device as the report lists it."""
+    """One device in the report."""
 
     id: str
     minor: int
@@ -54,7 +53,7 @@ class DeviceUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gpu_devices(gpus: Sequence[GpuUsage]) -> tuple[DeviceUsage, ...]:
-    """The report's entries of GPUs; the ratio is that of used to total memory, cut to whole percents."""
+    """Return the report's entries of GPUs; the ratio is used to total memory, truncated to integer percent."""
     return tuple(
         DeviceUsage(
             id=gpu.uuid,

@@ -1,14 +1,14 @@
-"""Percentile windows of one node: samples by slots of time, in bounded memory.
+"""Percentile windows of one node: samples by time slots, in bounded memory.
 
-In: samples of node and system (cpu in milli-cores, memory in bytes) in the order of time. Out: the windows that end at
-the newest sample, and a digest to go on from. Time is cut in slots of equal width; of a slot that is over its `points`
-are kept. So a percentile is always a value that was measured, exact while slots hold at most POINTS samples, else off
-by at most two ranks of each slot's 30.
+In: samples of node and system (cpu in milli-cores, memory in bytes) in order of time. Out: the windows that end at the newest
+sample, and a digest for a restart. Time is divided into slots of equal width; of a closed slot only its `points` are stored.
+A percentile is therefore always a measured value; it is exact while slots have at most POINTS samples, else off by at most two
+ranks per slot of 30 samples.
 
-A slot belongs to a window when at least half of it does. Samples only queue where they come; `settle` writes what came
-to the rings of many nodes at once, before anything is read. Memory: at most MAX_SLOTS slots of 4 series of POINTS
-integers of 8 bytes (47 KiB a node), plus the samples of the open slot and of MAX_ENDED that ended since the last
-`settle`, at most MAX_OPEN a series (every second one is dropped beyond).
+A slot belongs to a window if at least half of it lies inside. Samples are queued on arrival; `settle` writes the queued samples
+of many nodes to their rings at once, before any read. Memory: at most MAX_SLOTS slots of 4 series of POINTS 8-byte integers
+(47 KiB a node), plus the samples of the open slot and of MAX_ENDED slots closed since the last `settle`, at most MAX_OPEN per
+series (beyond that every second sample is dropped).
 """
 
 from array import array
@@ -28,14 +28,14 @@ SERIES = 4
 """node cpu, node memory, system cpu, system memory"""
 
 LATEST_MS = 2**53
-"""No clock is that far."""
+"""A slot number beyond any clock."""
 
 COLUMNS = 3 + SERIES
-"""Of a slot beside its points: its number, its first and last sample's time, the series' sums."""
+"""A slot's columns besides its points: its number, the times of its first and last sample, the series' sums."""
 
 
 class _Samples:
-    """One slot as its samples come."""
+    """One slot with its queued samples."""
 
     __slots__ = ("first_ms", "last_ms", "number", "series")
 
@@ -47,21 +47,21 @@ class _Samples:
 
 
 class PercentileSlots:
-    """Mutable. Times are milliseconds since the epoch, by the node's clock."""
+    """Mutable. Times are milliseconds since the epoch, by the node's clock. Shapes and units: see the module."""
 
     def __init__(self, width_ms: int, capacity: int) -> None:
         self.width_ms = width_ms
         self.capacity = min(capacity, MAX_SLOTS)
         self.points = np.zeros((SERIES, self.capacity, POINTS), dtype=np.int64)
         self.slots = np.full((self.capacity, COLUMNS), -1, dtype=np.int64)
-        """Both by a slot's place: its number modulo the capacity."""
+        """Both indexed by a slot's number modulo the capacity."""
         self._open: _Samples | None = None
         self._ended: list[_Samples] = []
         self._encoded: dict[int, bytes | None] = {}
-        """Slots that are over as a digest has them, by number, oldest first; None until a digest asks for it."""
+        """Encoded closed slots by number, oldest first; None until a digest needs them."""
 
     def add(self, slot: int, first_ms: int, last_ms: int, series: Sequence[Sequence[int]]) -> None:
-        """Take samples of one slot, which is not before any earlier one; `series` has the four series in order."""
+        """Queue samples of one slot, which is not before the present one; `series`: the four series in order."""
         samples = self._open
         if samples is None or slot != samples.number:
             samples = self._open = self._next(slot, first_ms)
@@ -83,13 +83,13 @@ class PercentileSlots:
         return _Samples(slot, first_ms)
 
     def unsettled(self) -> list[_Samples]:
-        """Slots whose samples have to be written to the ring; the open one each time."""
+        """Return the slots whose samples must be written to the ring, always including the open one."""
         ended, self._ended = self._ended, []
         slots = [samples for samples in ended if samples.number in self._encoded]
         return slots if self._open is None else [*slots, self._open]
 
     def windows(self, durations_ms: Sequence[int]) -> Iterator["Window"]:
-        """The windows that end at the newest sample, in the order of `durations_ms`; after `settle`."""
+        """Return the windows that end at the newest sample, in the order of `durations_ms`. Requires `settle`."""
         if self._open is None:
             yield from (Window(self, duration, 0, np.zeros(0, dtype=np.int64)) for duration in durations_ms)
             return
@@ -104,18 +104,18 @@ class PercentileSlots:
                 span = end_ms - max(int(self.slots[places[oldest], 1]), end_ms - duration)
             yield Window(self, duration, span, places[oldest:])
 
-    # -- going on after a restart --------------------------------------------------------------------------------
+    # -- restart -------------------------------------------------------------------------------------------------
 
     def not_encoded(self) -> list[int]:
-        """Numbers of the slots that are over and that no digest has had."""
+        """Return the numbers of closed slots that are not encoded yet."""
         return [number for number, encoded in self._encoded.items() if encoded is None]
 
     def encoded(self, number: int, data: bytes) -> None:
-        """Remember how a digest has a slot."""
+        """Cache the encoding of a slot."""
         self._encoded[number] = data
 
     def digest(self) -> SlotDigest:
-        """All that is needed to go on; after `encode_ended`."""
+        """Return the digest for a restart. Requires `encode_ended`."""
         if self._open is None:
             return SlotDigest(width_ms=self.width_ms)
         return SlotDigest(
@@ -129,7 +129,7 @@ class PercentileSlots:
 
     @classmethod
     def restored(cls, digest: SlotDigest, width_ms: int, capacity: int) -> "PercentileSlots":
-        """Go on from a digest. One of another width, or a damaged one, starts empty."""
+        """Restore from a digest; one of another width, or a damaged one, gives an empty state."""
         ring = cls(width_ms, capacity)
         fits = (
             digest.width_ms == width_ms
@@ -169,7 +169,7 @@ class PercentileSlots:
 
 
 class Window(msgspec.Struct, frozen=True):
-    """One window: the slots' places in the ring that belong to it, and newest minus oldest sample in it."""
+    """One window: the ring indices of its slots, and the time between its oldest and newest sample."""
 
     ring: PercentileSlots
     duration_ms: int
@@ -178,7 +178,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def settle(rings: Sequence[PercentileSlots]) -> None:
-    """Write the samples that came to the rings."""
+    """Write the queued samples of all rings."""
     found = [(ring, samples) for ring in rings for samples in ring.unsettled()]
     if not found:
         return
@@ -193,7 +193,7 @@ def settle(rings: Sequence[PercentileSlots]) -> None:
 
 
 def encode_ended(rings: Sequence[PercentileSlots]) -> None:
-    """Encode the slots that ended since their last digest; after `settle`."""
+    """Encode the slots closed since their last digest. Requires `settle`."""
     found = [(ring, number) for ring in rings for number in ring.not_encoded()]
     if not found:
         return

@@ -1,8 +1,8 @@
-"""Non-negative integers as few bytes: how the windows' state travels in an event.
+"""LEB128 encoding of non-negative integers, for the windows' state in an event.
 
-In: integers below 2^63. Out: LEB128 bytes (seven bits a byte, the lowest first, the highest bit says that more
-follow), and back. Both ways are vectorised: writing is done once per report for all slots of time that ended since the
-last one, reading once per start.
+In: int64 arrays of integers from 0 to 2^63 - 1. Out: LEB128 bytes (seven bits per byte, lowest first, the highest bit set if
+more follow), and back. Both directions are vectorised: encoding runs once per report over all slots closed since the last one,
+decoding once per start.
 """
 
 from itertools import pairwise
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 LONGEST = 9
-"""Bytes of one integer: nine times seven bits."""
+"""Maximum bytes of one integer: nine times seven bits."""
 
 
 class VarintError(ValueError):
@@ -22,7 +22,8 @@ _SHIFTS = np.arange(0, 7 * LONGEST, 7)[:, np.newaxis]
 
 
 def encode_each(values: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> list[bytes]:
-    """The bytes of parts of the integers, which follow one another; `lengths` says how many integers each part has."""
+    """Encode consecutive parts of `values` (int64, 1-D); `lengths`: int64, the number of integers in each part. Returns one
+    bytes object per part."""
     if not len(values):
         return [b""] * len(lengths)
     octets = max(1, -(-int(values.max()).bit_length() // 7))
@@ -38,7 +39,7 @@ def encode_each(values: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -
 
 
 def decode(data: bytes) -> npt.NDArray[np.int64]:
-    """The integers. Raises VarintError where the bytes end within one, or one is too long."""
+    """Decode to int64, 1-D. Raises VarintError if the bytes end within an integer, or one is too long."""
     if not data:
         return np.zeros(0, dtype=np.int64)
     octets = np.frombuffer(data, dtype=np.uint8)

@@ -1,1 +1,1 @@
-"""Elastic quota trees: runtime quota by fair sharing."""
+"""Elastic quota trees: runtime quota by fair sharing among siblings."""

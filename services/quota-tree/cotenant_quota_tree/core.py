@@ -1,14 +1,13 @@
-"""The quota-tree service's core: from quotas, nodes and pods to the runtime quota of every quota.
+"""The quota-tree service's core: computes every quota's runtime quota from quotas, nodes and pods.
 
 Folds ElasticQuota, Node and Pod objects, executors' reports, node resources, placements, runs, and its own
 `quotas.<tree>.<quota>`. Decides one QuotaRuntime per quota, and one for the root, default and system quota while any
-quota is declared; published when it differs from what is on the log. A change that only moves requests or use, and not
-what anybody may use, waits until the quota's last event is `settle` old: consumers decide on runtime. Causes: the
-quota's own object first, then whatever newer than its last event bears on it: the newest quota object, node fact and
-pod fact of the tree.
+quota is declared; each is published when it differs from its last event. A change of requests or usage alone is published
+once the quota's last event is `settle` old, because consumers decide on limits. Causes: the quota's own object, then,
+where newer than its last event, the newest quota object, node event and pod event of the tree.
 
-A quota is known by its name alone; of several with one name the smallest namespace is used and says so. An object that
-cannot be read (a malformed quantity) counts as absent and is kept in `refused` with the reason.
+A quota is identified by its name alone; of several with one name the smallest namespace is used, and the event carries a
+reason. An unreadable object (a malformed quantity) counts as absent and is listed in `refused` with the reason.
 """
 
 from collections.abc import Sequence
@@ -48,7 +47,7 @@ FILTERS = (
     "node.*.run.>",
     "quotas.>",
 )
-"""What the service reads from LOG."""
+"""Subjects that the service reads from LOG."""
 
 SETTLE = timedelta(seconds=1)
 _GONE = PlacementPhase.GONE
@@ -58,18 +57,18 @@ _AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 class _Published(msgspec.Struct, frozen=True):
     quota: QuotaRuntime
     newest_cause: int
-    """What was folded when it was decided; a fact that was stored before it may have come later."""
+    """The last sequence folded at the decision; an event with a lower sequence may have been delivered later."""
     time: datetime | None
 
 
 class QuotaTreeCore:
-    """Pure; see the module."""
+    """The pure core; see the module."""
 
     def __init__(self, rules: Rules | None = None, settle: timedelta = SETTLE) -> None:
         self.rules = rules or Rules()
         self.settle = settle
         self.refused: dict[str, str] = {}
-        """Subject to why its object is not used."""
+        """By subject, why its object is not used."""
         self._sequences = LastSequences()
         self._declared: dict[str, dict[str, tuple[ElasticQuotaView, int]]] = {}
         self._nodes = NodeOffers()
@@ -81,16 +80,16 @@ class QuotaTreeCore:
         self._quotas_changed = True
         self._forest = Forest({}, {}, (), self.rules)
         self._desired: dict[str, QuotaRuntime] = {}
-        """What should be on the log, by subject."""
+        """Desired events by subject."""
         self._solved_for: tuple[int, dict[str, int]] | None = None
-        """The version of the pods and the nodes' total that this follows from."""
+        """The version of the pods and the nodes' total from which this was computed."""
         self._agenda = Agenda()
-        """Subjects whose event may have to be published: all others are as they should be."""
+        """Subjects whose event may be outdated; all others are up to date."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one fact."""
+        """Fold one event."""
         if not self._sequences.is_new(event):
             return
         parts = tokens(event.subject)
@@ -113,7 +112,7 @@ class QuotaTreeCore:
             if self.refused:
                 self.refused.pop(event.subject, None)
         except (msgspec.DecodeError, QuantityError) as error:
-            # The gateway refuses such an object; one that came another way must not stop the quotas of all others.
+            # The gateway refuses such an object; one from another writer must not block all other quotas.
             self._end(parts)
             self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
@@ -184,7 +183,7 @@ class QuotaTreeCore:
     # -- deciding ------------------------------------------------------------------------------------------------
 
     def decide(self, now: datetime) -> Sequence[Event]:
-        """The quota events that are missing on the log, by subject; ends of quotas that are no longer declared."""
+        """Return new and changed quota events by subject, and tombstones for quotas that are no longer declared."""
         self._solve()
         events: list[Event] = []
         for subject in self._agenda.due(now):
@@ -202,7 +201,7 @@ class QuotaTreeCore:
         return events
 
     def _due(self, quota: QuotaRuntime, published: _Published | None) -> datetime:
-        """From when on the quota is worth an event."""
+        """The earliest time at which the quota's event is published."""
         if published is None:
             return _AT_ONCE
         if quota == published.quota:
@@ -214,13 +213,13 @@ class QuotaTreeCore:
     def _causes(self, quota: QuotaRuntime, published: _Published | None) -> tuple[str, ...]:
         own = self._declared.get(quota.quota, {}).get(quota.namespace)
         since = published.newest_cause if published is not None else 0
-        # Looking through the quota's pods is only worth it where some pod is news.
+        # Scanning the quota's pods is needed only if some pod event is newer.
         own_pod = self._pods.newest(quota.quota) if self._newest_pod > since else 0
         candidates = (self._newest_quota, self._newest_node, own_pod, self._newest_pod)
         return _refs((own[1] if own is not None else 0, *(sequence for sequence in candidates if sequence > since)))
 
     def _solve(self) -> None:
-        """Bring what should be on the log to what quotas, nodes and pods say."""
+        """Recompute the desired events from quotas, nodes and pods."""
         if self._quotas_changed:
             self._read_quotas()
         facts = self._pods.version, self._nodes.total
@@ -228,7 +227,7 @@ class QuotaTreeCore:
             return
         self._solved_for = facts
         if not (self._declared or self._desired):
-            return  # while no quota is declared there is nothing to publish
+            return  # nothing is published while no quota is declared
         before, self._desired = self._desired, self._forest.runtimes(self._nodes.total, self._pods.own)
         self._agenda.mark_all(subject for subject in before if subject not in self._desired)
         self._agenda.mark_all(subject for subject, quota in self._desired.items() if quota is not before.get(subject))
@@ -247,7 +246,7 @@ class QuotaTreeCore:
         self._quotas_changed, self._solved_for = False, None
 
 def _limits(quota: QuotaRuntime) -> tuple[object, ...]:
-    """What others decide on; the rest says how busy the quota is."""
+    """The fields that other services decide on; the rest describes the load on the quota."""
     return (quota.parent, quota.namespaces, quota.min, quota.max, quota.runtime, quota.overused, quota.reason)
 
 

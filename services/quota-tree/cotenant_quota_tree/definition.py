@@ -1,4 +1,4 @@
-"""How the service is run: by its process, by the simulator and by replay."""
+"""The service definition for its process, the simulator and replay."""
 
 from datetime import timedelta
 
@@ -12,10 +12,10 @@ CORE_VERSION = "1"
 
 
 class QuotaTreeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`scale_min`: scale mins that do not fit in the total. `guarantee_usage`: what is used is not shared with others (off in
-    Koordinator).
+    """`scale_min`: scale mins that do not fit in the total. `guarantee_usage`: capacity in use is not shared with other quotas
+    (off in Koordinator).
 
-    `settle_seconds`: a change of requests or use alone is published at most this often per quota.
+    `settle_seconds`: a change of requests or usage alone is published at most this often per quota.
     """
 
     scale_min: bool = True
@@ -24,7 +24,7 @@ class QuotaTreeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def make_core(config: QuotaTreeConfig) -> QuotaTreeCore:
-    """Return a fresh core."""
+    """Return an empty core."""
     rules = Rules(scale_min=config.scale_min, guarantee_usage=config.guarantee_usage)
     return QuotaTreeCore(rules, timedelta(seconds=config.settle_seconds))
 

@@ -1,8 +1,8 @@
-"""All trees of quotas as they are published: one QuotaRuntime per quota, by its subject.
+"""All quota trees in published form: one QuotaRuntime per quota, by subject.
 
-In: the quotas as declared, by name; what the cluster offers; per quota the sums over its own pods. Out: what should be on the
-log. While any quota is declared there is one event for the root of each tree, and in the default tree for the default and the
-system quota.
+In: the declared quotas by name, the cluster's total, per quota the sums over its own pods. Out: the desired events. While any
+quota is declared there is one event for the root of each tree, and in the default tree one each for the default and the system
+quota.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,7 +23,7 @@ DUPLICATE_NAME = "DuplicateName"
 
 
 class Forest:
-    """The trees of one set of quotas. `built_in`: the default and the system quota; `duplicated`: names that several have."""
+    """The trees of one set of quotas. `built_in`: default and system quota; `duplicated`: names that several quotas have."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Forest:
                 self._publishers[tree_id, name] = quota_subject(tree_id, name), runtime_of
 
     def runtimes(self, cluster: Amounts, own: Mapping[str, OwnPods]) -> dict[str, QuotaRuntime]:
-        """What should be on the log, by subject; the same structs as before where nothing of them changed."""
+        """Return the desired events by subject; unchanged ones are the same structs as before."""
         totals = self._totals(cluster)
         found: dict[str, QuotaRuntime] = {}
         for tree_id, tree in self._trees:
@@ -81,5 +81,5 @@ def _runtime(tree: str, view: ElasticQuotaView | None, duplicated: bool, quota: 
 
 
 def _in_order(amounts: Amounts) -> dict[str, int]:
-    """Resources by name: sums name them in the order in which pods came, and equal states must give equal bytes."""
+    """Sort resources by name: sums have them in order of pod arrival, and equal states must encode to equal bytes."""
     return dict(sorted(amounts.items()))

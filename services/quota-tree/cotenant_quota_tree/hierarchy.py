@@ -1,18 +1,17 @@
-"""Where each quota stands: one tree of quotas per tree id, whatever parents the objects name.
+"""Resolves each quota's parent: one valid tree per tree id, whatever parents the objects name.
 
-In: the quotas as declared, by name. Out: per tree id the quotas with their effective parent, and a reason for each
-that does not stand where it says. The rules, each of which keeps the others of the tree as they are:
+In: the declared quotas by name. Out: per tree id the quotas with their effective parent, and a reason for each quota whose
+effective parent differs from its declared one. The rules, none of which affects other quotas of the tree:
 
-- A quota whose parent does not exist stands below the root until the parent appears (`ParentNotFound`).
-- A quota whose parent is in another tree, or is the default or the system quota, stands below the root of its own tree
+- A quota whose parent does not exist is placed below the root until the parent appears (`ParentNotFound`).
+- A quota whose parent is in another tree, or is the default or the system quota, is placed below the root of its own tree
   (`ParentInAnotherTree`, `ParentIsBuiltIn`).
-- Of the quotas on a cycle, the one with the smallest name stands below the root (`ParentCycle`); the others keep their
+- Of the quotas on a cycle, the one with the smallest name is placed below the root (`ParentCycle`); the others keep their
   parents.
-- The default and the system quota exist only in the default tree and take no part in the sharing: their used is taken
-  off the total before anything is shared, and their runtime is their max.
+- The default and the system quota exist only in the default tree and take no part in the sharing: their usage is
+  subtracted from the total first, and their runtime is their max.
 
-A parent that does not say `is-parent` is used as a parent all the same; admission refuses that, and nothing is lost by
-it here.
+A parent without `is-parent` is accepted here; only admission refuses it.
 """
 
 from collections.abc import Mapping
@@ -30,14 +29,14 @@ PARENT_CYCLE = "ParentCycle"
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """The quotas of one tree id that share, sorted by name; `reasons` has those that do not stand where they say."""
+    """The sharing quotas of one tree id, sorted by name; `reasons`: quotas that are not below their declared parent."""
 
     nodes: tuple[QuotaNode, ...]
     reasons: dict[str, str]
 
 
 def build_trees(quotas: Mapping[str, ElasticQuotaView]) -> dict[str, Tree]:
-    """The trees by tree id, sorted; the default tree is always there."""
+    """The trees by tree id, sorted; the default tree always exists."""
     by_tree: dict[str, list[ElasticQuotaView]] = {DEFAULT_TREE: []}
     for name in sorted(quotas):
         if name not in (ROOT, SYSTEM, DEFAULT):

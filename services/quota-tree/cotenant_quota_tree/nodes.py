@@ -1,9 +1,9 @@
-"""What the nodes offer in sum: the fold over node objects, executors' reports and overcommitment.
+"""The cluster's total: the fold over node objects, executors' reports and overcommitted resources.
 
-In: Node objects, ExecutorStatus and NodeResources. Out: the cluster's total by resource. A node counts with what
-`cotenant.domain.node` calls allocatable, the same amounts that the scheduler places on. Cordoned and not-ready nodes count,
-as they do in Koordinator. A node that is terminating does not count, whatever is written to it afterwards: the last message of
-its object alone says so, hence the total is the same after a restart.
+In: Node objects, ExecutorStatus and NodeResources. Out: the cluster's total by resource. A node counts with its allocatable by
+`cotenant.domain.node`, the same amounts that the scheduler uses. Cordoned and not-ready nodes count, as in Koordinator. A
+terminating node does not count, whatever is written to it afterwards; this depends on the last message of its object only, so
+the total is the same after a restart.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ _MARKED = msgspec.json.Decoder(_Marked)
 
 
 def counted_node(document: bytes | msgspec.Raw) -> Node | None:
-    """Return the typed view of a stored Node; None where it is terminating (whatever form the timestamp has). Raises
+    """Return the typed view of a stored Node; None if it is terminating (with any form of the timestamp). Raises
     msgspec.DecodeError."""
     return None if _MARKED.decode(document).metadata.deletion_timestamp is not None else decode_node(document)
 
 
 class NodeOffers:
-    """Mutable; a fold."""
+    """A mutable fold."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeSources] = {}
         self._counted: dict[str, dict[str, int]] = {}
         self.total: dict[str, int] = {}
-        """The sum over all declared nodes, kept by adding and taking away whole nodes; another dictionary whenever it changes.
+        """The sum over all declared nodes, updated by adding and subtracting whole nodes; a new dictionary on every change.
         Resources that nobody offers are not in it."""
 
     def declare(self, name: str, node: Node | None) -> None:
-        """Fold the node's object; None when it is gone or terminating. Raises QuantityError; the node then does not count."""
+        """Fold the node's object; None once it is deleted or terminating. On QuantityError the node does not count."""
         self._change(name, msgspec.structs.replace(self._sources(name), node=node))
 
     def report(self, name: str, status: ExecutorStatus | None) -> None:
-        """Fold the executor's report, or None when it is gone."""
+        """Fold the executor's report; None once it is removed."""
         self._change(name, msgspec.structs.replace(self._sources(name), executor=status))
 
     def overcommit(self, name: str, resources: NodeResources | None) -> None:
-        """Fold the batch and mid resources of the node, or None when they are gone."""
+        """Fold the node's batch and mid resources; None once they are removed."""
         self._change(name, msgspec.structs.replace(self._sources(name), resources=resources))
 
     def _sources(self, name: str) -> NodeSources:

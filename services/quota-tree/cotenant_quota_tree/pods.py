@@ -1,13 +1,12 @@
-"""What pods ask for and hold, by quota: the fold over pod objects, placements and runs.
+"""Requests and usage of pods by quota: the fold over pod objects, placements and runs.
 
-In: those facts, and which quota a pod belongs to. Out: per quota the sums over its own pods. A pod counts as soon as
-its object is there and until it is gone or its processes have ended for good; it is assigned while a placement with
-its uid exists (bound or terminating), or its object names a node itself. A placement or run of another uid under the
-same name counts for nothing. A pod's request is reduced to the dimensions of its quota's max: a quota says nothing
-about a resource that it does not list.
+In: those events, and the quota of each pod. Out: per quota the sums over its own pods. A pod counts while its object exists
+and its processes have not ended for good; it is assigned while a placement with its uid exists (bound or terminating), or
+its object names a node. A placement or run of another uid under the same name is ignored. A pod's request is reduced to the
+dimensions of its quota's max: a quota does not limit a resource that it does not list.
 
-The sums are integers kept by adding and taking away whole pods, so they always equal the sums from scratch. When the
-quotas change, every pod's membership is looked up again. While there is no quota, nothing is counted.
+The sums are integers, updated by adding and subtracting whole pods, so they always equal sums from scratch. When the quotas
+change, every pod's quota is looked up again. Without any quota nothing is counted.
 """
 
 from collections import defaultdict
@@ -29,8 +28,8 @@ PodKey = tuple[str, str]
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
-class _Claim(msgspec.Struct, frozen=True):
-    """Which quota counts a pod, and for how much: its request in the dimensions of that quota's max."""
+class _Charge(msgspec.Struct, frozen=True):
+    """A pod's charge: its quota, and its request in the dimensions of that quota's max."""
 
     quota: str
     request: dict[str, int]
@@ -48,7 +47,7 @@ class _PodFacts(msgspec.Struct, frozen=True):
 
 
 class OnNode(msgspec.Struct, frozen=True):
-    """What a placement or a run says of the pod with this uid: that it is assigned, that it has ended for good, or neither."""
+    """The state of the pod with this uid by a placement or run: assigned, ended for good, or neither."""
 
     uid: str
     assigned: bool
@@ -57,24 +56,24 @@ class OnNode(msgspec.Struct, frozen=True):
 
 
 class _Pod:
-    """All that is known of the pods of one name, and what is counted of them."""
+    """The folded events of one pod name, and the charge in the sums."""
 
-    __slots__ = ("asked", "claim", "facts", "held", "on_nodes")
+    __slots__ = ("asked", "charge", "facts", "held", "on_nodes")
 
     def __init__(self) -> None:
         self.facts: _PodFacts | None = None
-        """What the object says, while there is one."""
-        self.claim: _Claim | None = None
-        """None without an object, and where no quota governs it."""
+        """Facts from the object, while it exists."""
+        self.charge: _Charge | None = None
+        """None without an object, and for a pod without a quota."""
         self.on_nodes: dict[str, OnNode] = {}
-        """What placements and runs say, by their subjects."""
-        self.asked: _Claim | None = None
-        self.held: _Claim | None = None
-        """What is counted of it as asked for, and as used."""
+        """States by the subject of their placement or run."""
+        self.asked: _Charge | None = None
+        self.held: _Charge | None = None
+        """The parts of it that are counted as request and as used."""
 
 
 class PodDemands:
-    """Mutable; a fold. `resolve` is given by the owner whenever the quotas changed."""
+    """A mutable fold. The owner calls `resolve` whenever the quotas changed."""
 
     def __init__(self) -> None:
         self._pods: dict[PodKey, _Pod] = {}
@@ -83,12 +82,12 @@ class PodDemands:
         self._sums: defaultdict[str, PodSums] = defaultdict(PodSums)
         self._members: defaultdict[str, set[PodKey]] = defaultdict(set)
         self.version = 0
-        """Grows with every fact that changed a sum."""
+        """Increases with every event that changed a sum."""
 
-    # -- facts ---------------------------------------------------------------------------------------------------
+    # -- folding -------------------------------------------------------------------------------------------------
 
     def store_pod(self, key: PodKey, pod: Pod, sequence: int) -> None:
-        """The pod's object as it is now. Raises QuantityError for a malformed request."""
+        """Fold the pod's object. Raises QuantityError for a malformed request."""
         labels = pod.metadata.labels
         facts = _PodFacts(
             uid=pod.metadata.uid,
@@ -102,19 +101,19 @@ class PodDemands:
         known = self._pods.get(key)
         if known is None:
             known = self._pods[key] = _Pod()
-        known.facts, known.claim = facts, self._claim(key, facts)
+        known.facts, known.charge = facts, self._charge(key, facts)
         self._recount(key, known)
 
     def drop_pod(self, key: PodKey) -> None:
-        """The pod's object is gone."""
+        """Fold the deletion of the pod's object."""
         known = self._pods.get(key)
         if known is not None:
-            known.facts = known.claim = None
+            known.facts = known.charge = None
             self._recount(key, known)
             self._forget_if_empty(key, known)
 
     def store_on_node(self, subject: str, key: PodKey, fact: OnNode) -> None:
-        """What a placement or a run says of the pod; a run counts once it has ended for good."""
+        """Fold a placement or run of the pod; a run counts once it has ended for good."""
         known = self._pods.get(key)
         if known is None:
             known = self._pods[key] = _Pod()
@@ -124,7 +123,7 @@ class PodDemands:
             self._recount(key, known)
 
     def drop_on_node(self, subject: str, key: PodKey) -> None:
-        """A placement or run is gone."""
+        """Fold the removal of a placement or run."""
         known = self._pods.get(key)
         if known is not None and known.on_nodes.pop(subject, None) is not None:
             self._recount(key, known)
@@ -137,12 +136,12 @@ class PodDemands:
     # -- sums ----------------------------------------------------------------------------------------------------
 
     def resolve(self, index: QuotaIndex | None, maxima: Mapping[str, Amounts]) -> None:
-        """The quotas changed: look up every pod's quota again. `index`: None where there are none; `maxima`: max by quota
+        """Look up every pod's quota again after a change of the quotas. `index`: None without quotas; `maxima`: max by quota
         name."""
         self._index, self._max = index, maxima
         for key, known in self._pods.items():
             if known.facts is not None:
-                known.claim = self._claim(key, known.facts)
+                known.charge = self._charge(key, known.facts)
                 self._recount(key, known)
 
     @property
@@ -151,7 +150,7 @@ class PodDemands:
         return {quota: sums.own for quota, sums in self._sums.items()}
 
     def newest(self, quota: str) -> int:
-        """The highest sequence among the facts of the quota's own pods, 0 where it has none."""
+        """The highest sequence among the events of the quota's own pods, 0 without any."""
         return max((self._sequence(self._pods[key]) for key in self._members.get(quota, ())), default=0)
 
     def _sequence(self, known: _Pod) -> int:
@@ -159,39 +158,39 @@ class PodDemands:
         assert pod is not None
         return max(pod.sequence, *(fact.sequence for fact in known.on_nodes.values() if fact.uid == pod.uid), 0)
 
-    def _claim(self, key: PodKey, pod: _PodFacts) -> _Claim | None:
+    def _charge(self, key: PodKey, pod: _PodFacts) -> _Charge | None:
         if self._index is None:
             return None
         membership = self._index.associate(key[0], {LABEL_QUOTA: pod.quota_label} if pod.quota_label else {})
         if membership is None:
             return None
         request = masked(pod.request, self._max.get(membership.quota, {}))
-        return _Claim(membership.quota, request, pod.preemptible)
+        return _Charge(membership.quota, request, pod.preemptible)
 
     def _recount(self, key: PodKey, known: _Pod) -> None:
-        """Count the pod as what it asks for until it has ended, and what it holds once it is assigned."""
-        pod, claim, asked = known.facts, known.claim, known.asked
-        if claim is None and asked is None:
-            return  # it holds nothing either
+        """Update the sums: the pod counts as request until it has ended, and as used once it is assigned."""
+        pod, charge, asked = known.facts, known.charge, known.asked
+        if charge is None and asked is None:
+            return  # an uncounted pod has no usage
         assigned = False
-        if pod is not None and claim is not None:
+        if pod is not None and charge is not None:
             assigned, ended = pod.names_node, pod.ended
             for fact in known.on_nodes.values():
                 if fact.uid == pod.uid:
                     assigned, ended = assigned or fact.assigned, ended or fact.ended
             if ended:
-                claim = None
-        holds = claim if assigned else None
+                charge = None
+        holds = charge if assigned else None
         held = known.held
-        if asked != claim:
+        if asked != charge:
             self.version += 1
-            known.asked = claim
+            known.asked = charge
             if asked is not None:
                 self._sums[asked.quota].ask(asked.request, asked.preemptible, -1)
                 self._members[asked.quota].discard(key)
-            if claim is not None:
-                self._sums[claim.quota].ask(claim.request, claim.preemptible)
-                self._members[claim.quota].add(key)
+            if charge is not None:
+                self._sums[charge.quota].ask(charge.request, charge.preemptible)
+                self._members[charge.quota].add(key)
         if held != holds:
             self.version += 1
             known.held = holds
@@ -203,5 +202,5 @@ class PodDemands:
 
 @by_identity
 def _request(spec: PodSpec) -> dict[str, int]:
-    """What a pod asks for, as quotas count it."""
+    """A pod's request in the quotas' units."""
     return {resource: min(amount, LARGEST_AMOUNT) for resource, amount in pod_requests(Pod(spec=spec)).items()}

@@ -1,13 +1,12 @@
 """Runtime quotas of a whole tree, top-down.
 
-In: what the root may distribute, the quotas with their place in the tree, and their sums (requests limited by max,
-usage guarantees). Out: scaled min and runtime of every quota. At each parent: the children's mins are scaled against
-what the parent has, then each resource of the parent is shared among them by weight; what a child receives is what its
-own children share.
+In: the root's total, the quotas with their parents, and their sums (requests limited by max, usage guarantees). Out: scaled
+min and runtime of every quota. At each parent the children's mins are scaled to the parent's runtime, then each resource of
+the parent is shared among them by weight; a child's runtime is the total of its own children.
 
-The resources shared below a parent are those of its max; below the root, those of any quota's max in the tree. A
-resource of which the root has nothing counts as zero, so that no quota is promised what no node offers; the sum of the
-children's runtimes never exceeds their parent's while mins are scaled. Source: Koordinator ElasticQuota,
+The resources shared below a parent are those of its max; below the root, those of any quota's max in the tree. A resource
+that the root lacks counts as zero, so that no quota has a runtime that no node offers; the sum of the children's runtimes
+never exceeds their parent's while mins are scaled. Source: Koordinator ElasticQuota,
 refreshRuntime in its converged state (all siblings refreshed against the same total).
 """
 
@@ -25,19 +24,19 @@ from cotenant_quota_tree.share import Sibling, share
 
 
 class QuotaShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What one quota gets. Amounts: cpu in milli-cores, everything else in base units."""
+    """The shares of one quota. Amounts: cpu in milli-cores, everything else in base units."""
 
     scaled_min: dict[str, int]
     runtime: dict[str, int]
 
 
 Wants = tuple[Amounts, Amounts]
-"""What a quota's share rests on of its sums: the request limited by max, the usage guarantee."""
+"""The inputs of a quota's share among its sums: the request limited by max, the usage guarantee."""
 
 
 class TreeShares:
-    """The shares of one tree's quotas, which must form a tree below the root. What a parent has is shared again where it
-    changed, or what one of its children wants."""
+    """The shares of one tree's quotas, which must form a tree below the root. A parent's runtime is shared again if it or a
+    child's request changed."""
 
     def __init__(self, quotas: Sequence[QuotaNode], *, scale_min: bool = True) -> None:
         children: dict[str, list[QuotaNode]] = {}
@@ -55,7 +54,7 @@ class TreeShares:
                 parents += [(child.name, sorted(child.max)) for child in siblings]
 
     def of(self, total: Amounts, sums: Mapping[str, QuotaSums]) -> dict[str, QuotaShare]:
-        """The share of every quota by name; `sums` is that of `TreeSums`."""
+        """Return the share of every quota by name; `sums` comes from `TreeSums`."""
         shares: dict[str, QuotaShare] = {}
         for parent, children, among in self._downwards:
             distributable = total if parent == ROOT else shares[parent].runtime
@@ -93,5 +92,5 @@ def _among(
 
 
 def _min_within_max(quota: QuotaNode) -> dict[str, int]:
-    # A min above max is refused at admission; one that came another way must not lift the runtime above max.
+    # Admission refuses a min above max; one from another writer must not raise the runtime above max.
     return {resource: min(amount, quota.max.get(resource, amount)) for resource, amount in quota.min.items()}

@@ -1,4 +1,4 @@
-"""Scaling of mins when the mins of siblings do not fit in what their parent can distribute.
+"""Scaling of siblings' mins that do not fit in their parent's total.
 
 In: the parent's total and the siblings' mins, each scalable or fixed. Out: the scaled min of each sibling; None where
 scaling does not apply to it (it is fixed, or the parent has no total), so it keeps its min. The rule, per resource of
@@ -8,8 +8,8 @@ the total:
     to distribute = total - sum of fixed mins
     scaled min    = floor(to distribute x min / sum of scalable mins), 0 where there is nothing to distribute
 
-Requests play no part. The division is exact where Koordinator (getScaledMinQuota) uses doubles, so the scaled mins
-never sum to more than there is. Resources that the total does not have are not scaled.
+Requests are irrelevant. The division is exact where Koordinator (getScaledMinQuota) uses doubles, so the sum of scaled mins
+never exceeds the total. Resources that the total lacks are not scaled.
 """
 
 from collections.abc import Sequence

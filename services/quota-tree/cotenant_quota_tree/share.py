@@ -1,17 +1,17 @@
 """Fair sharing of one resource among sibling quotas, in exact integers.
 
 In: a total and, per sibling, weight, request (already limited by max), floor (scaled min, or the usage guarantee where
-that is larger) and whether it lends. Out: each sibling's runtime. The rule:
+that is larger) and whether others may use its unused min (`lends`, from `allow-lent-resource`). Out: each sibling's runtime.
+The rule:
 
-1. A sibling whose request is above its floor gets the floor and is hungry; else it gets its request, or its floor if
-   it does not lend. What remains of the total may be negative: floors are granted in full, which is why mins are
-   scaled first.
-2. While something remains and somebody hungry has weight: the rest is split by weight; who has more than its request
-   returns the surplus to the next round, who has less stays hungry.
-3. A split gives floor(weight x rest / weights) to each, exactly, and one unit more to those with the largest
-   remainders, the smaller name first among equals; so the parts sum to the rest, no card is lost and none invented.
+1. A sibling whose request is above its floor gets the floor and competes for the rest; any other gets its request, or its
+   floor if it does not lend. The rest may be negative: floors are granted in full, which is why mins are scaled first.
+2. While there is a rest and a competitor with weight, the rest is split by weight. A competitor above its request returns the
+   surplus to the next round and stops competing.
+3. A split gives floor(weight x rest / weights) to each, in exact integers, and one more unit to those with the largest
+   remainders, ties by name; the parts always sum to the rest.
 
-The result does not depend on the order of siblings. What nobody wants stays unassigned. Source: Koordinator
+The result does not depend on the order of siblings. Capacity beyond all requests stays unassigned. Source: Koordinator
 ElasticQuota, runtime quota calculator with the largest-remainder split.
 """
 
@@ -21,7 +21,7 @@ import msgspec
 
 
 class Sibling(msgspec.Struct, frozen=True, kw_only=True):
-    """One contender for one resource. All amounts in that resource's unit, none negative."""
+    """One quota in the sharing of one resource. All amounts in that resource's unit, none negative."""
 
     name: str
     weight: int
@@ -31,7 +31,7 @@ class Sibling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one sharing. `rounds`: how often the rest was split."""
+    """The result of one sharing. `rounds`: the number of splits."""
 
     runtime: dict[str, int]
     rounds: int
@@ -40,30 +40,30 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 def share(total: int, siblings: Sequence[Sibling]) -> Shared:
     """Share `total` among siblings with distinct names."""
     runtime: dict[str, int] = {}
-    hungry: list[Sibling] = []
+    competing: list[Sibling] = []
     for sibling in siblings:
         if sibling.request > sibling.floor:
             runtime[sibling.name] = sibling.floor
-            hungry.append(sibling)
+            competing.append(sibling)
         else:
             runtime[sibling.name] = sibling.request if sibling.lends else sibling.floor
     rest = total - sum(runtime.values())
     # Without weight a sibling never gets more than its floor.
-    hungry = [sibling for sibling in hungry if sibling.weight > 0]
+    competing = [sibling for sibling in competing if sibling.weight > 0]
     rounds = 0
-    while rest > 0 and hungry:
-        parts = split(rest, [(sibling.name, sibling.weight) for sibling in hungry])
-        still_hungry: list[Sibling] = []
+    while rest > 0 and competing:
+        parts = split(rest, [(sibling.name, sibling.weight) for sibling in competing])
+        still_competing: list[Sibling] = []
         rest = 0
-        for sibling in hungry:
+        for sibling in competing:
             granted = runtime[sibling.name] + parts[sibling.name]
             if granted < sibling.request:
-                still_hungry.append(sibling)
+                still_competing.append(sibling)
             else:
                 rest += granted - sibling.request
                 granted = sibling.request
             runtime[sibling.name] = granted
-        hungry = still_hungry
+        competing = still_competing
         rounds += 1
     return Shared(runtime=runtime, rounds=rounds)
 

@@ -1,9 +1,8 @@
 """One tree solved: sums, scaled mins and runtimes of all its quotas, from its total and its pods.
 
-In: the tree (quotas at their effective places), its total, per quota the sums over its own pods, and for the default
-tree the default and the system quota. Out: one `SolvedQuota` per quota, the root's and the built-in quotas' included.
-This is the composition of the rules in `cotenant.domain.quota.sums`, `totals`, `scale_min`, `share`; it holds no state, so
-what it returns is always that of the facts given.
+In: the tree (quotas with effective parents), its total, per quota the sums over its own pods, and for the default tree the
+default and the system quota. Out: one `SolvedQuota` per quota, including the root and the built-in quotas. It composes the
+rules in `cotenant.domain.quota.sums`, `totals`, `scale_min` and `share`; the result depends on these inputs only.
 """
 
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ from cotenant_quota_tree.totals import available
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What an installation chooses. `guarantee_usage`: what is used cannot be shared away (then mins are not scaled in
+    """Configurable rules. `guarantee_usage`: capacity in use is not shared with other quotas (mins are then not scaled in
     effect).
     """
 
@@ -47,7 +46,7 @@ class SolvedQuota(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeSolution:
-    """One tree, its quotas at their places. `built_in`: default and system quota in the default tree, empty in any other."""
+    """Solves one tree. `built_in`: default and system quota in the default tree, empty in any other."""
 
     def __init__(self, tree: Tree, built_in: Mapping[str, ElasticQuotaView], rules: Rules) -> None:
         self._sums = TreeSums(tree.nodes, guarantee_usage=rules.guarantee_usage)
@@ -59,7 +58,7 @@ class TreeSolution:
         self._quotas = {node.name: Cached(partial(_quota, node, tree.reasons.get(node.name, ""))) for node in tree.nodes}
 
     def solve(self, total: Amounts, own: Mapping[str, OwnPods]) -> dict[str, SolvedQuota]:
-        """All quotas of the tree by name; the same structs as before where nothing of them changed."""
+        """Return all quotas of the tree by name; unchanged ones are the same structs as before."""
         apart = {name: built_in(own.get(name, NO_PODS)) for name, built_in in self._built_in.items()}
         at_root = self._built_in_together(tuple(quota.sums.own for quota in apart.values()))
         sums = self._sums.of({**own, ROOT: at_root})
@@ -70,7 +69,7 @@ class TreeSolution:
 
 
 def inside_used(root: QuotaSums, apart: OwnPods) -> dict[str, int]:
-    """What the quotas that share use: the root's used without the built-in quotas'."""
+    """Usage of the sharing quotas: the root's used without the built-in quotas'."""
     return {resource: amount - apart.used.get(resource, 0) for resource, amount in root.used.items()}
 
 
@@ -94,7 +93,7 @@ def _built_in(view: ElasticQuotaView, pods: OwnPods) -> SolvedQuota:
 
 
 def _quota(node: QuotaNode, reason: str, sums: QuotaSums, share: QuotaShare) -> SolvedQuota:
-    # Below a parent that does not list a resource nothing of it was distributed.
+    # A resource that the parent does not list is not distributed below it.
     runtime = {resource: share.runtime.get(resource, 0) for resource in node.max}
     return SolvedQuota(
         name=node.name,

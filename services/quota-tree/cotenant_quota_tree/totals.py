@@ -1,9 +1,9 @@
-"""How much each tree may distribute.
+"""The total of each tree.
 
-In: what the cluster's nodes offer, and the quotas. Out: the total of every tree id. The root quota of a tree other
-than the default one names its total in an annotation; that total is taken off the default tree, unless the root says
-that it is not to be. The default tree has what is left. What the default and the system quota use is then taken off
-the default tree's total before it is shared. A total may be negative; nothing is shared then. Source: Koordinator
+In: the cluster's total, and the quotas. Out: the total of every tree id. The root quota of a tree other than the default one
+has its total in an annotation; it is subtracted from the default tree's total, unless another annotation of the root disables
+that. The default tree has the rest, and the usage of the default and the system quota is subtracted before sharing. A
+total may be negative; nothing is shared then. Source: Koordinator
 ElasticQuota, multi quota tree.
 """
 
@@ -16,7 +16,7 @@ from cotenant.model.amounts import total as sum_of
 
 
 def tree_totals(cluster: Amounts, quotas: Mapping[str, ElasticQuotaView]) -> dict[str, dict[str, int]]:
-    """The total by tree id; a tree whose root names none has nothing."""
+    """Return the total by tree id; empty for a tree whose root names none."""
     totals: dict[str, dict[str, int]] = {DEFAULT_TREE: dict(cluster)}
     for name in sorted(quotas):
         quota = quotas[name]
@@ -31,5 +31,5 @@ def tree_totals(cluster: Amounts, quotas: Mapping[str, ElasticQuotaView]) -> dic
 
 
 def available(total: Amounts, used_by_built_in: Amounts) -> dict[str, int]:
-    """What the default tree shares: its total without what the default and system quota use."""
+    """The default tree's shareable total: its total minus the usage of the default and system quota."""
     return minus(total, used_by_built_in)

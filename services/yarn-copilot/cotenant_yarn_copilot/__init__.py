@@ -1,1 +1,1 @@
-"""Node capacities to a YARN ResourceManager, and YARN usage back."""
+"""Sets NodeManager totals at a YARN ResourceManager, and publishes YARN's usage."""

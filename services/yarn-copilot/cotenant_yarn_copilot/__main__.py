@@ -1,6 +1,6 @@
 """The yarn-copilot process.
 
-With no ResourceManager configured it idles and says so: on readiness, on its status endpoint, once in its log.
+Without a configured ResourceManager it is idle and reports that in its readiness, its status and its log.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ async def _program(host: Host, arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run until stopped."""
-    made = parser(SERVICE, "gives YARN the batch capacity of the nodes, and publishes what YARN uses")
+    made = parser(SERVICE, "gives YARN the batch capacity of the nodes, and publishes YARN's usage")
     made.add_argument(
         "--resource-manager",
         metavar="URL",
         default=os.environ.get(ENVIRONMENT, ""),
-        help="base URLs of the ResourceManagers, separated by commas, such as http://rm:8088; none: idle",
+        help="comma-separated base URLs of the ResourceManagers, such as http://rm:8088; without any the service is idle",
     )
     run_program(SERVICE, made, _program)
 

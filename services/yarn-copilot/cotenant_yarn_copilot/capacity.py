@@ -1,12 +1,11 @@
 """Batch resources in YARN's units, and back.
 
-In: batch CPU in milli-CPUs and batch memory in bytes. Out: vcores and MB as YARN counts them: one vcore a CPU, one MB
-2^20 bytes.
+In: batch CPU in milli-CPUs and batch memory in bytes. Out: YARN's vcores and MB: one vcore per CPU, 2^20 bytes per MB.
 
     exact        vcores = floor(milli / 1000)   MB = floor(bytes / 2^20)   never more than the node offers
     compatible   vcores = ceil(milli / 1000)    MB = ceil(bytes / 10^6)    as Koordinator's operator sends: up to 4.9 % too much
 
-YARN's use comes back as vcores * 1000 milli-CPUs and MB * 2^20 bytes in both.
+In both modes YARN's usage converts back to vcores * 1000 milli-CPUs and MB * 2^20 bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _MAX_INT = 2**31 - 1
 
 
 class Rounding(StrEnum):
-    """How batch resources become vcores and MB."""
+    """How batch resources are rounded to vcores and MB."""
 
     EXACT = "exact"
     COMPATIBLE = "compatible"
@@ -41,12 +40,12 @@ class BatchAmounts(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
 
     def without(self, other: BatchAmounts) -> BatchAmounts:
-        """Return what is left, not below zero."""
+        """Return the difference, not below zero."""
         return BatchAmounts(max(self.cpu_milli - other.cpu_milli, 0), max(self.memory_bytes - other.memory_bytes, 0))
 
 
 def to_yarn(batch: BatchAmounts, rounding: Rounding = Rounding.EXACT) -> YarnResource:
-    """Return the total that YARN is given; never negative, never beyond what YARN's integers hold."""
+    """Return YARN's total in vcores and MB, within 0 and YARN's largest integer."""
     cpu, memory = max(batch.cpu_milli, 0), max(batch.memory_bytes, 0)
     if rounding is Rounding.COMPATIBLE:
         total = YarnResource(-(-cpu // 1000), -(-memory // _MEGA))
@@ -56,5 +55,5 @@ def to_yarn(batch: BatchAmounts, rounding: Rounding = Rounding.EXACT) -> YarnRes
 
 
 def of_yarn(resource: YarnResource) -> BatchAmounts:
-    """Return YARN's figure in batch units. A negative one (over-commitment shown as available) counts as zero."""
+    """Return a YARN amount in batch units. A negative one (available resources while over-committed) counts as zero."""
     return BatchAmounts(max(resource.vcores, 0) * 1000, max(resource.memory_mb, 0) * MIB)

@@ -10,8 +10,7 @@ from cotenant_yarn_copilot.rm_messages import NEVER_KILL_MS
 
 
 class CopilotConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`resource_manager`: base URLs of the default cluster's ResourceManagers, separated by commas; empty: no YARN
-    here.
+    """`resource_manager`: comma-separated base URLs of the default cluster's ResourceManagers; empty: no YARN.
 
     `clusters`: further clusters, id to URLs. `over_commit_timeout_ms`: how long containers may outlive a smaller
     total; the default never kills them. `rounding`: exact, or compatible with Koordinator's operator. `user`: the

@@ -1,10 +1,10 @@
-"""The copilot's state and what follows from it: pure, so that the loop around it only does the I/O.
+"""The copilot's pure core; `syncing` does the I/O.
 
-Folds node objects, `node.*.resources`, placements and its own `yarn.*` events; is given what the ResourceManagers report. Out:
-which NodeManager belongs to which node (`matching`), the totals to set, and the facts to publish (`facts`).
+Folds node objects, `node.*.resources`, placements and its own `yarn.*` events. In: the ResourceManagers' reports. Out: which
+NodeManager belongs to which node (`matching`), the totals to set, and the events to publish (`facts`).
 
-Totals are compared with what the ResourceManager reports, not with what was sent: a NodeManager that registers again is back
-at what it announced.
+Totals are compared with the ResourceManager's report, not with the last update: a NodeManager that registers again falls back
+to the total it announces.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cotenant_yarn_copilot.rm_messages import RUNNING, RmNode
 FILTERS = ("objects.core.nodes._.*", "node.*.resources", "node.*.placement.*.*", "yarn.*")
 
 class Setting(msgspec.Struct, frozen=True):
-    """A total to set because the ResourceManager reports another."""
+    """A total to set because the ResourceManager reports another value."""
 
     node: str
     node_id: YarnNodeId
@@ -49,7 +49,7 @@ class YarnCopilot:
     # -- folding -------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one fact."""
+        """Fold one event."""
         parts = tokens(event.subject)
         data = None if event.tombstone else event.data
         match parts:
@@ -78,25 +78,25 @@ class YarnCopilot:
         return self._nodes.setdefault(name, KnownNode())
 
     def decide(self, now: datetime) -> Sequence[Event]:  # noqa: ARG002 - a core's signature
-        """Return nothing: what follows needs the ResourceManagers' reports, which are not on the log."""
+        """Return nothing: decisions need the ResourceManagers' reports, which are not on the log."""
         return ()
 
-    # -- what follows --------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------
 
     def total_for(self, name: str) -> YarnResource:
-        """Return the total that YARN shall have on the node."""
+        """Return YARN's desired total on the node."""
         node = self._nodes.get(name)
         return to_yarn(node.available() if node is not None else BatchAmounts(), self.rounding)
 
     def match(self, reports: Mapping[str, Sequence[RmNode]], now: datetime) -> list[Match]:
         """Return the nodes with their NodeManagers, by node name (`match_nodes`).
 
-        `reports`: what each cluster that could be asked lists.
+        `reports`: the NodeManagers listed by each reachable cluster.
         """
         return match_nodes(self._nodes, self._published, reports, now)
 
     def settings(self, matches: Sequence[Match]) -> list[Setting]:
-        """Return the totals to set: running NodeManagers whose node has batch resources published, where the report differs."""
+        """Return the totals to set, for running NodeManagers with published batch resources where the report differs."""
         wanted = []
         for match in matches:
             node = self._nodes[match.node]
@@ -115,9 +115,9 @@ class YarnCopilot:
         failures: Mapping[str, str],
         now: datetime,
     ) -> list[Event]:
-        """Return the events that are news, by subject (`new_facts`). `failures`: node to why its total could not be set."""
+        """Return new and changed events, by subject (`new_facts`). `failures`: by node, why its total could not be set."""
         return new_facts(self._nodes, self._published, self.rounding, matches, reports, failures, now)
 
     def head_of(self, subject: str) -> int:
-        """Return the last known sequence of a `yarn.*` subject, which a new write expects; 0 where there is none."""
+        """Return the last known sequence of a `yarn.*` subject, the expectation of the next write; 0 for none."""
         return self._heads.get(subject, 0)

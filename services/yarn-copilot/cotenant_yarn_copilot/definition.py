@@ -1,4 +1,4 @@
-"""What yarn-copilot folds, for those who list services: it measures, so it is not recomputed."""
+"""The service definition for process, simulator and replay. The service measures, so replay does not recompute it."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ DEFINITION = Definition(
     config_type=CopilotConfig,
     make_core=_make_core,
     recomputed=False,
-    summary="gives YARN the batch capacity of the nodes, and publishes what YARN uses",
+    summary="gives YARN the batch capacity of the nodes, and publishes YARN's usage",
 )

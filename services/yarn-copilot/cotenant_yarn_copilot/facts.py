@@ -1,10 +1,10 @@
-"""The facts that follow from what the ResourceManagers report: one YarnNode event a node, and one an unmatched NodeManager.
+"""YarnNode events from the ResourceManagers' reports: one per node, and one per unmatched NodeManager.
 
-In: the nodes, their matches, the reports, the totals that could not be set. Out: the events that differ from what was published
-last, and the ends of those that no longer hold.
+In: the nodes, their matches, the reports, the totals that could not be set. Out: events that differ from the last published
+ones, and tombstones for those that no longer hold.
 
-    wanted = the total that YARN shall have        given = the total that the ResourceManager reports
-    used   = what YARN has allocated: the node's foreign share
+    wanted = YARN's desired total        given = the total that the ResourceManager reports
+    used   = YARN's allocation: the node's foreign share
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def new_facts(
     failures: Mapping[str, str],
     now: datetime,
 ) -> list[Event]:
-    """Return the events that are news, by subject. `failures`: node to why its total could not be set."""
+    """Return new and changed events, by subject. `failures`: by node, why its total could not be set."""
     facts = (
         _fact_of_node(nodes[match.node], match, published, rounding, failures.get(match.node, ""), now) for match in matches
     )
@@ -57,7 +57,7 @@ def new_facts(
 
 
 def _has_ended(node: KnownNode | None, event: Event, reports: Mapping[str, Sequence[RmNode]]) -> bool:
-    """Tell of a node that is gone, or one (or a stranger) that a cluster which was asked does not list any more."""
+    """Whether the node is gone, or its NodeManager (or an unmatched one) is no longer listed by a reachable cluster."""
     data = event.data
     assert isinstance(data, YarnNode)
     gone = bool(data.node) and (node is None or not node.exists)
@@ -94,7 +94,7 @@ def _fact_of_node(
 
 
 def _used(manager: RmNode | None, last: YarnNode | None, now: datetime) -> Usage:
-    """Return YARN's use; a lost or unlisted NodeManager's last one counts for HOLD_LOST, as its containers outlive it."""
+    """Return YARN's usage. For a lost or unlisted NodeManager the last usage counts for HOLD_LOST: containers may run on."""
     if manager is not None and manager.state != LOST:
         return _usage(manager.used)
     recent = last is not None and last.update_time is not None and now - last.update_time <= HOLD_LOST
@@ -117,8 +117,8 @@ def _fact_of_unmatched(cluster: str, manager: RmNode, now: datetime) -> Event:
 
 
 def _is_new(event: Event, published: Mapping[str, Event]) -> bool:
-    """Tell whether more than the time of the last sighting changed; the time alone is published once it has moved by half of
-    HOLD_LOST."""
+    """Whether anything but the time of the last report changed; the time alone is published once it is half of HOLD_LOST
+    newer."""
     new = event.data
     assert isinstance(new, YarnNode)
     last = last_published(published, new.node or new.node_id)

@@ -1,10 +1,9 @@
-"""Which NodeManager belongs to which node.
+"""Matches NodeManagers to nodes.
 
-In: the nodes, what was last published of them, what the ResourceManagers list. Out: one Match a node. The first rule that
-applies: the id that the NodeManager's pod on the node names, the id in the node's own annotation
-`yarn.hadoop.apache.org/node-id`, the NodeManager whose host is the node's name or its label `kubernetes.io/hostname`. Only ids
-from the ResourceManager's own list count. A node whose cluster is silent, or has stopped listing it a short while ago, keeps
-the match of its last event.
+In: nodes, their last published events, the ResourceManagers' lists. Out: one Match per node, by the first rule that applies:
+the id in the annotation of the NodeManager's pod on the node; the id in the node's annotation `yarn.hadoop.apache.org/node-id`;
+a NodeManager whose host is the node's name or its label `kubernetes.io/hostname`. Only ids that a ResourceManager lists count.
+A node whose cluster does not answer, or stopped listing it a short while ago, keeps the match of its last event.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from cotenant_yarn_copilot.nodes import KnownNode, last_published
 from cotenant_yarn_copilot.rm_messages import RmNode
 
 HOLD_LOST = timedelta(minutes=10)
-"""How long a lost NodeManager's last use still counts: its containers outlive it."""
+"""How long a lost NodeManager's last usage counts, as its containers may still run."""
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A node and its NodeManager. `manager` None: the ResourceManager lists none of that id; `reason` says what is wrong.
+    """A node and its NodeManager. `manager` None: the ResourceManager does not list that id; `reason`: the problem.
 
-    `unreachable`: the cluster could not be asked, so only what was last reported is known.
+    `unreachable`: the cluster did not answer, so only the last report is known.
     """
 
     node: str
@@ -49,9 +48,9 @@ def match_nodes(
     reports: Mapping[str, Sequence[RmNode]],
     now: datetime,
 ) -> list[Match]:
-    """Return our nodes with their NodeManagers, by node name; those that have nothing to do with YARN are left out.
+    """Return the nodes with a NodeManager, by node name; nodes without YARN are left out.
 
-    `reports`: what each cluster that could be asked lists.
+    `reports`: the NodeManagers listed by each reachable cluster.
     """
     listed = {(cluster, manager.id): manager for cluster in sorted(reports) for manager in reports[cluster]}
     taken: set[tuple[str, str]] = set()
@@ -102,7 +101,7 @@ def _match_node(
 def _remembered(
     name: str, published: Mapping[str, Event], reports: Mapping[str, Sequence[RmNode]], now: datetime
 ) -> Match | None:
-    """Return the match of the node's last event, where its cluster is silent or has not listed it for a short while."""
+    """Return the match of the node's last event, if its cluster does not answer or stopped listing it a short while ago."""
     last = last_published(published, name)
     if last is None or not last.node_id:
         return None
@@ -116,7 +115,7 @@ def _remembered(
 
 
 def _by_host(names: set[str], node: str, listed: Mapping[tuple[str, str], RmNode]) -> Match | None:
-    """Return the NodeManager on a host of one of these names; several of them cannot be distinguished."""
+    """Return the NodeManager on a host with one of these names; several on one host cannot be distinguished."""
     found = [
         (cluster, manager)
         for (cluster, _), manager in sorted(listed.items())

@@ -1,9 +1,8 @@
-"""Which NodeManager is this node's: YARN's node id, `host:port`.
+"""YARN's node id (`host:port`) of a node's NodeManager.
 
-In: a node's name and the pods on it, in the order listed. Out: the id with its cluster, or None where no NodeManager
-runs, or a NodeIdError. Source: Koordinator YARN operator: the first pod with the label `app.kubernetes.io/component:
-node-manager` on the node says its id in the annotation `yarn.hadoop.apache.org/node-id`, its cluster in
-`yarn.hadoop.apache.org/cluster-id`.
+In: a node's name and the pods on it, in the order listed. Out: the id with its cluster, None without a NodeManager, or a
+NodeIdError. Source: Koordinator YARN operator: the first pod on the node with the label `app.kubernetes.io/component:
+node-manager` has the id in the annotation `yarn.hadoop.apache.org/node-id`, its cluster in `yarn.hadoop.apache.org/cluster-id`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _PORT = re.compile(r"[+-]?[0-9]{1,9}\Z")
 
 
 class NodeIdError(ValueError):
-    """A NodeManager is there, but what it says is no id; the message names the pod."""
+    """A NodeManager pod has no valid id; the message names the pod."""
 
 
 class YarnNodeId(msgspec.Struct, frozen=True):
@@ -35,17 +34,17 @@ class YarnNodeId(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The id as the ResourceManager writes it."""
+        """The id in the ResourceManager's format."""
         return f"{self.host}:{self.port}"
 
     @property
     def usable(self) -> bool:
-        """Names a host and a port."""
+        """Whether it has a host and a port."""
         return bool(self.host) and self.port > 0
 
 
 class PodLabels(msgspec.Struct, frozen=True):
-    """What is read of a pod."""
+    """The fields that are read from a pod."""
 
     name: str
     node: str
@@ -54,7 +53,7 @@ class PodLabels(msgspec.Struct, frozen=True):
 
 
 def parse_node_id(text: str, cluster: str = DEFAULT_CLUSTER) -> YarnNodeId:
-    """Return the id. Raises NodeIdError unless the text is exactly one host and one integer port."""
+    """Parse an id. Raises NodeIdError unless the text is exactly one host and one integer port."""
     parts = text.split(":")
     if len(parts) != 2:
         raise NodeIdError(f"{text!r} is not host:port (an IPv6 literal cannot be a YARN node id)")
@@ -65,12 +64,12 @@ def parse_node_id(text: str, cluster: str = DEFAULT_CLUSTER) -> YarnNodeId:
 
 
 def choose_nm_pod(node: str, pods: Sequence[PodLabels]) -> PodLabels | None:
-    """Return the first NodeManager pod of the node, None where there is none."""
+    """Return the node's first NodeManager pod, or None."""
     return next((pod for pod in pods if node and pod.node == node and pod.labels.get(LABEL_COMPONENT) == NODE_MANAGER), None)
 
 
 def yarn_node_of(node: str, pods: Sequence[PodLabels]) -> YarnNodeId | None:
-    """Return the id that the node's NodeManager pod names. Raises NodeIdError where it names none or a malformed one."""
+    """Return the id in the annotation of the node's NodeManager pod. Raises NodeIdError if it is missing or malformed."""
     pod = choose_nm_pod(node, pods)
     if pod is None:
         return None

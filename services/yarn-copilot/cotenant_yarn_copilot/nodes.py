@@ -1,11 +1,11 @@
-"""What is folded of one node: its object, the resources that it offers, the pods placed on it, and what was published of it.
+"""The folded state of one node: its object, its batch resources, the pods placed on it, its published event.
 
 In: node objects, NodeResources, placements, the service's own YarnNode events. Out: the host name and NodeManager id that the
-node declares, and the batch resources that YARN may have there:
+node declares, and the batch resources that are available to YARN there:
 
     for YARN = origin batch of the node - batch requests of the pods placed on it        (not below 0)
 
-The origin is what the node offers before YARN's own share is taken off; a node whose batch resources are withdrawn offers 0.
+The origin is the node's batch capacity before YARN's share is subtracted; it is 0 while batch resources are withdrawn.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _HEAD = msgspec.json.Decoder(AnyObject)
 
 
 class PlacedPod(msgspec.Struct, frozen=True):
-    """A pod on the node: what it asked of batch, and its labels where it is a NodeManager."""
+    """A pod on the node: its batch requests, and its labels if it is a NodeManager."""
 
     batch: BatchAmounts
     node_manager: PodLabels | None = None
 
 
 class KnownNode(msgspec.Struct):
-    """What is folded of one node."""
+    """The folded state of one node."""
 
     exists: bool = False
     hostname: str = ""
@@ -46,7 +46,7 @@ class KnownNode(msgspec.Struct):
     pods: dict[str, PlacedPod] = msgspec.field(default_factory=dict)
 
     def take_object(self, event: Event, stored: ObjectStored | None) -> None:
-        """Take over the node's object; None when it is gone."""
+        """Fold the node's object; None once it is deleted."""
         self.exists = stored is not None
         self.ref = event.ref if stored is not None else ""
         self.hostname = self.declared_id = ""
@@ -55,12 +55,12 @@ class KnownNode(msgspec.Struct):
         try:
             metadata = _HEAD.decode(stored.object).metadata
         except msgspec.DecodeError:
-            return  # an object without readable metadata declares nothing; its name is in the subject
+            return  # unreadable metadata counts as absent; the node's name is in the subject
         self.hostname = metadata.labels.get(LABEL_HOSTNAME, "")
         self.declared_id = metadata.annotations.get(ANNOTATION_NODE_ID, "")
 
     def available(self) -> BatchAmounts:
-        """Return the batch resources that YARN may have on the node: milli-CPUs and bytes."""
+        """Return the batch resources available to YARN on the node, in milli-CPUs and bytes."""
         if self.resources is None or self.resources.withdrawn:
             return BatchAmounts()
         origin = BatchAmounts(self.resources.origin.cpu_milli, self.resources.origin.memory_bytes)
@@ -70,7 +70,7 @@ class KnownNode(msgspec.Struct):
 
 
 def placed_pod(placement: Placement) -> PlacedPod:
-    """Return what is read of a placement."""
+    """Return the fields that are read from a placement."""
     batch = BatchAmounts(placement.requests.get(BATCH_CPU, 0), placement.requests.get(BATCH_MEMORY, 0))
     raw = bytes(placement.pod)
     if NODE_MANAGER.encode() not in raw:
@@ -85,6 +85,6 @@ def placed_pod(placement: Placement) -> PlacedPod:
 
 
 def last_published(published: Mapping[str, Event], entity: str) -> YarnNode | None:
-    """Return the last event of a node or an unmatched NodeManager; None where there is none."""
+    """Return the last event of a node or an unmatched NodeManager, or None."""
     event = published.get(entity)
     return event.data if event is not None and isinstance(event.data, YarnNode) else None

@@ -1,13 +1,13 @@
-"""One node reconciled: what YARN shall be given, and what its use means for the node.
+"""Reconciles one node: YARN's total there, and the foreign share from YARN's usage.
 
-In: what is known of the node and its NodeManager. Out: a Plan before the ResourceManager is asked, an Outcome after.
+In: the node object and its NodeManager pods. Out: a Plan before the call to the ResourceManager, an Outcome after it.
 Source: Koordinator YARN operator, one pass:
 
     no node                                    nothing
-    the NodeManager's id is malformed          nothing, the foreign share stays as it is; named in `reason`
+    the NodeManager's id is malformed          nothing, the foreign share is unchanged; named in `reason`
     no NodeManager (or no usable id)           foreign share 0, nothing is sent to the ResourceManager
     the batch figure cannot be read            nothing is sent, try again
-    else                                       give the total (again, if that fails); the foreign share is YARN's use
+    else                                       set the total (retry on failure); the foreign share is YARN's usage
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of it. `foreign` None: the node's foreign share is left as it was."""
+    """The result of a plan. `foreign` None: the node's foreign share is unchanged."""
 
     again: bool
     failed: bool
@@ -51,7 +51,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class KubernetesNode(msgspec.Struct, frozen=True):
-    """What is read of a node object."""
+    """The fields that are read from a node object."""
 
     name: str
     annotations: Mapping[str, str]
@@ -59,7 +59,7 @@ class KubernetesNode(msgspec.Struct, frozen=True):
 
 
 def plan_node(node: KubernetesNode | None, pods: Sequence[PodLabels], rounding: Rounding = Rounding.EXACT) -> Plan:
-    """Return what to do about a node object."""
+    """Return the plan for a node object."""
     if node is None:
         return Plan(PlanKind.NOTHING, reason="the node is gone")
     try:
@@ -76,7 +76,7 @@ def plan_node(node: KubernetesNode | None, pods: Sequence[PodLabels], rounding: 
 
 
 def outcome_of(plan: Plan, *, update_failed: bool, used: YarnResource) -> Outcome:
-    """Return what follows from a plan that was carried out; `used` is what the ResourceManager reports for the node."""
+    """Return the outcome of a plan after its execution; `used`: YARN's usage as the ResourceManager reports it."""
     match plan.kind:
         case PlanKind.NOTHING:
             return Outcome(again=False, failed=False)
@@ -91,7 +91,7 @@ def outcome_of(plan: Plan, *, update_failed: bool, used: YarnResource) -> Outcom
 
 
 def used_of(node_id: YarnNodeId | None, reports: Mapping[str, Mapping[str, YarnResource]]) -> YarnResource:
-    """Return the use that the node's cluster reports for it (by cluster, then by `host:port`); zero where it is unknown."""
+    """Return the node's usage from its cluster's report (by cluster, then by `host:port`); zero if unknown."""
     if node_id is None:
         return YarnResource()
     return reports.get(node_id.cluster, {}).get(node_id.text, YarnResource())

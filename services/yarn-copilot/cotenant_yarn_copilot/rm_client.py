@@ -1,12 +1,11 @@
-"""The ResourceManager of one cluster over REST: find the active one, list its nodes, set a total and read it back.
+"""REST client for the ResourceManagers of one cluster: find the active one, list its nodes, set a total and read it back.
 
-In: the base URLs of the cluster's ResourceManagers. Out: typed answers, or ResourceManagerError with what was asked of
-whom.
+In: the base URLs of the cluster's ResourceManagers. Out: typed responses, or ResourceManagerError with the call and its URL.
 
-Only an ACTIVE one is asked: before that it answers 200 to an update and does nothing. A standby answers 307; redirects
-are not followed, the active one is looked for again. The answer to an update may carry the old total, so it is not
-believed: the node is read until it says the new one, READ_BACK_TRIES times. Every call has a time limit, and failures
-of the network are tried CALL_TRIES times.
+Only an ACTIVE ResourceManager is called: before it is active it answers updates with 200 and ignores them. A standby answers
+307; redirects are not followed, the active one is looked up again. The response to an update may carry the old total, so the
+node is read until it shows the new one, at most READ_BACK_TRIES times. Every call has a timeout, and network failures are
+tried CALL_TRIES times.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ MAX_REASON = 300
 
 
 class ResourceManagerError(RuntimeError):
-    """The cluster cannot be asked, or refused; the message says which call and why."""
+    """The cluster is unreachable or refused a call; the message names the call and the reason."""
 
 
 class NotConfirmedError(ResourceManagerError):
-    """The ResourceManager took the update and still reports another total."""
+    """The ResourceManager accepted the update but still reports another total."""
 
 
 class ResourceManagerClient:
-    """One YARN cluster. `active` is the URL that was last seen ACTIVE, empty before and after a failure."""
+    """One YARN cluster. `active`: the URL last seen ACTIVE; empty at first and after a failure."""
 
     def __init__(self, session: aiohttp.ClientSession, urls: Sequence[str], *, user: str = "") -> None:
         self._session = session
@@ -56,20 +55,20 @@ class ResourceManagerClient:
         self.active = ""
 
     async def find_active(self) -> str:
-        """Return the URL of the active ResourceManager. Raises ResourceManagerError naming what each one said."""
+        """Return the URL of the active ResourceManager. Raises ResourceManagerError with each one's answer."""
         self.active = ""
-        said = []
+        answers = []
         for url in self._urls:
             try:
                 info = read_info(await self._get(f"{url}/ws/v1/cluster/info"))
             except (ResourceManagerError, AnswerError) as error:
-                said.append(str(error))
+                answers.append(str(error))
                 continue
             if info.ha_state == ACTIVE:
                 self.active = url
                 return url
-            said.append(f"{url} is {info.ha_state or 'of unknown state'}")
-        raise ResourceManagerError("no ResourceManager is ACTIVE: " + "; ".join(said or ["none is configured"]))
+            answers.append(f"{url} is {info.ha_state or 'of unknown state'}")
+        raise ResourceManagerError("no ResourceManager is ACTIVE: " + "; ".join(answers or ["none is configured"]))
 
     async def nodes(self) -> tuple[RmNode, ...]:
         """Return the NodeManagers that the active ResourceManager knows, in every state."""
@@ -80,7 +79,7 @@ class ResourceManagerClient:
         return read_node(await self._ask(f"/ws/v1/cluster/nodes/{quote(node_id, safe=':')}"))
 
     async def set_total(self, node_id: str, total: YarnResource, over_commit_timeout_ms: int = NEVER_KILL_MS) -> None:
-        """Ask for a new total of a node; `confirm` checks the outcome."""
+        """Request a new total for a node; `confirm` checks the result."""
         body = update_body(total, over_commit_timeout_ms)
         await self._ask(f"/ws/v1/cluster/nodes/{quote(node_id, safe=':')}/resource", body)
 
@@ -142,6 +141,6 @@ class ResourceManagerClient:
         ) as response:
             answer = await response.read()
             if response.status != 200:
-                said = answer[:MAX_REASON].decode(errors="replace").strip()
-                raise ResourceManagerError(f"{method} {url}: {response.status} {response.reason}: {said}")
+                detail = answer[:MAX_REASON].decode(errors="replace").strip()
+                raise ResourceManagerError(f"{method} {url}: {response.status} {response.reason}: {detail}")
             return answer

@@ -1,8 +1,8 @@
-"""Requests and answers of the ResourceManager's REST interface, typed. Prefix `/ws/v1/cluster`, JSON.
+"""Typed requests and responses of the ResourceManager's REST API. Prefix `/ws/v1/cluster`, JSON.
 
-The update's body is built here and nowhere else, because the ResourceManager checks nothing: a field it does not know
-counts 0, a wrapped or empty body sets the node to 0 and the over-commit timeout to 0, which kills every container on
-it. So the body has exactly the three numbers, and they are checked before.
+Only this module builds the body of an update, because the ResourceManager validates nothing: an unknown field counts as 0, a
+wrapped or empty body sets the node's total and the over-commit timeout to 0, which kills every container on it. The body
+therefore has exactly the three numbers, which are validated first.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ RUNNING = "RUNNING"
 LOST = "LOST"
 NODE_STATES = "NEW,RUNNING,UNHEALTHY,DECOMMISSIONING,DECOMMISSIONED,LOST,REBOOTED,SHUTDOWN"
 NEVER_KILL_MS = 2**31 - 1
-"""Over-commit timeout of 24 days: shrinking a node never kills its containers. -1 would leave an older deadline in force."""
+"""Over-commit timeout of 24 days, so that shrinking a node never kills containers. -1 would keep an older deadline."""
 
 _MAX_INT = 2**31 - 1
 
 
 class AnswerError(ValueError):
-    """The ResourceManager's answer is not what its interface promises."""
+    """The ResourceManager's response does not match its API."""
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -39,7 +39,7 @@ class _Total(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RmNode(msgspec.Struct, frozen=True, rename="camel"):
-    """A NodeManager as the ResourceManager lists it. Available figures go negative while it is over-committed."""
+    """A NodeManager in the ResourceManager's list. Available resources are negative while it is over-committed."""
 
     id: str
     state: str = ""
@@ -53,12 +53,12 @@ class RmNode(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def used(self) -> YarnResource:
-        """What YARN allocated on it."""
+        """YARN's allocation on it."""
         return YarnResource(self.used_virtual_cores, self.used_memory)
 
     @property
     def total(self) -> YarnResource:
-        """What it may allocate; from used and available where the version does not say it."""
+        """Its total; used + available for versions that do not report it."""
         if self.total_resource is not None:
             return YarnResource(self.total_resource.v_cores, self.total_resource.memory)
         return YarnResource(self.used_virtual_cores + self.available_virtual_cores, self.used_memory + self.avail_memory)
@@ -121,9 +121,7 @@ def read_node(body: bytes) -> RmNode:
 
 
 def update_body(total: YarnResource, over_commit_timeout_ms: int = NEVER_KILL_MS) -> bytes:
-    """Return the body that sets a node's total. Raises ValueError on anything that the ResourceManager would take for
-    something else.
-    """
+    """Return the body that sets a node's total. Raises ValueError on values that the ResourceManager would misread."""
     for name, value in (
         ("memory", total.memory_mb),
         ("vCores", total.vcores),

@@ -1,11 +1,10 @@
-"""One pass over the clusters: ask, set what differs, read back, say what is new. And the loop that makes passes.
+"""One sync over the clusters (list nodes, set differing totals, read back, publish changes), and the loop that runs it.
 
 In: the log (through a Reader) and the ResourceManagers. Out: totals in YARN and `yarn.*` events, each a single write
-that expects the subject's own last sequence, so that a second copilot beside this one is refused instead of repeating
-it.
+that expects the subject's last sequence, so that the writes of a second copilot are refused instead of repeated.
 
-Bounds: a pass sets at most MAX_SETTINGS totals, PARALLEL at a time; a pass starts every `sync_seconds`, sooner when a
-node's resources change, and never more often than MIN_PASS_SECONDS. A cluster that fails does not hold up the others.
+Bounds: a sync sets at most MAX_SETTINGS totals, PARALLEL at a time; it runs every `sync_seconds`, sooner if a node's resources
+change, and never more often than MIN_PASS_SECONDS. A failing cluster does not delay the others.
 """
 
 from __future__ import annotations
@@ -43,26 +42,24 @@ SERVICE = "yarn-copilot"
 
 
 class YarnCluster(Protocol):
-    """One YARN cluster as a pass needs it: `rm_client.ResourceManagerClient`, or a model of it. All raise
+    """The interface to one YARN cluster: `rm_client.ResourceManagerClient`, or a model of it. All methods raise
     ResourceManagerError."""
 
     async def find_active(self) -> str:
-        """Look for the active ResourceManager again."""
+        """Look up the active ResourceManager again."""
 
     async def nodes(self) -> tuple[RmNode, ...]:
         """Return the NodeManagers that it lists."""
 
     async def set_total(self, node_id: str, total: YarnResource, over_commit_timeout_ms: int) -> None:
-        """Ask for a new total of a node."""
+        """Request a new total for a node."""
 
     async def confirm(self, node_id: str, total: YarnResource) -> RmNode:
         """Return the node once it reports the total."""
 
 
 class PassReport(msgspec.Struct, frozen=True):
-    """What a pass came to: clusters that answered with their number of NodeManagers, those that did not and why, and
-    figures.
-    """
+    """The result of a sync: the number of NodeManagers by reachable cluster, the failure by unreachable cluster, counts."""
 
     nodes: dict[str, int] = {}
     failures: dict[str, str] = {}
@@ -74,14 +71,14 @@ class PassReport(msgspec.Struct, frozen=True):
 
     @property
     def in_words(self) -> str:
-        """One line for health."""
+        """One line for the health status."""
         if self.failures:
             return "; ".join(f"cluster {cluster}: {reason}" for cluster, reason in sorted(self.failures.items()))
         return f"{sum(self.nodes.values())} NodeManagers, {self.matched} of them ours, {len(self.unmatched)} unmatched"
 
 
 class Syncing:
-    """Follows the log and makes passes. One per process."""
+    """Follows the log and runs syncs. One per process."""
 
     def __init__(
         self,
@@ -105,7 +102,7 @@ class Syncing:
 
     @property
     def source(self) -> str:
-        """The mark of our own events."""
+        """The source of the service's own events."""
         return self._identity.source
 
     async def run(self, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]) -> None:
@@ -119,17 +116,17 @@ class Syncing:
         await Follower(self.log, filters, stopping, service=SERVICE, clock=self._now).run(begin)
 
     def fold(self, event: Event) -> None:
-        """Fold one fact; changed resources call for a pass."""
+        """Fold one event; changed resources trigger a sync."""
         self.copilot.apply(event)
         if isinstance(event.data, NodeResources):
             self._resources_changed.set()
 
     async def publish_findings(self, quarantine: Quarantine) -> None:
-        """Say what was set aside."""
+        """Publish new dead letters."""
         await publish_findings(quarantine, self.log, SERVICE, self._now())
 
     async def passes(self, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]) -> None:
-        """Make passes until stopped."""
+        """Run syncs until stopped."""
         while not stopping.is_set():
             self._resources_changed.clear()
             self.last_pass = await self.sync()
@@ -141,10 +138,10 @@ class Syncing:
             except TimeoutError:
                 continue
 
-    # -- one pass ------------------------------------------------------------------------------------------------
+    # -- one sync ------------------------------------------------------------------------------------------------
 
     async def sync(self) -> PassReport:
-        """Make one pass."""
+        """Run one sync."""
         reports: dict[str, tuple[RmNode, ...]] = {}
         silent: dict[str, str] = {}
         for cluster in sorted(self.clients):
@@ -179,7 +176,7 @@ class Syncing:
         )
 
     async def _give(self, setting: Setting, gate: asyncio.Semaphore) -> RmNode | str:
-        """Set one total and read it back; returns the node as the ResourceManager then lists it, or why it failed."""
+        """Set one total and read it back; return the node as the ResourceManager then lists it, or the reason of failure."""
         async with gate:
             client = self.clients[setting.node_id.cluster]
             steps = update_steps(has_node=True, has_client=True)
@@ -215,7 +212,7 @@ class Syncing:
         return True
 
     async def _store(self, events: Sequence[Event], now: datetime) -> int:
-        """Store each event as a single write on its own subject's last sequence; a refused one waits for the next pass."""
+        """Store each event as a single write that expects its subject's last sequence; the next sync retries a refused one."""
         stored = 0
         for event in events:
             expected = self.copilot.head_of(event.subject)
@@ -231,7 +228,7 @@ class Syncing:
 
 
 class _Incarnation(LoadingIncarnation):
-    """One load, and the passes behind it."""
+    """One load, and the syncs after it."""
 
     def __init__(
         self, syncing: Syncing, load: Load, stopping: asyncio.Event, on_pass: Callable[[PassReport], None]
@@ -243,7 +240,7 @@ class _Incarnation(LoadingIncarnation):
         self._quarantine = Quarantine()
 
     async def run(self, reading: Reading) -> None:
-        """Fold what is delivered; from the end of the load on, make passes."""
+        """Fold deliveries; once the load is complete, run syncs."""
         passing: asyncio.Task[None] | None = None
         try:
             while not self._stopping.is_set() and (passing is None or not passing.done()):

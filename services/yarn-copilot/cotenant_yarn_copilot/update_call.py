@@ -1,11 +1,11 @@
-"""The order of calls that gives a node its total.
+"""The sequence of calls that sets a node's total.
 
-In: whether there is a node and a client, and how each call ended. Out: the next call, and at the end whether it
-failed. Source: Koordinator YARN operator: a failed update looks for the active ResourceManager again, and the whole is
-tried again later.
+In: whether there is a node and a client, and the result of each call. Out: the next call, and finally whether the update
+failed. Source: Koordinator YARN operator: after a failed update the active ResourceManager is looked up again, the update is
+retried later.
 
-A generator, so that the order stands in one place and the caller does the I/O: it yields a step, is sent whether that
-step went well, and returns whether the update failed.
+A generator keeps the sequence in one place while the caller does the I/O: it yields a step, receives whether that step
+succeeded, and returns whether the update failed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from enum import StrEnum
 
 
 class Step(StrEnum):
-    """A call to make, by the name of what it does."""
+    """A call to make."""
 
     UPDATE = "updateNodeResource"
     REINITIALIZE = "reinitialize"
 
 
 def update_steps(*, has_node: bool, has_client: bool) -> Generator[Step, bool, bool]:
-    """Yield the calls to make; the value returned is whether the update failed. Without a node there is nothing to do."""
+    """Yield the calls to make; return whether the update failed. Without a node there is nothing to do."""
     if not has_node:
         return False
     if not has_client:

@@ -21,14 +21,14 @@ from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts
 from cotenant_batch_resource_calculator.formulas.batch import MeasuredUsage
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     Evaluation,
-    NodeFigures,
+    NodeAmounts,
     NodeMeasurement,
     calculate,
     withdrawal,
 )
 from cotenant_batch_resource_calculator.formulas.numa import zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import amplified, normalization_ratio, offer
-from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, is_due, settle
+from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, is_due, within_band
 from cotenant_batch_resource_calculator.node_state import need_of, zones_of
 from cotenant_batch_resource_calculator.topology import zone_capacities
 from tests.conformance.mended import mended
@@ -74,8 +74,8 @@ def _amounts(resources: Json | None) -> Amounts:
     return Amounts(parse_milli(found.get(CPU, 0)), parse_value(found.get(MEMORY, 0)))
 
 
-def _figures(node: Node) -> NodeFigures:
-    return NodeFigures(
+def _figures(node: Node) -> NodeAmounts:
+    return NodeAmounts(
         {name: resource_amount(name, quantity) for name, quantity in node.status.capacity.items()},
         {name: resource_amount(name, quantity) for name, quantity in node.status.allocatable.items()},
         parse_reservation(node.metadata.annotations),
@@ -306,7 +306,7 @@ def _nrt_update(given: Json) -> object:
             new: Json = {"name": name}
             for part in ("capacity", "allocatable", "available"):
                 before = parse_milli(old[part]) if old is not None else None
-                after = settle(before, wanted, threshold)
+                after = within_band(before, wanted, threshold)
                 changed = changed or before != after
                 new[part] = _thousandths(after)
             resources[name] = new

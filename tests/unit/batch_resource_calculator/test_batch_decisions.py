@@ -107,7 +107,7 @@ def test_usage_without_a_placement_counts_and_is_named(bench: Bench) -> None:
     assert bench.resources().dangling == ("default/left-over",)
 
 
-def test_batch_pods_take_nothing_from_what_is_lent_to_them(bench: Bench) -> None:
+def test_usage_of_batch_pods_does_not_reduce_batch_resources(bench: Bench) -> None:
     bench.place("job", qos="BE", cpu="30", priority=5500)
     bench.metric(pods={"job": used(30, 30)}, tiers={"job": "koord-batch"})
     bench.decide()
@@ -162,7 +162,7 @@ def test_the_reserve_is_the_larger_of_kubelet_and_annotation_and_system_usage(be
     assert bench.slo().reserved_cpu_milli == 10_000
 
 
-def test_an_unreadable_reservation_reserves_nothing_and_is_told(bench: Bench) -> None:
+def test_an_unreadable_reservation_reserves_nothing_and_is_reported(bench: Bench) -> None:
     bench.node(annotations={"node.koordinator.sh/reservation": '{"reservedCPUs": "9-0"}'})
     bench.metric()
     bench.decide()
@@ -178,7 +178,7 @@ def test_batch_thresholds_cap_the_result(bench: Bench) -> None:
     assert bench.resources().batch_memory_bytes == 10 * GIB
 
 
-def test_what_the_executor_reports_stands_before_the_object(bench: Bench) -> None:
+def test_the_executors_report_overrides_the_object(bench: Bench) -> None:
     capacity = {"cpu": 8000, "memory": 10 * GIB}
     executor = bench.store(executor_subject("a"), ExecutorStatus(node="a", capacity=capacity, allocatable=capacity))
     bench.metric()
@@ -187,7 +187,7 @@ def test_what_the_executor_reports_stands_before_the_object(bench: Bench) -> Non
     assert {found.source for found in bench.resources().terms if found.name == "capacity"} == {executor.ref}
 
 
-def test_a_node_of_unknown_capacity_lends_nothing(bench: Bench) -> None:
+def test_a_node_of_unknown_capacity_offers_nothing(bench: Bench) -> None:
     bench.store_object(node_subject("a"), {"metadata": {"name": "a"}})
     bench.metric()
     bench.decide()
@@ -195,7 +195,7 @@ def test_a_node_of_unknown_capacity_lends_nothing(bench: Bench) -> None:
     assert bench.resources().reason == "UnknownCapacity"
 
 
-def test_numa_zones_lend_their_share(bench: Bench) -> None:
+def test_numa_zones_offer_their_share(bench: Bench) -> None:
     zone = [{"name": "cpu", "allocatable": "50"}, {"name": "memory", "allocatable": "50Gi"}]
     zones = [{"name": f"node-{number}", "resources": zone} for number in (1, 0)]
     topology: dict[str, object] = {"metadata": {"name": "a"}, "zones": zones}
@@ -242,7 +242,7 @@ def test_colocation_is_off_without_a_config_map() -> None:
     assert bench.resources().reason == "ColocationDisabled"
 
 
-def test_a_node_without_a_metric_lends_nothing_and_says_why(bench: Bench) -> None:
+def test_a_node_without_a_metric_offers_nothing_with_a_reason(bench: Bench) -> None:
     bench.decide()
     resources = bench.resources()
     assert (resources.withdrawn, resources.degraded, resources.reason) == (True, True, "NoMetric")
@@ -277,7 +277,7 @@ def test_a_stale_metric_withdraws_batch_when_degrade_time_has_passed_and_a_fresh
     assert bench.resources().batch_cpu_milli == 60_000
 
 
-def test_an_unheard_node_keeps_its_last_figures_until_degrade_time(bench: Bench) -> None:
+def test_a_node_without_new_samples_keeps_its_last_figures_until_degrade_time(bench: Bench) -> None:
     bench.place("web")
     bench.metric(pods={"web": used(10, 10)})
     bench.decide()
@@ -299,7 +299,7 @@ ALLOCATIONS = (
 THIRD_PARTY = "node.koordinator.sh/thirdPartyAllocations"
 
 
-def test_a_foreign_share_is_taken_off_and_the_origin_stays_whole(bench: Bench) -> None:
+def test_a_foreign_share_is_subtracted_from_the_offer_and_not_from_the_origin(bench: Bench) -> None:
     bench.node(annotations={THIRD_PARTY: ALLOCATIONS})
     bench.metric()
     bench.decide()
@@ -317,14 +317,14 @@ def test_yarns_own_report_replaces_its_annotation(bench: Bench) -> None:
     assert {found.source for found in bench.resources().terms if found.name == "third-party"} == {yarn.ref}
 
 
-def test_a_yarn_node_that_belongs_to_nobody_is_not_counted(bench: Bench) -> None:
+def test_an_unmatched_node_manager_is_not_counted(bench: Bench) -> None:
     bench.metric()
     bench.yarn(used(4, 4), named="")
     bench.decide()
     assert bench.resources().third_party == Usage()
 
 
-def test_an_unreadable_foreign_share_keeps_the_last_one_and_is_told(bench: Bench) -> None:
+def test_an_unreadable_foreign_share_keeps_the_last_one_and_is_reported(bench: Bench) -> None:
     bench.node(annotations={THIRD_PARTY: ALLOCATIONS})
     bench.metric()
     bench.decide()
@@ -370,7 +370,7 @@ def test_the_threshold_of_the_strategy_is_the_dead_band(bench: Bench) -> None:
 # -- the configuration ---------------------------------------------------------------------------------------------
 
 
-def test_node_entries_annotation_and_labels_are_laid_over_the_cluster() -> None:
+def test_node_entries_annotation_and_labels_override_the_cluster() -> None:
     bench = Bench()
     bench.configure(
         '{"enable": true, "nodeConfigs": [{"nodeSelector": {"matchLabels": {"pool": "x"}}, "cpuReclaimThresholdPercent": 50}]}'
@@ -398,7 +398,7 @@ def test_a_node_entry_cannot_enable_what_the_cluster_disables() -> None:
     assert bench.resources().withdrawn
 
 
-def test_a_rejected_section_keeps_the_strategy_in_force_and_is_told(bench: Bench) -> None:
+def test_a_rejected_section_keeps_the_strategy_in_force_and_is_reported(bench: Bench) -> None:
     bench.configure('{"enable": true, "cpuReclaimThresholdPercent": 50}')
     bench.metric()
     bench.decide()
@@ -484,7 +484,7 @@ def test_the_end_of_a_node_is_stored_on_both_subjects_once(bench: Bench) -> None
     assert not bench.decide()
 
 
-def test_a_node_that_comes_back_is_decided_anew(bench: Bench) -> None:
+def test_a_node_that_comes_back_is_decided_again(bench: Bench) -> None:
     bench.metric()
     bench.decide()
     bench.delete_node()
@@ -529,7 +529,7 @@ def test_deciding_changes_nothing(bench: Bench) -> None:
     assert [event.data for event in bench.core.decide(NOON)] == [event.data for event in bench.core.decide(NOON)]
 
 
-def test_a_decision_is_bounded_and_goes_on_in_the_next() -> None:
+def test_a_decision_is_bounded_and_continues_in_the_next() -> None:
     bench = Bench()
     for number in range(600):
         bench.node(f"n{number:03}")

@@ -15,7 +15,7 @@ from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, Mea
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
     DEFAULT_UPDATE_SECONDS,
-    NodeFigures,
+    NodeAmounts,
     NodeMeasurement,
     batch_strategy,
     calculate,
@@ -25,7 +25,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
 from cotenant_batch_resource_calculator.formulas.mid import MidStrategy, calculate_mid
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones, zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import offer
-from cotenant_batch_resource_calculator.formulas.synchronise import settle
+from cotenant_batch_resource_calculator.formulas.synchronise import within_band
 
 NODE = Amounts(100_000, 1000)
 USED = Amounts(30_000, 300)
@@ -81,7 +81,7 @@ def test_requests_above_the_capacity_leave_nothing_unallocated() -> None:
     assert found == Amounts(20_000, 250)
 
 
-def test_a_node_that_uses_more_than_it_has_gives_no_mid() -> None:
+def test_a_node_with_usage_above_capacity_has_no_mid() -> None:
     assert mid(MidStrategy(), usage=Amounts(101_000, 1001)) == ZERO
 
 
@@ -99,7 +99,7 @@ def test_static_mid_is_a_share_of_the_capacity_within_the_thresholds() -> None:
 # -- the strategy's defaults ---------------------------------------------------------------------------------------
 
 
-def test_what_a_strategy_leaves_open_has_the_documented_default() -> None:
+def test_unset_fields_of_a_strategy_have_the_documented_default() -> None:
     nothing = ColocationStrategy()
     assert batch_strategy(nothing) == BatchStrategy(60, 65)
     assert mid_strategy(nothing) == MidStrategy(100, 100, 0, False, 0, 0)
@@ -107,13 +107,13 @@ def test_what_a_strategy_leaves_open_has_the_documented_default() -> None:
     assert (DEFAULT_UPDATE_SECONDS, DEFAULT_DIFF_THRESHOLD) == (300, 0.1)
 
 
-def test_the_defaults_of_a_section_say_the_same_as_those_of_the_formulas() -> None:
+def test_the_defaults_of_a_section_equal_those_of_the_formulas() -> None:
     given = msgspec.convert(DEFAULTS, ColocationStrategy)
     assert batch_strategy(given) == batch_strategy(ColocationStrategy())
     assert mid_strategy(given) == mid_strategy(ColocationStrategy())
 
 
-def test_what_a_strategy_names_is_used() -> None:
+def test_set_fields_of_a_strategy_are_used() -> None:
     named = ColocationStrategy(
         mid_cpu_threshold_percent=1,
         mid_memory_threshold_percent=2,
@@ -132,7 +132,7 @@ def test_what_a_strategy_names_is_used() -> None:
 
 def test_mid_of_a_node_counts_prod_pods_and_prod_host_applications_only() -> None:
     """Unallocated: 100 - (system 5 + prod host 3) - prod request 12 = 80 CPUs."""
-    node = NodeFigures({"cpu": 100_000}, {"cpu": 100_000}, Reservation())
+    node = NodeAmounts({"cpu": 100_000}, {"cpu": 100_000}, Reservation())
     measurement = NodeMeasurement(
         update_time=datetime(2026, 1, 1, tzinfo=UTC),
         node_usage=None,
@@ -165,7 +165,7 @@ def test_every_pod_is_counted_whichever_comes_first(first: str) -> None:
 # -- zones ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_pods_part_goes_to_the_zones_that_it_was_given() -> None:
+def test_a_pod_counts_in_its_allocated_zones() -> None:
     whole = Amounts(9, 9)
     assert zone_shares(whole, (0,), 2) == [whole, ZERO]
     assert zone_shares(whole, (1, 2, -1), 2) == [ZERO, whole]
@@ -223,6 +223,6 @@ def test_without_a_foreign_share_the_origin_is_offered() -> None:
 
 
 def test_a_figure_within_its_band_keeps_the_published_one() -> None:
-    assert settle(100, 110, 0.1) == 100
-    assert settle(100, 111, 0.1) == 111
-    assert settle(None, 110, 0.1) == 110
+    assert within_band(100, 110, 0.1) == 100
+    assert within_band(100, 111, 0.1) == 111
+    assert within_band(None, 110, 0.1) == 110

@@ -17,7 +17,7 @@ from cotenant_batch_resource_calculator.formulas.batch import (
 )
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones, zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import offer
-from cotenant_batch_resource_calculator.formulas.synchronise import differs, settle
+from cotenant_batch_resource_calculator.formulas.synchronise import differs, within_band
 
 UNHURRIED = settings(deadline=None)
 """A busy machine is no counter-example."""
@@ -93,7 +93,7 @@ def test_more_system_use_never_leaves_more_batch(load: dict[str, object], more: 
 
 @UNHURRIED
 @given(loads())
-def test_the_policy_that_takes_the_larger_of_use_and_request_lends_least(load: dict[str, object]) -> None:
+def test_max_usage_request_offers_the_least(load: dict[str, object]) -> None:
     strategy = load["strategy"]
     assert isinstance(strategy, BatchStrategy)
 
@@ -118,7 +118,7 @@ def test_zone_shares_never_sum_to_less_than_the_whole(amounts: Amounts, zones: l
 
 @UNHURRIED
 @given(loads(), st.integers(1, 4))
-def test_zones_never_lend_more_than_their_capacity_less_the_margin(load: dict[str, object], count: int) -> None:
+def test_zones_never_offer_more_than_their_capacity_less_the_margin(load: dict[str, object], count: int) -> None:
     strategy = load["strategy"]
     assert isinstance(strategy, BatchStrategy)
     zone = Amounts(64_000, 1 << 37)
@@ -138,7 +138,7 @@ def test_zones_never_lend_more_than_their_capacity_less_the_margin(load: dict[st
 
 @UNHURRIED
 @given(AMOUNTS, AMOUNTS, st.floats(0.5, 3.0))
-def test_what_is_offered_and_the_foreign_share_never_exceed_the_origin(batch: Amounts, foreign: Amounts, ratio: float) -> None:
+def test_the_offer_and_the_foreign_share_never_exceed_the_origin(batch: Amounts, foreign: Amounts, ratio: float) -> None:
     found = offer(batch, ratio, {"kubernetes.io/batch-cpu": foreign.cpu, "kubernetes.io/batch-memory": foreign.memory})
     assert found.offered is not None
     assert found.offered.cpu == max(found.origin.cpu - foreign.cpu, 0)
@@ -148,7 +148,7 @@ def test_what_is_offered_and_the_foreign_share_never_exceed_the_origin(batch: Am
 
 @UNHURRIED
 @given(MILLI, st.floats(0.01, 1.0))
-def test_the_dead_band_is_quiet_about_equal_figures_and_loud_about_presence(figure: int, band: float) -> None:
+def test_equal_figures_never_differ_and_a_change_of_presence_always_does(figure: int, band: float) -> None:
     assert not differs(figure, figure, band)
     assert not differs(None, None, band)
     assert differs(None, figure, band)
@@ -158,8 +158,8 @@ def test_the_dead_band_is_quiet_about_equal_figures_and_loud_about_presence(figu
 
 @UNHURRIED
 @given(st.lists(MILLI, min_size=1), st.floats(0.01, 1.0))
-def test_a_settled_figure_stays_within_the_band_of_the_true_one(figures: list[int], band: float) -> None:
+def test_a_published_figure_stays_within_the_band_of_the_true_one(figures: list[int], band: float) -> None:
     published: int | None = None
     for figure in figures:
-        published = settle(published, figure, band)
+        published = within_band(published, figure, band)
         assert abs(published - figure) <= published * band or published == figure

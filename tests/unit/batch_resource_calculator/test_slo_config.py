@@ -51,7 +51,7 @@ def test_no_text_means_the_defaults(text: str | None) -> None:
         ('{"nodeConfigs": ["a"]}', "nodeConfigs"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(text: str, named: str) -> None:
+def test_an_invalid_section_is_refused_by_name(text: str, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         colocation.load(text)
 
@@ -149,7 +149,7 @@ def test_the_first_entry_that_selects_wins() -> None:
         (None, None),
     ],
 )
-def test_ratio_labels_truncate_and_nonsense_is_ignored(text: str | None, percent: int | None) -> None:
+def test_ratio_labels_truncate_and_invalid_ones_are_ignored(text: str | None, percent: int | None) -> None:
     assert colocation.ratio_percent(text) == percent
 
 
@@ -195,7 +195,7 @@ def test_host_applications_of_the_first_entry_replace_the_clusters() -> None:
     assert application == {"name": "yarn-task", "qos": "BE", "cgroupPath": {"base": "KubepodsBesteffort"}}
 
 
-def test_the_bandwidth_annotation_beats_the_section() -> None:
+def test_the_bandwidth_annotation_overrides_the_section() -> None:
     spec = render_spec(load_configuration(None), {}, {"node.koordinator.sh/network-bandwidth": "99M"}, {})
     assert spec["systemStrategy"] == {"totalNetworkBandwidth": "99M"}
     spec = render_spec(load_configuration(None), {}, {"node.koordinator.sh/network-bandwidth": "much"}, {})

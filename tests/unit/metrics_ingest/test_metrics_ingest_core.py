@@ -62,7 +62,7 @@ def test_percentiles_take_the_rank_below_without_interpolation() -> None:
     assert window.avg.cpu_milli == 5
 
 
-def test_a_window_younger_than_half_says_nothing() -> None:
+def test_a_window_in_cold_start_has_no_percentiles() -> None:
     log = MetricsLog(FAST)
     log.node()
     log.decide()
@@ -91,7 +91,7 @@ def test_pods_and_host_applications_are_those_of_the_last_message_sorted() -> No
     assert [(entry.name, entry.usage.cpu_milli) for entry in log.metric().pods] == [("a", 45)]
 
 
-def test_pods_without_uid_are_told_apart_by_name() -> None:
+def test_pods_without_uid_are_distinguished_by_name() -> None:
     log = MetricsLog(FAST)
     log.node()
     log.decide()
@@ -135,7 +135,7 @@ def test_a_pod_that_started_between_two_messages_has_the_newest_samples() -> Non
     assert log.metric().pods[0].usage.cpu_milli == 150
 
 
-def test_a_silent_node_is_unknown_since_it_was_last_heard_and_its_figures_stay() -> None:
+def test_a_silent_node_is_unknown_since_its_last_sample_and_keeps_its_figures() -> None:
     log = MetricsLog()
     log.node()
     log.decide()
@@ -151,7 +151,7 @@ def test_a_silent_node_is_unknown_since_it_was_last_heard_and_its_figures_stay()
     assert log.decide(after=600) == []
 
 
-def test_a_node_heard_again_is_reported_at_once() -> None:
+def test_a_node_that_sends_samples_again_is_reported_at_once() -> None:
     log = MetricsLog()
     log.node()
     log.decide()
@@ -178,7 +178,7 @@ def test_a_node_that_never_reports_is_unknown_since_it_was_declared() -> None:
     assert log.metric().unknown_since is None
 
 
-def test_after_a_long_pause_of_the_service_itself_nobody_is_called_silent_at_once() -> None:
+def test_after_downtime_of_the_service_no_node_is_marked_silent_at_once() -> None:
     log = MetricsLog()
     log.node()
     log.decide()
@@ -226,7 +226,7 @@ def test_a_sample_older_than_every_window_is_refused() -> None:
     assert log.core.refusals == {"OlderThanEveryWindow": 1}
 
 
-def test_a_repeated_message_is_no_fault_and_counts_once() -> None:
+def test_a_duplicate_message_is_no_error_and_counts_once() -> None:
     log = MetricsLog(FAST)
     log.node()
     log.decide()
@@ -269,7 +269,7 @@ def test_series_that_do_not_fit_are_refused(wanted: dict[str, list[int]]) -> Non
     assert log.core.refusals == {"Malformed": 1}
 
 
-def test_samples_of_a_node_without_an_object_are_counted_and_not_kept() -> None:
+def test_samples_of_a_node_without_an_object_are_counted_and_dropped() -> None:
     log = MetricsLog()
     log.decide()
     for number in range(5):
@@ -296,7 +296,7 @@ def test_a_deleted_node_ends_its_metrics() -> None:
     assert log.metric().node_usage.cpu_milli == 3000
 
 
-def test_a_restart_goes_on_where_it_was() -> None:
+def test_a_restart_continues_with_equal_windows() -> None:
     log = MetricsLog(FAST)
     log.node()
     log.decide()

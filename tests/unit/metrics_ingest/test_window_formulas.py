@@ -35,7 +35,7 @@ def test_any_other_name_is_the_mean() -> None:
     assert aggregate(points(1, 2, 6), "percentile", 1.0) == 6
 
 
-def test_nothing_has_no_aggregate_but_a_count() -> None:
+def test_without_samples_only_count_is_defined() -> None:
     assert aggregate([], "count") == 0
     for name in ("avg", "last", "p50"):
         with pytest.raises(AggregationError, match="no samples to take"):
@@ -93,7 +93,7 @@ def test_a_window_shorter_than_half_a_slot_is_empty() -> None:
     assert windows(ring_of(range(10)), 100) == [(0, 0)]
 
 
-def test_without_samples_windows_are_empty_and_say_0() -> None:
+def test_without_samples_windows_are_empty_with_zeros() -> None:
     empty = PercentileSlots(1000, 5)
     assert windows(empty, 5000, 9000) == [(0, 0), (0, 0)]
     assert figures_of(list(empty.windows([5000]))) == [PercentileRows((0, 0), [[0] * 5] * 4)]
@@ -121,7 +121,7 @@ def test_beyond_240_samples_every_second_one_of_a_slot_is_dropped() -> None:
         assert list(ring.digest().open_series[0]) == kept
 
 
-def test_a_window_goes_on_from_its_digest_with_the_times_of_its_samples() -> None:
+def test_a_window_continues_from_its_digest_with_the_times_of_its_samples() -> None:
     ring = ring_of(range(10))
     encode_ended([ring])
     again = PercentileSlots.restored(ring.digest(), 1000, 40)
@@ -187,7 +187,7 @@ def test_the_slot_of_number_0_counts() -> None:
     assert [slot.slot for slot in means.slots()] == [0, 1]
 
 
-def test_who_uses_nothing_has_a_mean_of_0_and_who_has_no_sample_none() -> None:
+def test_zero_usage_has_a_mean_of_0_and_a_row_without_samples_has_none() -> None:
     means = sampled(range(1))
     assert means.means(999, 5000, [NODE, SYSTEM]) == {NODE: Usage()}
 
@@ -231,7 +231,7 @@ def restored(**fields: object) -> list[int]:
     return [slot.slot for slot in MeanSlots.restored(msgspec.structs.replace(digest, **fields), 1000).slots()]
 
 
-def test_means_go_on_from_a_digest_of_up_to_seven_slots() -> None:
+def test_means_continue_from_a_digest_of_up_to_seven_slots() -> None:
     assert restored() == [3]
     assert restored(slots=tuple(range(7)), sums=7 * EMPTY_TABLE) == list(range(7))
     assert restored(slots=tuple(range(8)), sums=8 * EMPTY_TABLE) == []

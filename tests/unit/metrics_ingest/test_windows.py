@@ -28,7 +28,7 @@ VALUES = st.integers(0, 2**44)
 
 
 @given(st.lists(st.lists(st.integers(0, 2**63 - 1))))
-def test_varints_come_back(parts: list[list[int]]) -> None:
+def test_decoding_inverts_encoding(parts: list[list[int]]) -> None:
     values = np.array([value for part in parts for value in part], dtype=np.int64)
     encoded = encode_each(values, np.array([len(part) for part in parts], dtype=np.int64))
     assert [decode(part).tolist() for part in encoded] == parts
@@ -100,7 +100,7 @@ def test_percentiles_of_full_slots_are_off_by_two_ranks_a_slot_at_most(slots: li
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.lists(VALUES, min_size=1, max_size=60)), min_size=1, max_size=30))
-def test_slots_go_on_from_their_digest(steps: list[tuple[int, list[int]]]) -> None:
+def test_slots_continue_from_their_digest(steps: list[tuple[int, list[int]]]) -> None:
     ring, slot = PercentileSlots(1000, 20), 0
     for number, (gap, samples) in enumerate(steps):
         slot += gap
@@ -120,7 +120,7 @@ def test_slots_go_on_from_their_digest(steps: list[tuple[int, list[int]]]) -> No
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abcd"), VALUES), min_size=1, max_size=60))
-def test_means_go_on_from_their_digest_and_free_their_rows(steps: list[tuple[int, str, int]]) -> None:
+def test_means_continue_from_their_digest_and_free_their_rows(steps: list[tuple[int, str, int]]) -> None:
     means, slot = MeanSlots(1000), 0
     for gap, key, value in steps:
         slot += gap

@@ -74,7 +74,7 @@ class QuotaLog:
         self.now = START
         self.events: list[Event] = []
 
-    def say(self, subject: str, data: Payload, *, tombstone: bool = False, causes: tuple[str, ...] = ()) -> str:
+    def publish(self, subject: str, data: Payload, *, tombstone: bool = False, causes: tuple[str, ...] = ()) -> str:
         """Store one fact and fold it; returns its reference."""
         sequence = len(self.events) + 1
         event = Event(
@@ -87,17 +87,17 @@ class QuotaLog:
     def quota(self, name: str, **wanted: object) -> str:
         document = quota_document(name, **wanted)  # type: ignore[arg-type]
         namespace = str(wanted.get("namespace", "default"))
-        return self.say(object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name), stored(document))
+        return self.publish(object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name), stored(document))
 
     def delete_quota(self, name: str, namespace: str = "default") -> str:
         subject = object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name)
-        return self.say(subject, ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
+        return self.publish(subject, ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
 
     def node(self, name: str, *, deleted_at: str | int | None = None, **allocatable: str) -> str:
-        return self.say(node_subject(name), stored(node_document(name, deleted=deleted_at, allocatable=allocatable)))
+        return self.publish(node_subject(name), stored(node_document(name, deleted=deleted_at, allocatable=allocatable)))
 
     def resources(self, node: str, **amounts: Any) -> str:
-        return self.say(resources_subject(node), NodeResources(node=node, **amounts))
+        return self.publish(resources_subject(node), NodeResources(node=node, **amounts))
 
     def pod(
         self,
@@ -114,22 +114,22 @@ class QuotaLog:
         if not preemptible:
             labels[PREFIX + "preemptible"] = "false"
         document = pod_document(name, namespace=namespace, uid=uid or None, labels=labels, requests=requests, phase=phase)
-        return self.say(pod_subject(namespace, name), stored(document))
+        return self.publish(pod_subject(namespace, name), stored(document))
 
     def delete_pod(self, name: str, namespace: str = "default") -> str:
-        return self.say(pod_subject(namespace, name), ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
+        return self.publish(pod_subject(namespace, name), ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
 
     def place(self, name: str, node: str = "n1", *, namespace: str = "default", uid: str = "") -> str:
         placement = Placement(node=node, namespace=namespace, name=name, uid=uid or f"uid-{name}")
-        return self.say(placement_subject(node, namespace, name), placement)
+        return self.publish(placement_subject(node, namespace, name), placement)
 
     def unplace(self, name: str, node: str = "n1", *, namespace: str = "default") -> str:
         placement = Placement(node=node, namespace=namespace, name=name, uid=f"uid-{name}")
-        return self.say(placement_subject(node, namespace, name), placement, tombstone=True)
+        return self.publish(placement_subject(node, namespace, name), placement, tombstone=True)
 
     def run(self, name: str, phase: RunPhase, node: str = "n1", *, namespace: str = "default") -> str:
         run = RunStatus(node=node, namespace=namespace, name=name, uid=f"uid-{name}", phase=phase)
-        return self.say(run_subject(node, namespace, name), run)
+        return self.publish(run_subject(node, namespace, name), run)
 
     def decide(self, after: timedelta = timedelta(seconds=2)) -> list[Event]:
         """Let time pass, then decide until nothing more follows; the decisions are stored and folded."""
@@ -137,7 +137,7 @@ class QuotaLog:
         decided: list[Event] = []
         while events := self.core.decide(self.now):
             for event in events:
-                self.say(event.subject, event.data, tombstone=event.tombstone, causes=event.causes)
+                self.publish(event.subject, event.data, tombstone=event.tombstone, causes=event.causes)
                 decided.append(msgspec.structs.replace(event, sequence=len(self.events)))
         return decided
 

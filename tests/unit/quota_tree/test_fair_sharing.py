@@ -1,4 +1,4 @@
-"""Fair sharing and min scaling as properties, and the examples that say them best."""
+"""Fair sharing and min scaling as properties, with examples."""
 
 from collections.abc import Sequence
 
@@ -62,7 +62,7 @@ def test_a_split_sums_to_the_rest_and_is_off_by_less_than_one_unit(rest: int, we
 
 
 @given(AMOUNT, contenders())
-def test_sharing_keeps_floors_and_never_gives_more_than_is_asked_or_there(total: int, siblings: list[Sibling]) -> None:
+def test_sharing_grants_floors_and_never_exceeds_requests_or_the_total(total: int, siblings: list[Sibling]) -> None:
     runtime = share(total, siblings).runtime
     start = sum(
         sibling.floor if sibling.request > sibling.floor or not sibling.lends else sibling.request for sibling in siblings
@@ -83,20 +83,20 @@ def test_sharing_does_not_depend_on_the_order_of_siblings(total: int, siblings: 
 
 
 @given(AMOUNT, contenders())
-def test_what_stays_unassigned_is_wanted_by_nobody_with_weight(total: int, siblings: list[Sibling]) -> None:
+def test_unassigned_capacity_exceeds_all_weighted_requests(total: int, siblings: list[Sibling]) -> None:
     runtime = share(total, siblings).runtime
     if sum(runtime.values()) < total:
         assert all(runtime[sibling.name] >= sibling.request for sibling in siblings if sibling.weight > 0 and sibling.request)
 
 
 @given(AMOUNT, AMOUNT, contenders())
-def test_a_larger_total_takes_nothing_from_the_sum(total: int, more: int, siblings: list[Sibling]) -> None:
+def test_a_larger_total_never_reduces_the_sum(total: int, more: int, siblings: list[Sibling]) -> None:
     before, after = share(total, siblings).runtime, share(total + more, siblings).runtime
     assert sum(after.values()) >= sum(before.values())
 
 
 @given(AMOUNT, contenders(), st.data())
-def test_of_two_alike_the_heavier_gets_no_less(total: int, siblings: list[Sibling], data: st.DataObject) -> None:
+def test_the_heavier_of_two_equal_siblings_gets_no_less(total: int, siblings: list[Sibling], data: st.DataObject) -> None:
     light = data.draw(st.sampled_from(siblings))
     heavy = Sibling(name="heavier", weight=light.weight + 5, request=light.request, floor=light.floor, lends=light.lends)
     runtime = share(total, [*siblings, heavy]).runtime
@@ -129,7 +129,7 @@ def test_scaled_mins_fit_and_are_never_above_the_min(
 
 
 @given(trees(), st.booleans(), st.booleans(), st.data())
-def test_a_tree_that_is_kept_solved_is_as_one_solved_from_scratch(
+def test_an_incrementally_solved_tree_equals_one_solved_from_scratch(
     tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]], scale_min: bool, guarantee: bool, data: st.DataObject
 ) -> None:
     nodes, own, total = tree
@@ -158,7 +158,7 @@ def test_a_tree_that_is_kept_solved_is_as_one_solved_from_scratch(
 
 @settings(max_examples=300)
 @given(trees())
-def test_with_min_scaling_a_tree_never_promises_more_than_there_is(
+def test_with_min_scaling_runtimes_never_exceed_the_total(
     tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]],
 ) -> None:
     nodes, own, total = tree
@@ -174,7 +174,7 @@ def test_with_min_scaling_a_tree_never_promises_more_than_there_is(
 
 @settings(max_examples=300)
 @given(trees())
-def test_who_asks_for_its_scaled_min_gets_it_and_nobody_gets_more_than_max(
+def test_a_quota_that_requests_its_scaled_min_gets_it_and_none_exceeds_max(
     tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]],
 ) -> None:
     nodes, own, total = tree
@@ -191,14 +191,14 @@ def test_who_asks_for_its_scaled_min_gets_it_and_nobody_gets_more_than_max(
                 assert amount >= mine.scaled_min.get(resource, 0)
 
 
-def test_ten_equal_borrowers_of_three_cards_get_three_cards() -> None:
-    borrowers = [Sibling(name=f"b{index}", weight=1, request=5) for index in range(10)]
-    runtime = share(3, borrowers).runtime
+def test_ten_equal_siblings_share_three_devices_without_a_remainder() -> None:
+    siblings = [Sibling(name=f"b{index}", weight=1, request=5) for index in range(10)]
+    runtime = share(3, siblings).runtime
     assert sum(runtime.values()) == 3
     assert [name for name, cards in runtime.items() if cards] == ["b0", "b1", "b2"]
 
 
-def test_surplus_of_the_satisfied_goes_to_the_hungry() -> None:
+def test_surplus_is_split_among_the_remaining_competitors() -> None:
     siblings = [
         Sibling(name="A", weight=40, request=5, floor=10),
         Sibling(name="B", weight=60, request=20, floor=15),
@@ -208,7 +208,7 @@ def test_surplus_of_the_satisfied_goes_to_the_hungry() -> None:
     assert share(100, siblings).runtime == {"A": 5, "B": 20, "C": 35, "D": 40}
 
 
-def test_a_resource_that_no_node_offers_gives_nobody_a_runtime() -> None:
+def test_a_resource_that_no_node_offers_has_no_runtime() -> None:
     node = QuotaNode(name="a", min={"nvidia.com/gpu": 2}, max={"nvidia.com/gpu": 4}, shared_weight={"nvidia.com/gpu": 1})
     sums = TreeSums([node]).of({"a": OwnPods(request={"nvidia.com/gpu": 4})})
     assert TreeShares([node]).of({"cpu": 1000}, sums)["a"].runtime == {"nvidia.com/gpu": 0}

@@ -34,12 +34,12 @@ def test_a_refusal_names_quota_dimension_need_and_limit() -> None:
     assert "used: cpu:3500m" in refusal.message
 
 
-def test_a_resource_that_the_quota_does_not_list_is_not_its_business() -> None:
+def test_a_quota_does_not_limit_a_resource_that_it_does_not_list() -> None:
     quota = QuotaLevel(name="a", max={"cpu": 9000}, runtime={"cpu": 4000})
     assert admit({"cpu": 4000, "nvidia.com/gpu": 8}, [quota]) is None
 
 
-def test_overuse_in_a_resource_that_the_pod_does_not_ask_for_refuses_it() -> None:
+def test_overuse_in_a_resource_that_the_pod_does_not_request_refuses_it() -> None:
     quota = QuotaLevel(name="a", max={"cpu": 9000, "memory": 9}, runtime={"cpu": 9000, "memory": 5}, used={"memory": 6})
     refusal = admit({"cpu": 1}, [quota])
     assert refusal is not None
@@ -88,7 +88,7 @@ pods = st.tuples(st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers
 
 
 @given(st.lists(st.tuples(pods, st.booleans()), max_size=12))
-def test_pods_added_and_taken_away_leave_no_trace(counted: list[tuple[tuple[dict[str, int], bool], bool]]) -> None:
+def test_adding_and_removing_pods_restores_the_sums(counted: list[tuple[tuple[dict[str, int], bool], bool]]) -> None:
     sums = PodSums()
     for times in (1, -1):
         for pod, assigned in counted:
@@ -119,7 +119,7 @@ def test_the_ledger_charges_a_pod_to_its_quota_and_all_ancestors() -> None:
     assert ledger.chain(Membership("org"))[0].non_preemptible_used == {"cpu": 700}
 
 
-def test_the_ledger_moves_use_with_a_quota_that_moves() -> None:
+def test_the_ledger_moves_usage_with_a_quota() -> None:
     ledger = ledger_of_three()
     ledger.charge(Membership("leaf"), {"cpu": 700}, preemptible=True)
     assert ledger.used(Membership("team")) == {"cpu": 700}

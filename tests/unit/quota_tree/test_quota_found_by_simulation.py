@@ -28,7 +28,7 @@ def test_seed_1_equal_sums_give_equal_bytes_in_whatever_order_pods_came() -> Non
     assert texts[0] == texts[1]
 
 
-def test_seed_2_a_ledger_that_gave_everything_back_is_as_if_nothing_had_been_charged() -> None:
+def test_seed_2_a_ledger_with_every_charge_removed_equals_an_empty_one() -> None:
     member = Membership("a", "")
     fresh, used = QuotaLedger(), QuotaLedger()
     for ledger in (fresh, used):
@@ -39,7 +39,7 @@ def test_seed_2_a_ledger_that_gave_everything_back_is_as_if_nothing_had_been_cha
     assert used.chain(member) == fresh.chain(member)
 
 
-def test_seed_5_a_fact_that_came_while_a_decision_was_stored_is_named_by_the_next() -> None:
+def test_seed_5_an_event_delivered_while_a_decision_was_stored_is_a_cause_of_the_next() -> None:
     log = QuotaLog()
     log.node("n1", cpu="10")
     log.quota("a", minimum={"cpu": "1"}, maximum={"cpu": "10"})
@@ -47,6 +47,6 @@ def test_seed_5_a_fact_that_came_while_a_decision_was_stored_is_named_by_the_nex
     # The pod's object is on the log before the decision that did not know it.
     pod = log.pod("p", quota="a", cpu="3")
     for event in decided:
-        log.say(event.subject, event.data, causes=event.causes)
+        log.publish(event.subject, event.data, causes=event.causes)
     later = {event.subject: event for event in log.core.decide(log.now + timedelta(seconds=2))}
     assert pod in later["quotas._.a"].causes

@@ -18,14 +18,14 @@ def log_with_two_quotas() -> QuotaLog:
     return log
 
 
-def test_without_any_quota_nothing_is_said() -> None:
+def test_without_any_quota_nothing_is_published() -> None:
     log = QuotaLog()
     log.node("n1", cpu="10")
     log.pod("p", cpu="1")
     assert log.decide() == []
 
 
-def test_runtime_follows_the_request_of_a_quota_and_lends_the_rest() -> None:
+def test_runtime_follows_the_request_and_the_rest_is_shared() -> None:
     log = log_with_two_quotas()
     log.pod("p", quota="a", cpu="9")
     log.decide()
@@ -33,7 +33,7 @@ def test_runtime_follows_the_request_of_a_quota_and_lends_the_rest() -> None:
     assert log.runtime("b") == {"cpu": 0}
 
 
-def test_a_borrower_shrinks_when_the_lender_asks_for_its_min() -> None:
+def test_a_quota_above_its_min_shrinks_when_another_requests_its_own() -> None:
     log = log_with_two_quotas()
     log.pod("p", quota="a", cpu="9")
     log.decide()
@@ -66,7 +66,7 @@ def test_a_placement_of_another_uid_is_not_used() -> None:
     assert quota.used == {}
 
 
-def test_a_pod_that_ended_for_good_asks_for_nothing() -> None:
+def test_a_pod_that_ended_for_good_requests_nothing() -> None:
     log = log_with_two_quotas()
     log.pod("p", quota="a", cpu="3")
     log.place("p")
@@ -114,7 +114,7 @@ def test_mins_are_scaled_when_nodes_leave() -> None:
     log.pod("q", quota="b", cpu="20")
     log.decide()
     assert log.runtime("a") == {"cpu": 15000}
-    log.say("objects.core.nodes._.n2", log.events[1].data, tombstone=True)
+    log.publish("objects.core.nodes._.n2", log.events[1].data, tombstone=True)
     log.decide()
     quota = log.published("a")
     assert quota is not None
@@ -123,7 +123,7 @@ def test_mins_are_scaled_when_nodes_leave() -> None:
     assert log.runtime("b") == {"cpu": 2500}
 
 
-def test_a_quota_that_does_not_lend_keeps_its_min() -> None:
+def test_a_quota_without_allow_lent_resource_keeps_its_min() -> None:
     log = QuotaLog()
     log.node("n1", cpu="10")
     log.quota("a", minimum={"cpu": "6"}, maximum={"cpu": "10"}, lends=False)
@@ -162,7 +162,7 @@ def test_a_cycle_is_cut_at_its_smallest_name() -> None:
     assert log.runtime("c") == {"cpu": 4000}
 
 
-def test_what_the_default_quota_uses_is_taken_off_before_sharing() -> None:
+def test_usage_of_the_default_quota_is_subtracted_before_sharing() -> None:
     log = log_with_two_quotas()
     log.pod("stray", cpu="3")
     log.place("stray")
@@ -193,7 +193,7 @@ def test_updates_of_a_terminating_node_change_nothing_and_a_restart_neither() ->
     assert list(log.reloaded().decide(log.now)) == []
 
 
-def test_pods_follow_the_namespace_list_as_soon_as_their_quota_says_so() -> None:
+def test_pods_follow_a_changed_namespace_list_at_once() -> None:
     log = log_with_two_quotas()
     log.pod("p", namespace="web", cpu="3")
     log.decide()
@@ -203,7 +203,7 @@ def test_pods_follow_the_namespace_list_as_soon_as_their_quota_says_so() -> None
     assert log.runtime("a") == {"cpu": 3000}
 
 
-def test_a_tree_of_its_own_has_the_total_that_its_root_names() -> None:
+def test_a_separate_tree_has_the_total_of_its_root() -> None:
     log = QuotaLog()
     log.node("n1", cpu="10")
     tree = {PREFIX + "tree-id": "gpu"}
@@ -235,7 +235,7 @@ def test_a_deleted_quota_ends_and_its_pods_count_in_the_default_quota() -> None:
     assert default.request == {"cpu": 3000}
 
 
-def test_the_last_quota_takes_the_built_in_ones_with_it() -> None:
+def test_the_built_in_quotas_end_with_the_last_declared_one() -> None:
     log = QuotaLog()
     log.quota("a", maximum={"cpu": "1"})
     log.decide()
@@ -245,14 +245,14 @@ def test_the_last_quota_takes_the_built_in_ones_with_it() -> None:
     assert log.decide() == []
 
 
-def test_nothing_is_said_twice() -> None:
+def test_nothing_is_published_twice() -> None:
     log = log_with_two_quotas()
     log.pod("p", quota="a", cpu="3")
     assert log.decide()
     assert log.decide() == []
 
 
-def test_use_alone_is_published_once_the_last_event_has_settled() -> None:
+def test_changed_usage_alone_is_published_after_the_settle_period() -> None:
     log = log_with_two_quotas()
     log.pod("p", quota="a", cpu="3")
     log.decide()
@@ -273,7 +273,7 @@ def test_a_changed_runtime_is_published_at_once_and_names_its_causes() -> None:
     assert events["quotas._.a"].causes == (object_ref, pod_ref)
 
 
-def test_a_malformed_quota_counts_as_absent_and_says_why() -> None:
+def test_a_malformed_quota_counts_as_absent_with_a_reason() -> None:
     log = log_with_two_quotas()
     log.decide()
     log.quota("a", maximum={"cpu": "ten"})
@@ -286,7 +286,7 @@ def test_a_malformed_quota_counts_as_absent_and_says_why() -> None:
     assert log.core.refused == {}
 
 
-def test_a_repeated_or_overtaken_delivery_changes_nothing() -> None:
+def test_a_repeated_or_outdated_delivery_changes_nothing() -> None:
     log = log_with_two_quotas()
     log.pod("p", quota="a", cpu="3")
     old = log.events[-1]
@@ -317,7 +317,7 @@ def test_a_fresh_core_with_the_last_messages_decides_nothing_new() -> None:
     assert fresh.decide(log.now) == log.core.decide(log.now)
 
 
-def test_a_decision_holds_at_most_999_events_and_goes_on_with_the_rest() -> None:
+def test_a_decision_has_at_most_999_events_and_continues_with_the_rest() -> None:
     log = QuotaLog(QuotaTreeCore())
     for number in range(1200):
         log.quota(f"q{number:04}", maximum={"cpu": "1"})

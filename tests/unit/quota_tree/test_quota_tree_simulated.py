@@ -39,7 +39,7 @@ class Users:
         self.dice = Random(seed)
         self.left = steps
 
-    def say(self, world: World, subject: str, data: Payload, *, tombstone: bool = False) -> None:
+    def publish(self, world: World, subject: str, data: Payload, *, tombstone: bool = False) -> None:
         event = Event(
             subject=subject,
             data=data,
@@ -81,13 +81,13 @@ class Users:
             if kind == "placement":
                 subject = placement_subject(f"n{dice.randrange(4)}", namespace, name)
                 placement = Placement(node="n", namespace=namespace, name=name, uid=uid)
-                self.say(world, subject, placement, tombstone=gone)
+                self.publish(world, subject, placement, tombstone=gone)
                 return now + timedelta(milliseconds=dice.randrange(1, 400))
             labels = {PREFIX + "name": dice.choice(NAMES)} if namespace == "default" else {}
             requests = {"cpu": str(dice.randrange(1, 9))}
             document = pod_document(name, namespace=namespace, uid=uid, labels=labels, requests=requests)
             subject = pod_subject(namespace, name)
-        self.say(world, subject, ObjectDeleted() if gone else stored(document), tombstone=gone)
+        self.publish(world, subject, ObjectDeleted() if gone else stored(document), tombstone=gone)
         return now + timedelta(milliseconds=dice.randrange(1, 400))
 
 
@@ -111,7 +111,7 @@ def quotas_now(history: Sequence[Event]) -> dict[str, QuotaRuntime]:
     }
 
 
-def test_restarts_and_rivals_lose_nothing_and_every_commit_can_be_recomputed() -> None:
+def test_restarts_and_second_instances_lose_nothing_and_replay_recomputes_every_commit() -> None:
     for seed in range(6):
         world = World(seed=seed, keep_history=True)
         world.add(Users(seed, 150))
@@ -136,7 +136,7 @@ def test_restarts_and_rivals_lose_nothing_and_every_commit_can_be_recomputed() -
         assert fresh.decide(world.now) == []
 
 
-def test_at_the_end_of_any_story_nobody_is_promised_what_is_not_there() -> None:
+def test_after_any_history_runtimes_do_not_exceed_the_total() -> None:
     for seed in range(10, 16):
         world = World(seed=seed, keep_history=True)
         world.add(Users(seed, 120))
@@ -153,7 +153,7 @@ def test_at_the_end_of_any_story_nobody_is_promised_what_is_not_there() -> None:
                 assert quota.parent == ROOT or quota.parent in quotas
 
 
-def test_one_seed_gives_one_history() -> None:
+def test_equal_seeds_give_equal_histories() -> None:
     def once() -> list[bytes]:
         world = World(seed=3, keep_history=True)
         world.add(Users(3, 80))

@@ -13,7 +13,7 @@ from cotenant_quota_tree.totals import available, tree_totals
 # -- sharing -------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_split_leaves_over_goes_to_the_largest_remainder() -> None:
+def test_the_rest_of_a_split_goes_to_the_largest_remainder() -> None:
     # 10 by 1 : 2 is 3 remainder 1 and 6 remainder 2
     assert split(10, [("a", 1), ("b", 2)]) == {"a": 3, "b": 7}
 
@@ -27,7 +27,7 @@ def test_a_surplus_is_split_in_another_round() -> None:
     assert share(12, siblings) == Shared(runtime={"a": 4, "b": 1, "c": 7}, rounds=2)
 
 
-def test_who_requests_no_more_than_its_floor_takes_no_part_in_the_rounds() -> None:
+def test_a_quota_that_requests_no_more_than_its_floor_does_not_compete() -> None:
     siblings = [Sibling(name="a", weight=1, request=5, floor=5), Sibling(name="b", weight=1, request=20)]
     assert share(10, siblings) == Shared(runtime={"a": 5, "b": 5}, rounds=1)
 
@@ -58,7 +58,7 @@ def test_mins_that_do_not_fit_are_scaled_in_proportion() -> None:
     assert scale_mins({"cpu": 200_000}, siblings) == {name: {"cpu": 66_666} for name in "abc"}
 
 
-def test_fixed_mins_are_taken_off_first() -> None:
+def test_fixed_mins_are_subtracted_first() -> None:
     siblings = [
         MinOf(name="fixed", min={"cpu": 40}, scalable=False),
         MinOf(name="a", min={"cpu": 20}),
@@ -109,5 +109,5 @@ def test_a_root_may_leave_the_default_tree_whole() -> None:
     assert tree_totals({"cpu": 10}, {"root": root}) == {DEFAULT_TREE: {"cpu": 10}, "gpu": {"cpu": 4}}
 
 
-def test_what_the_built_in_quotas_use_is_taken_off() -> None:
+def test_usage_of_the_built_in_quotas_is_subtracted() -> None:
     assert available({"cpu": 10, "memory": 5}, {"cpu": 3}) == {"cpu": 7, "memory": 5}

@@ -1,4 +1,4 @@
-"""A copilot with facts folded, and NodeManagers as a ResourceManager lists them."""
+"""A copilot that folds events, and NodeManagers as a ResourceManager lists them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIB = 1 << 30
 def manager(
     node_id: str, *, vcores: int = 4, memory_mb: int = 4096, used: tuple[int, int] = (0, 0), state: str = "RUNNING"
 ) -> RmNode:
-    """Return a NodeManager as `/nodes` says it; `used` is vcores and MB."""
+    """Return a NodeManager as `/nodes` lists it; `used` is vcores and MB."""
     document = {
         "id": node_id,
         "nodeHostName": node_id.rpartition(":")[0],
@@ -52,7 +52,7 @@ class Bench:
     def delete_node(self, name: str) -> None:
         self.store(node_subject(name), ObjectDeleted(), tombstone=True)
 
-    def lends(self, name: str, cpu_milli: int, memory_bytes: int, *, withdrawn: bool = False) -> None:
+    def has_batch(self, name: str, cpu_milli: int, memory_bytes: int, *, withdrawn: bool = False) -> None:
         origin = Usage(cpu_milli=cpu_milli, memory_bytes=memory_bytes)
         self.store(resources_subject(name), NodeResources(node=name, origin=origin, withdrawn=withdrawn))
 
@@ -85,7 +85,7 @@ class Bench:
         self.place(name, "nm", labels=labels, annotations=annotations)
 
     def facts(self, *managers: RmNode, now: datetime = NOON, failures: dict[str, str] | None = None) -> dict[str, YarnNode]:
-        """Make a pass over the default cluster and fold what is new; returns it by `<entity>`."""
+        """Sync the default cluster, fold the new events and return them by `<entity>`."""
         return self.pass_over({DEFAULT_CLUSTER: managers}, now=now, failures=failures)
 
     def pass_over(
@@ -100,12 +100,12 @@ class Bench:
         return found
 
     def settings(self, *managers: RmNode) -> list[tuple[str, int, int]]:
-        """Return what would be set: node id, vcores, MB."""
+        """Return the totals that would be set: node id, vcores, MB."""
         matches = self.copilot.match({DEFAULT_CLUSTER: managers}, NOON)
         return [
             (setting.node_id.text, setting.total.vcores, setting.total.memory_mb) for setting in self.copilot.settings(matches)
         ]
 
     def is_known(self, entity: str) -> bool:
-        """Whether the entity's last event is a live one."""
+        """Whether the entity's last event is not a tombstone."""
         return entity in self.copilot._published and self.copilot.head_of(yarn_subject(entity)) > 0

@@ -1,4 +1,4 @@
-"""Which NodeManager is whose, what it is given, and what is told of it."""
+"""Matching of NodeManagers to nodes, their totals, and the published events."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tests.unit.yarn_copilot.builders_yarn_copilot import GIB, NOON, Bench, mana
 
 @pytest.fixture
 def bench() -> Bench:
-    """A node `a` that lends 8 CPUs and 16 GiB and whose NodeManager pod says a:8041."""
+    """A node `a` with 8 CPUs and 16 GiB of batch resources, whose NodeManager pod has the id a:8041."""
     bench = Bench()
     bench.node("a")
-    bench.lends("a", 8000, 16 * GIB)
+    bench.has_batch("a", 8000, 16 * GIB)
     bench.place_node_manager("a", "a:8041")
     return bench
 
 
-# -- what is given -------------------------------------------------------------------------------------------------
+# -- totals --------------------------------------------------------------------------------------------------------
 
 
-def test_yarn_is_given_the_origin_batch_in_whole_units(bench: Bench) -> None:
-    bench.lends("a", 8999, 16 * GIB + 7)
+def test_the_total_is_the_origin_batch_in_whole_units(bench: Bench) -> None:
+    bench.has_batch("a", 8999, 16 * GIB + 7)
     assert bench.settings(manager("a:8041")) == [("a:8041", 8, 16 * 1024)]
 
 
-def test_what_batch_pods_asked_for_is_not_given_twice(bench: Bench) -> None:
+def test_batch_requests_are_subtracted_from_the_total(bench: Bench) -> None:
     bench.place("a", "job", requests={"kubernetes.io/batch-cpu": 3000, "kubernetes.io/batch-memory": 20 * GIB})
     assert bench.settings(manager("a:8041")) == [("a:8041", 5, 0)]
 
@@ -39,17 +39,17 @@ def test_nothing_is_set_while_the_resource_manager_reports_the_total(bench: Benc
     assert bench.settings(manager("a:8041", vcores=8, memory_mb=16 * 1024)) == []
 
 
-def test_a_total_that_fell_back_is_set_again(bench: Bench) -> None:
+def test_a_total_that_was_reset_is_set_again(bench: Bench) -> None:
     bench.facts(manager("a:8041", vcores=8, memory_mb=16 * 1024))
     assert bench.settings(manager("a:8041", vcores=1, memory_mb=1024)) == [("a:8041", 8, 16 * 1024)]
 
 
-def test_withdrawn_batch_gives_yarn_nothing_more(bench: Bench) -> None:
-    bench.lends("a", 8000, 16 * GIB, withdrawn=True)
+def test_withdrawn_batch_sets_the_total_to_zero(bench: Bench) -> None:
+    bench.has_batch("a", 8000, 16 * GIB, withdrawn=True)
     assert bench.settings(manager("a:8041")) == [("a:8041", 0, 0)]
 
 
-def test_a_node_that_says_nothing_yet_leaves_yarn_alone() -> None:
+def test_a_node_without_published_resources_keeps_its_total() -> None:
     bench = Bench()
     bench.node("a")
     bench.place_node_manager("a", "a:8041")
@@ -58,41 +58,41 @@ def test_a_node_that_says_nothing_yet_leaves_yarn_alone() -> None:
 
 
 @pytest.mark.parametrize("state", ["LOST", "UNHEALTHY", "DECOMMISSIONED", "SHUTDOWN"])
-def test_only_running_node_managers_are_given_a_total(bench: Bench, state: str) -> None:
+def test_totals_are_set_for_running_node_managers_only(bench: Bench, state: str) -> None:
     assert bench.settings(manager("a:8041", state=state)) == []
     assert bench.facts(manager("a:8041", state=state))["a"].reason == f"the NodeManager is {state}"
 
 
-# -- whose it is ---------------------------------------------------------------------------------------------------
+# -- matching ------------------------------------------------------------------------------------------------------
 
 
-def test_the_host_name_matches_where_nobody_declares_an_id() -> None:
+def test_the_host_name_matches_without_a_declared_id() -> None:
     bench = Bench()
     bench.node("a")
     bench.node("b", labels={"kubernetes.io/hostname": "host-b"})
-    bench.lends("a", 1000, GIB)
-    bench.lends("b", 2000, GIB)
+    bench.has_batch("a", 1000, GIB)
+    bench.has_batch("b", 2000, GIB)
     assert bench.settings(manager("a:1"), manager("host-b:1")) == [("a:1", 1, 1024), ("host-b:1", 2, 1024)]
 
 
 def test_several_node_managers_on_one_host_need_a_declared_id() -> None:
     bench = Bench()
     bench.node("a")
-    bench.lends("a", 1000, GIB)
+    bench.has_batch("a", 1000, GIB)
     assert bench.settings(manager("a:1"), manager("a:2")) == []
     assert "annotate the node" in bench.facts(manager("a:1"), manager("a:2"))["a"].reason
     bench.node("a", annotations={"yarn.hadoop.apache.org/node-id": "a:2"})
     assert bench.settings(manager("a:1"), manager("a:2")) == [("a:2", 1, 1024)]
 
 
-def test_an_id_that_the_resource_manager_does_not_list_is_told_with_those_that_it_lists(bench: Bench) -> None:
+def test_an_unlisted_id_is_reported_with_the_listed_ones(bench: Bench) -> None:
     facts = bench.facts(manager("a.example:8041"))
     assert "does not list a:8041; it lists: a.example:8041" in facts["a"].reason
     assert facts["a.example:8041"].node == ""
     assert "belongs to no node" in facts["a.example:8041"].reason
 
 
-def test_a_malformed_id_is_told(bench: Bench) -> None:
+def test_a_malformed_id_is_reported(bench: Bench) -> None:
     bench.place_node_manager("a", "a-8041")
     assert "is not host:port" in bench.facts()["a"].reason
     bench.place_node_manager("a", None)
@@ -101,7 +101,7 @@ def test_a_malformed_id_is_told(bench: Bench) -> None:
 
 def test_one_node_manager_belongs_to_one_node(bench: Bench) -> None:
     bench.node("b")
-    bench.lends("b", 1000, GIB)
+    bench.has_batch("b", 1000, GIB)
     bench.place_node_manager("b", "a:8041")
     assert bench.settings(manager("a:8041")) == [("a:8041", 8, 16 * 1024)]
     assert "already belongs to another node" in bench.facts(manager("a:8041"))["b"].reason
@@ -114,28 +114,28 @@ def test_a_node_manager_of_another_cluster_is_looked_for_there(bench: Bench) -> 
     assert facts["a"].used == Usage(cpu_milli=1000, memory_bytes=512 << 20)
 
 
-# -- what is told --------------------------------------------------------------------------------------------------
+# -- events --------------------------------------------------------------------------------------------------------
 
 
-def test_use_comes_back_in_batch_units_and_only_when_it_changes(bench: Bench) -> None:
+def test_usage_is_published_in_batch_units_when_it_changes(bench: Bench) -> None:
     total = {"vcores": 8, "memory_mb": 16 * 1024}
-    told = bench.facts(manager("a:8041", used=(2, 1024), **total))["a"]  # type: ignore[arg-type]
-    assert told.used == Usage(cpu_milli=2000, memory_bytes=GIB)
-    assert told.confirmed
-    assert told.given == told.wanted == Usage(cpu_milli=8000, memory_bytes=16 * GIB)
+    published = bench.facts(manager("a:8041", used=(2, 1024), **total))["a"]  # type: ignore[arg-type]
+    assert published.used == Usage(cpu_milli=2000, memory_bytes=GIB)
+    assert published.confirmed
+    assert published.given == published.wanted == Usage(cpu_milli=8000, memory_bytes=16 * GIB)
     assert bench.facts(manager("a:8041", used=(2, 1024), **total)) == {}  # type: ignore[arg-type]
     assert bench.facts(manager("a:8041", used=(3, 1024), **total))["a"].used.cpu_milli == 3000  # type: ignore[arg-type]
 
 
-def test_a_sighting_is_told_again_before_its_use_would_lapse(bench: Bench) -> None:
+def test_unchanged_usage_is_published_again_before_it_expires(bench: Bench) -> None:
     bench.facts(manager("a:8041"))
     assert bench.facts(manager("a:8041"), now=NOON + HOLD_LOST / 2 - timedelta(seconds=1)) == {}
     assert bench.facts(manager("a:8041"), now=NOON + HOLD_LOST / 2)["a"].update_time == NOON + HOLD_LOST / 2
 
 
-def test_a_total_that_could_not_be_set_is_told(bench: Bench) -> None:
-    told = bench.facts(manager("a:8041"), failures={"a": "500 Failed to update"})["a"]
-    assert (told.confirmed, told.reason) == (False, "500 Failed to update")
+def test_a_total_that_could_not_be_set_is_reported(bench: Bench) -> None:
+    published = bench.facts(manager("a:8041"), failures={"a": "500 Failed to update"})["a"]
+    assert (published.confirmed, published.reason) == (False, "500 Failed to update")
 
 
 def test_a_lost_node_managers_containers_count_for_a_while(bench: Bench) -> None:
@@ -146,15 +146,15 @@ def test_a_lost_node_managers_containers_count_for_a_while(bench: Bench) -> None
     assert later.used == Usage()
 
 
-def test_a_silent_cluster_keeps_what_was_said_last(bench: Bench) -> None:
+def test_an_unreachable_cluster_keeps_its_last_events(bench: Bench) -> None:
     bench.facts(manager("a:8041", used=(2, 1024)))
-    told = bench.pass_over({}, now=NOON + timedelta(days=1))["a"]
-    assert told.used == Usage(cpu_milli=2000, memory_bytes=GIB)
-    assert "cannot be asked" in told.reason
+    published = bench.pass_over({}, now=NOON + timedelta(days=1))["a"]
+    assert published.used == Usage(cpu_milli=2000, memory_bytes=GIB)
+    assert "cannot be asked" in published.reason
     assert bench.pass_over({}, now=NOON + timedelta(days=2)) == {}
 
 
-def test_a_silent_cluster_does_not_hold_up_another(bench: Bench) -> None:
+def test_an_unreachable_cluster_does_not_delay_another(bench: Bench) -> None:
     bench.node("b")
     bench.place_node_manager("b", "b:1", cluster="blue")
     bench.pass_over({DEFAULT_CLUSTER: [manager("a:8041")], "blue": [manager("b:1")]})
@@ -163,17 +163,17 @@ def test_a_silent_cluster_does_not_hold_up_another(bench: Bench) -> None:
     assert "cannot be asked" in facts["a"].reason
 
 
-def test_a_node_manager_that_is_listed_no_more_ends_after_a_while() -> None:
+def test_an_unlisted_node_manager_ends_after_a_while() -> None:
     bench = Bench()
     bench.node("a")
-    bench.lends("a", 1000, GIB)
+    bench.has_batch("a", 1000, GIB)
     bench.facts(manager("a:1", used=(1, 512)))
     assert "any more" in bench.facts(now=NOON + timedelta(minutes=1))["a"].reason
     bench.facts(now=NOON + HOLD_LOST + timedelta(seconds=1))
     assert not bench.is_known("a")
 
 
-def test_strangers_and_deleted_nodes_end(bench: Bench) -> None:
+def test_unmatched_node_managers_and_deleted_nodes_end(bench: Bench) -> None:
     bench.facts(manager("a:8041"), manager("x:1"))
     assert bench.is_known("x:1")
     bench.facts(manager("a:8041"))

@@ -1,4 +1,4 @@
-"""The process where there is no YARN: it runs, is ready, and says that it idles."""
+"""The process without YARN: it runs, is ready, and reports that it is idle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.nats_server import NatsServer
 WAIT_SECONDS = 60
 
 
-async def test_without_a_resource_manager_the_process_idles_and_says_so(nats_server: NatsServer) -> None:
+async def test_without_a_resource_manager_the_process_is_idle_and_reports_it(nats_server: NatsServer) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "COTENANT_YARN_RESOURCE_MANAGER"}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "cotenant_yarn_copilot", "--nats", nats_server.url, "--http-port", "-1", env=environment
@@ -43,6 +43,6 @@ async def test_an_address_that_is_no_url_ends_the_process_with_a_message(nats_se
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(WAIT_SECONDS):
-        _, said = await process.communicate()
+        _, stderr = await process.communicate()
     assert process.returncode != 0
-    assert b"expected a URL such as http://host:8088" in said
+    assert b"expected a URL such as http://host:8088" in stderr

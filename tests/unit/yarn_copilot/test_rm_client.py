@@ -1,4 +1,4 @@
-"""The client against a server that answers as ResourceManagers do: on standby, late, with errors."""
+"""The client against a server that behaves like a ResourceManager: on standby, late, with errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cotenant_yarn_copilot.rm_messages import AnswerError
 
 
 class Answers:
-    """One ResourceManager: its state, the node's total, and how many readings an update takes to show."""
+    """One ResourceManager: its state, the node's total, and the number of reads until an update shows."""
 
     def __init__(self, ha_state: str = "ACTIVE") -> None:
         self.ha_state = ha_state
@@ -88,7 +88,7 @@ def client_of(session: aiohttp.ClientSession, pair: tuple[Answers, Answers]) -> 
     return ResourceManagerClient(session, [answers.url for answers in pair])
 
 
-async def test_only_an_active_one_is_asked(session: aiohttp.ClientSession, pair: tuple[Answers, Answers]) -> None:
+async def test_only_an_active_resource_manager_is_called(session: aiohttp.ClientSession, pair: tuple[Answers, Answers]) -> None:
     client = client_of(session, pair)
     assert await client.find_active() == pair[1].url
     pair[1].ha_state = "INITIALIZING"
@@ -106,7 +106,7 @@ async def test_a_total_counts_once_it_is_read_back(session: aiohttp.ClientSessio
     assert len(pair[1].updates) == 1
 
 
-async def test_a_total_that_never_shows_is_not_believed(
+async def test_a_total_that_never_shows_is_an_error(
     session: aiohttp.ClientSession, pair: tuple[Answers, Answers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cotenant_yarn_copilot.rm_client.READ_BACK_PAUSE_SECONDS", 0.0)
@@ -115,7 +115,7 @@ async def test_a_total_that_never_shows_is_not_believed(
         await client.confirm("a:1", YarnResource(6, 2048))
 
 
-async def test_after_a_failover_the_active_one_is_looked_for_again(
+async def test_after_a_failover_the_active_one_is_looked_up_again(
     session: aiohttp.ClientSession, pair: tuple[Answers, Answers]
 ) -> None:
     client = client_of(session, pair)

@@ -21,7 +21,7 @@ AMOUNTS = st.builds(BatchAmounts, st.integers(0, 10**6), st.integers(0, 1 << 45)
 
 @UNHURRIED
 @given(AMOUNTS)
-def test_yarn_is_never_given_more_than_is_lent(batch: BatchAmounts) -> None:
+def test_the_total_never_exceeds_the_batch_resources(batch: BatchAmounts) -> None:
     given_back = of_yarn(to_yarn(batch))
     assert batch.cpu_milli - 1000 < given_back.cpu_milli <= batch.cpu_milli
     assert batch.memory_bytes - MIB < given_back.memory_bytes <= batch.memory_bytes
@@ -41,7 +41,7 @@ def test_negative_figures_count_as_zero() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a:b", "a:1:2", "[::1]:8041", "a:", "a:1.5", "a:٣"])
-def test_what_is_not_host_and_port_is_no_id(text: str) -> None:
+def test_an_id_must_be_host_and_port(text: str) -> None:
     with pytest.raises(NodeIdError):
         parse_node_id(text)
 
@@ -86,7 +86,7 @@ def test_nodes_come_in_the_order_of_their_ids_and_unknown_fields_are_ignored() -
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"nodes":{"node":[{"state":"RUNNING"}]}}'])
-def test_what_is_no_answer_is_refused(body: bytes) -> None:
+def test_a_malformed_answer_is_refused(body: bytes) -> None:
     with pytest.raises(AnswerError):
         read_nodes(body)
     with pytest.raises(AnswerError):
@@ -99,7 +99,7 @@ def test_the_state_of_a_resource_manager_is_read() -> None:
     assert read_info(b'{"clusterInfo":{"haState":"STANDBY","state":"STARTED"}}').ha_state == "STANDBY"
 
 
-def test_a_failed_update_looks_for_the_active_one_anew() -> None:
+def test_a_failed_update_looks_up_the_active_one_again() -> None:
     steps = update_steps(has_node=True, has_client=True)
     assert next(steps) is Step.UPDATE
     assert steps.send(False) is Step.REINITIALIZE

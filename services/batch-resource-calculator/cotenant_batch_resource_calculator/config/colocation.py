@@ -1,11 +1,9 @@
-"""`colocation-config`: how much of a node is overcommitted, decided for the cluster, for groups of nodes, and on the node
-itself.
+"""`colocation-config`: how much of a node is overcommitted, configured for the cluster, for groups of nodes, and on the node.
 
 In: the section's text, a node's labels and annotations. Out: the node's ColocationStrategy. Source: Koordinator
 colocation config:
 
-    strategy = defaults <- cluster part <- first node entry that selects <- annotation colocation-strategy <- ratio
-    labels
+    strategy = defaults <- cluster part <- first matching node entry <- annotation colocation-strategy <- ratio labels
 
 A cluster part that does not parse or is out of range rejects the section. A node entry that is out of range falls back
 to the cluster strategy. A node cannot be enabled while the cluster is not.
@@ -49,7 +47,7 @@ class AggregatePolicy(msgspec.Struct, frozen=True, rename=camel_name, omit_defau
 
 
 class ColocationStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
-    """A strategy as written; None: not given. Percent values are whole."""
+    """A strategy as configured; None: not set. Percent values are integers."""
 
     enable: bool | None = None
     metric_aggregate_duration_seconds: int | None = None
@@ -74,7 +72,7 @@ class ColocationStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel
 
 
 class NodeEntry(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
-    """A strategy for the nodes that the selector selects."""
+    """A strategy for the nodes that match the selector."""
 
     name: str = ""
     node_selector: LabelSelector | None = None
@@ -85,7 +83,7 @@ class _Section(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name,
 
 
 class NodeStrategy(msgspec.Struct, frozen=True):
-    """A node entry in force: `strategy` for the nodes that `selector` selects. The name is the user's, for people."""
+    """A node entry in force: `strategy` for the nodes that match `selector`. `name`: the user's, for messages."""
 
     selector: LabelSelector | None
     strategy: JsonObject
@@ -93,7 +91,7 @@ class NodeStrategy(msgspec.Struct, frozen=True):
 
 
 class ColocationConfig(msgspec.Struct, frozen=True):
-    """The section in force: the cluster's strategy and the node entries in their order, as documents to lay over."""
+    """The section in force: the cluster's strategy and the node entries in order, as overlay documents."""
 
     cluster: JsonObject
     entries: tuple[NodeStrategy, ...] = ()
@@ -140,7 +138,7 @@ _PERCENT = ("mid_cpu_threshold_percent", "mid_memory_threshold_percent", "mid_un
 
 
 def out_of_range(strategy: ColocationStrategy) -> str:
-    """Return what is out of range, with the field's name and the bound; empty if the strategy can be used."""
+    """Return the field that is out of range and its bound; empty if the strategy is valid."""
     for field in _POSITIVE:
         if (value := getattr(strategy, field)) is not None and not value > 0:
             return f"{camel_name(field)} is {value}: must be greater than 0"
@@ -165,7 +163,7 @@ def _strategy_fields(document: JsonObject) -> JsonObject:
 
 
 def load(text: str | None) -> ColocationConfig:
-    """Return the configuration that the section's text gives; the defaults for no text. Raises ConfigError."""
+    """Parse the section; without text the defaults. Raises ConfigError."""
     if text is None or not text:
         return ColocationConfig(DEFAULTS)
     return of_document(decode_object(text, KEY))
@@ -191,7 +189,7 @@ def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> Coloca
 
 
 def select(config: ColocationConfig, labels: Mapping[str, str]) -> JsonObject:
-    """Return the strategy for a node before what the node itself says: the first entry that selects it, else the cluster's."""
+    """Return a node's strategy without its own annotation and labels: the first matching entry, else the cluster's."""
     for entry in config.entries:
         if selects_if_valid(entry.selector, labels):
             return overlay(config.cluster, entry.strategy)
@@ -199,7 +197,7 @@ def select(config: ColocationConfig, labels: Mapping[str, str]) -> JsonObject:
 
 
 def on_node(base: JsonObject, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[ColocationStrategy, str]:
-    """Return the strategy with the node's own annotation and labels laid over, and what of them could not be used.
+    """Return the strategy with the node's own annotation and labels applied, and the errors of invalid ones.
 
     A ratio label becomes trunc(ratio * 100) percent; one that is not a number between 0 and 100 is ignored.
     """
@@ -224,7 +222,7 @@ def on_node(base: JsonObject, labels: Mapping[str, str], annotations: Mapping[st
 
 
 def ratio_percent(text: str | None) -> int | None:
-    """Return a ratio label as whole percent (double arithmetic, truncated); None where it cannot be used."""
+    """Return a ratio label as integer percent (double arithmetic, truncated); None if it is invalid."""
     if text is None:
         return None
     try:
@@ -235,5 +233,5 @@ def ratio_percent(text: str | None) -> int | None:
 
 
 def is_enabled(cluster_enable: bool, strategy: ColocationStrategy) -> bool:
-    """Tell whether the node offers batch resources: the cluster's switch and the node's must both be on."""
+    """Whether the node offers batch resources: both the cluster and the node must enable it."""
     return cluster_enable and strategy.enable is True

@@ -1,8 +1,8 @@
-"""The whole ConfigMap, section by section: what is in force and what was rejected.
+"""The ConfigMap's sections: those in force and those rejected.
 
-In: the `data` of the ConfigMap (None: there is none). Out: a Configuration whose rejected sections are None, with the
-reason. What stands in for a rejected section is not kept here: each node keeps what its own last event says, so that a
-service that starts again on a rejected ConfigMap ends in the same state as one that saw the good version before.
+In: the `data` of the ConfigMap (None without one). Out: a Configuration whose rejected sections are None, with the reason.
+The replacement of a rejected section is in each node's last event, so that a service that restarts on a rejected ConfigMap
+reaches the same state as one that has seen the valid version before.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Configuration(msgspec.Struct, frozen=True):
     source: str = ""
 
     def rejection(self, *keys: str) -> str:
-        """Return the reasons for which these sections were rejected, in the order asked; empty if none was."""
+        """Return the reasons of the rejected ones among these sections, in the given order; empty if all are valid."""
         return "; ".join(dict.fromkeys(self.rejected[key] for key in keys if key in self.rejected))
 
 
 def load_configuration(data: Mapping[str, str] | None, source: str = "") -> Configuration:
-    """Return the configuration of a ConfigMap's data; all defaults where there is no ConfigMap."""
+    """Return the configuration of a ConfigMap's data; all defaults without a ConfigMap."""
     given = data or {}
     rejected: dict[str, str] = {}
 
@@ -64,7 +64,7 @@ def load_configuration(data: Mapping[str, str] | None, source: str = "") -> Conf
 
 
 def reject_configuration(reason: str, source: str) -> Configuration:
-    """Return a configuration whose every section was rejected for the same reason."""
+    """Return a configuration with every section rejected for the same reason."""
     keys = (colocation.KEY, *(kind.key for kind in sections.STRATEGIES), sections.HOST_APPLICATIONS_KEY)
     return Configuration(
         colocation=None,

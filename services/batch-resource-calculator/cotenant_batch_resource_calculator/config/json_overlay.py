@@ -1,10 +1,10 @@
 """JSON documents of the configuration: field names in any case, null as absent, one document laid over another.
 
-In: JSON texts and the struct that a document must fit. Out: documents in canonical spelling, or a ConfigError that
-says where it is wrong. These documents live only between decoding and the typed structs. Source: the semantics of Go's
+In: JSON texts and the struct that a document must fit. Out: documents in canonical spelling, or a ConfigError with the
+location. The documents are intermediate, between decoding and the typed structs. Source: the semantics of Go's
 encoding/json that existing ConfigMaps rely on, and Koordinator's merge of strategies:
 
-    objects merge key by key; scalars and lists of the newer document win; what the newer one leaves out is kept
+    objects merge key by key; scalars and lists of the newer document win; keys that it lacks keep the old value
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UPPER = frozenset({"cpu", "be", "qos", "iops", "bps"})
 
 
 class ConfigError(ValueError):
-    """A section of the configuration cannot be used; the message says where and why."""
+    """An invalid section of the configuration; the message has the location and the reason."""
 
 
 def camel_name(field: str) -> str:
@@ -33,7 +33,7 @@ def camel_name(field: str) -> str:
 
 
 def decode_object(text: str, where: str) -> JsonObject:
-    """Return the JSON object that the text holds. Raises ConfigError."""
+    """Decode a JSON object. Raises ConfigError."""
     try:
         document: JsonValue = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -51,7 +51,7 @@ def _fields(cls: type[msgspec.Struct]) -> dict[str, tuple[str, inspect.Type]]:
 
 
 def _nested(kind: inspect.Type) -> tuple[type[msgspec.Struct] | None, bool]:
-    """Return the struct that a field holds, and whether it holds a list of them."""
+    """Return the struct type of a field, and whether the field is a list of it."""
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     for option in options:
         if isinstance(option, inspect.StructType):
@@ -81,7 +81,7 @@ def canonical(document: JsonObject, cls: type[msgspec.Struct]) -> JsonObject:
 
 
 def overlay(old: JsonObject, new: JsonObject) -> JsonObject:
-    """Return `old` with `new` laid over it."""
+    """Return `old` merged with `new`."""
     result = dict(old)
     for key, value in new.items():
         below = result.get(key)
@@ -93,7 +93,7 @@ def overlay(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def fit(document: JsonObject, cls: type[StructT], where: str) -> StructT:
-    """Return the document as the struct. Raises ConfigError with the field's path."""
+    """Convert the document to the struct. Raises ConfigError with the field's path."""
     try:
         return msgspec.json.decode(msgspec.json.encode(document), type=cls)
     except msgspec.ValidationError as error:

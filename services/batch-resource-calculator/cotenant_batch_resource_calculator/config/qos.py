@@ -1,6 +1,6 @@
-"""`resource-qos-config`: how each QoS class is treated by the kernel.
+"""`resource-qos-config`: kernel settings of each QoS class.
 
-In and out: the strategy as users write it; None: not given. The manager fills in no defaults, the node does. Source:
+In and out: the strategy as configured; None: not set. The node fills in the defaults, not this service. Source:
 Koordinator resource QoS strategy.
 """
 
@@ -46,13 +46,13 @@ class ResctrlQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defau
 
 
 class BlkioQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
-    """Block devices of the class; the entries are handed on as written."""
+    """Block devices of the class; the entries are passed on unchanged."""
 
     blocks: list[msgspec.Raw] | None = None
 
 
 class NetworkQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
-    """Network shares of the class: a number is percent, text a quantity of bits per second."""
+    """Network shares of the class: a number in percent, or a quantity of bits per second as text."""
 
     ingress_request: int | str | None = None
     ingress_limit: int | str | None = None
@@ -71,7 +71,7 @@ class ClassQOS(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omi
 
 
 class Policies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How CPU and network QoS are carried out."""
+    """How CPU and network QoS are enforced."""
 
     cpu_policy: str | None = msgspec.field(default=None, name="cpuPolicy")
     net_qos_policy: str | None = msgspec.field(default=None, name="netQOSPolicy")

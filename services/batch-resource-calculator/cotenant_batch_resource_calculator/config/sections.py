@@ -1,10 +1,9 @@
 """The sections that make a NodeSLO: thresholds, QoS, CPU burst, system, host applications.
 
-In: a section's text. Out: the strategy for each node, laid over the defaults; or a ConfigError, and the caller keeps
-what was in force. Source: Koordinator slo-controller-config. Each section stands alone: one that is rejected does not
-hold up the others. The first node entry whose selector selects the node is laid over the cluster strategy; host
-applications are not merged, the entry's list replaces the cluster's. A node entry that does not name the network
-bandwidth keeps the cluster's.
+In: a section's text. Out: the strategy for each node, merged with the defaults; or a ConfigError, and the caller keeps the
+previous section. Source: Koordinator slo-controller-config. Sections are independent: a rejected one does not affect the
+others. The first node entry whose selector matches is merged with the cluster strategy; host applications are not merged,
+the entry's list replaces the cluster's. A node entry without a network bandwidth keeps the cluster's.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ HOST_APPLICATIONS_KEY = "host-application-config"
 
 
 class ThresholdStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
-    """When and how batch pods are held down. Percent values are 0..100; None: not given."""
+    """When and how batch pods are suppressed. Percent values are 0..100; None: not set."""
 
     enable: bool | None = None
     cpu_suppress_threshold_percent: int | None = None
@@ -66,7 +65,7 @@ class SystemStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_nam
 
 
 class CgroupPath(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
-    """Where a host application's cgroup is."""
+    """The location of a host application's cgroup."""
 
     base: str = ""
     parent_dir: str = ""
@@ -74,7 +73,7 @@ class CgroupPath(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, o
 
 
 class HostApplication(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
-    """A process group outside pods that is measured and treated like one."""
+    """Processes outside of pods that are measured and treated like a pod."""
 
     name: str = ""
     priority: str = ""
@@ -146,21 +145,21 @@ _PERCENT_SECTIONS = frozenset({THRESHOLD.key})
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A section in force: the cluster's strategy and the node entries in their order, each already laid over the cluster's."""
+    """A section in force: the cluster's strategy and the node entries in order, each merged with the cluster's."""
 
     cluster: JsonObject
     entries: tuple[tuple[LabelSelector | None, JsonObject], ...] = ()
 
 
 class HostSection(msgspec.Struct, frozen=True):
-    """Host applications of the cluster and of the node entries, in their order."""
+    """Host applications of the cluster, and of the node entries in order."""
 
     cluster: list[HostApplication]
     entries: tuple[tuple[LabelSelector | None, list[HostApplication]], ...] = ()
 
 
 def load_strategies(kind: SectionKind, text: str | None) -> Section:
-    """Return the section that the text gives, laid over the defaults; the defaults for no text. Raises ConfigError."""
+    """Parse a section and merge it with the defaults; without text the defaults. Raises ConfigError."""
     if text is None:
         return Section(kind.defaults)
     return strategies_of(kind, decode_object(text, kind.key))
@@ -207,7 +206,7 @@ def select_strategy(section: Section, labels: Mapping[str, str]) -> JsonObject:
 
 
 def load_host_applications(text: str | None) -> HostSection:
-    """Return the host applications that the text gives; none for no text. Raises ConfigError."""
+    """Parse the host applications; without text none. Raises ConfigError."""
     if text is None:
         return HostSection([])
     document = canonical(decode_object(text, HOST_APPLICATIONS_KEY), _HostSection)

@@ -1,10 +1,9 @@
-"""CPU and memory as one value, and the list algebra of the formulas.
+"""CPU and memory as one value, and the arithmetic of the formulas.
 
-In and out: `Amounts`. `cpu` counts milli-CPUs. `memory` counts bytes at node level and thousandths of a byte at zone
-level, because dividing a node's figure by its zones leaves fractions that the formula must not lose. No formula mixes
-the two.
+In and out: `Amounts`. `cpu` is in milli-CPUs. `memory` is in bytes at node level and in thousandths of a byte at zone level,
+because the division of a node's figure by its zones has fractions that the formula must keep. No formula mixes the two.
 
-Rounding is Koordinator's resource quantity rule: a factor is applied as trunc(double(amount) * factor), a division
+Rounding follows Koordinator's resource quantities: a factor is applied as trunc(double(amount) * factor), and a division
 rounds up to the next thousandth.
 """
 
@@ -42,7 +41,7 @@ class Amounts(msgspec.Struct, frozen=True):
         return Amounts(min(self.cpu, other.cpu), min(self.memory, other.memory))
 
     def floored(self) -> Amounts:
-        """Return the amounts, but not below zero."""
+        """Return the amounts, at least zero."""
         return Amounts(max(self.cpu, 0), max(self.memory, 0))
 
 
@@ -69,7 +68,7 @@ def share(amounts: Amounts, percent: int) -> Amounts:
 
 
 def margin_of(capacity: Amounts, cpu_reclaim_percent: int, memory_reclaim_percent: int) -> Amounts:
-    """Return the reserved margin of the capacity: (100 - reclaim percent) / 100 of it; negative above 100 percent."""
+    """Return the margin of the capacity: (100 - reclaim percent) / 100 of it; negative above 100 percent."""
     return Amounts(
         multiply_milli(capacity.cpu, (100 - cpu_reclaim_percent) / 100.0),
         multiply_value(capacity.memory, (100 - memory_reclaim_percent) / 100.0),
@@ -82,7 +81,7 @@ def divide(amount: int, divisor: int) -> int:
 
 
 def split(amounts: Amounts, divisor: int) -> Amounts:
-    """Return one zone's share of zone-level amounts."""
+    """Return one zone's equal share of zone-level amounts."""
     return Amounts(divide(amounts.cpu, divisor), divide(amounts.memory, divisor))
 
 

@@ -1,6 +1,6 @@
-"""Batch resources of a node: what its high-priority (HP) pods do not use is reclaimable for batch pods.
+"""Batch resources of a node: capacity that its high-priority (HP) pods do not use is reclaimable for batch pods.
 
-In: capacity, reserves, system usage, one line per pod and per metric, the strategy. Out: the batch amounts and every
+In: capacity, reserves, system usage, one entry per pod and per metric, the strategy. Out: the batch amounts and every
 term of the formula. Source: Koordinator batch resource plugin, the rule of its newest release.
 
     margin          = capacity * (100 - reclaim threshold percent) / 100
@@ -10,11 +10,11 @@ term of the formula. Source: Koordinator batch resource plugin, the rule of its 
     maxUsageRequest = max(0, capacity - margin - S            - HP max(used, request))
     batch           = min(by policy, capacity * batch threshold percent / 100 where set)
 
-CPU knows the policies usage and maxUsageRequest, memory all three; any other word means usage.
+CPU supports the policies usage and maxUsageRequest, memory all three; any other value means usage.
 
-What counts as HP used: the usage of a pod that has a metric (an LSE pod counts its CPU request, which it owns
-exclusively); the request of a pod that has no metric yet, under either policy, and the pod is named in `assumed`; the
-usage of a metric whose pod is not on the node any more, named in `dangling`.
+HP used is the sum of: the usage of pods with a metric (an LSE pod counts with its CPU request, which is exclusive); the
+request of pods without a metric yet, under every policy, listed in `assumed`; the usage of metrics whose pod is no longer
+on the node, listed in `dangling`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, m
 
 
 class CalculatePolicy(StrEnum):
-    """How the need of HP pods is measured."""
+    """How the consumption of HP pods is measured."""
 
     USAGE = "usage"
     REQUEST = "request"
@@ -39,7 +39,7 @@ class CalculatePolicy(StrEnum):
 class PodNeed(msgspec.Struct, frozen=True):
     """A running or pending pod on the node. `key` is namespace/name, `tier` its priority class after defaulting.
 
-    `exclusive` marks an LSE pod. `zones` are the NUMA ids that it was given; empty: spread over all.
+    `exclusive`: an LSE pod. `zones`: the NUMA ids allocated to it; empty: spread over all.
     """
 
     key: str
@@ -50,12 +50,12 @@ class PodNeed(msgspec.Struct, frozen=True):
 
     @property
     def high_priority(self) -> bool:
-        """Its need comes before batch: neither batch nor free."""
+        """Whether its tier is above batch: neither batch nor free."""
         return self.tier not in RECLAIMING
 
 
 class MeasuredUsage(msgspec.Struct, frozen=True):
-    """Usage of a pod or host application; `priority` is the tier that the metric names, empty if it names none."""
+    """Usage of a pod or host application; `priority`: the tier in the metric, empty without one."""
 
     key: str
     usage: Amounts
@@ -63,7 +63,7 @@ class MeasuredUsage(msgspec.Struct, frozen=True):
 
 
 class HighPriorityNeed(msgspec.Struct, frozen=True):
-    """Sums over the HP pods, and which pods were counted by a rule instead of a measurement."""
+    """Sums over the HP pods, and the pods that were counted by a rule instead of a measurement."""
 
     request: Amounts = ZERO
     used: Amounts = ZERO
@@ -73,7 +73,7 @@ class HighPriorityNeed(msgspec.Struct, frozen=True):
 
 
 class BatchStrategy(msgspec.Struct, frozen=True):
-    """What the formula reads of the colocation strategy. Percent values are whole; thresholds None: no cap."""
+    """The formula's part of the colocation strategy. Percent values are integers; thresholds None: no cap."""
 
     cpu_reclaim_percent: int
     memory_reclaim_percent: int
@@ -84,7 +84,7 @@ class BatchStrategy(msgspec.Struct, frozen=True):
 
 
 class BatchTerms(msgspec.Struct, frozen=True):
-    """All terms of one calculation; `batch` is the result."""
+    """All terms of one calculation (milli-CPUs, bytes); `batch` is the result."""
 
     capacity: Amounts
     margin: Amounts
@@ -96,14 +96,14 @@ class BatchTerms(msgspec.Struct, frozen=True):
 
 
 def effective_policies(cpu: str, memory: str) -> tuple[CalculatePolicy, CalculatePolicy]:
-    """Return the policies that act: `request` is not one for CPU, and an unknown word means usage."""
+    """Return the effective policies: CPU has no `request`, and an unknown value means usage."""
     cpu_policy = CalculatePolicy.MAX_USAGE_REQUEST if cpu == CalculatePolicy.MAX_USAGE_REQUEST else CalculatePolicy.USAGE
     memory_policy = next((policy for policy in CalculatePolicy if policy == memory), CalculatePolicy.USAGE)
     return cpu_policy, memory_policy
 
 
-def is_lent(priority: str) -> bool:
-    """Tell whether usage of this tier is lent capacity itself and therefore no HP usage. No tier counts as HP."""
+def is_reclaimed(priority: str) -> bool:
+    """Whether usage of this tier runs on reclaimed capacity and is therefore no HP usage. Without a tier it counts as HP."""
     return priority in RECLAIMING
 
 
@@ -125,7 +125,7 @@ def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> H
             continue
         used = used + (Amounts(pod.request.cpu, metric.usage.memory) if pod.exclusive else metric.usage)
         max_used_request = max_used_request + pod.request.larger(metric.usage)
-    dangling = [metric for key, metric in sorted(metrics.items()) if key not in seen and not is_lent(metric.priority)]
+    dangling = [metric for key, metric in sorted(metrics.items()) if key not in seen and not is_reclaimed(metric.priority)]
     for metric in dangling:
         used = used + metric.usage
         max_used_request = max_used_request + metric.usage
@@ -133,10 +133,10 @@ def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> H
 
 
 def host_application_usage(applications: Sequence[MeasuredUsage]) -> Amounts:
-    """Return the usage of applications outside pods that does not run on reclaimed capacity (one that names no tier counts)."""
+    """Return the usage of host applications that do not run on reclaimed capacity (one without a tier counts)."""
     used = ZERO
     for application in applications:
-        if not is_lent(application.priority):
+        if not is_reclaimed(application.priority):
             used = used + application.usage
     return used
 

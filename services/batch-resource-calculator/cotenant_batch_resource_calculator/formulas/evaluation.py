@@ -1,15 +1,15 @@
-"""One node evaluated once: guards, terms, batch, mid and zones together.
+"""Evaluates one node: guards, terms, batch, mid and zones together.
 
-In: what the node has (capacity, allocatable, reservation), its latest metric, the pods on it, its strategy, and the
-time. Out: an Evaluation, the figures with every term. Source: Koordinator node
+In: the node's capacity, allocatable and reservation, its latest metric, the pods on it, its strategy, and the time. Out: an
+Evaluation, the figures with every term. Source: Koordinator node
 resource controller:
 
     colocation switched off                          -> withdrawn
-    no metric, or a metric older than degrade time   -> withdrawn (the node's need is unknown, so nothing is reclaimable)
+    no metric, or a metric older than degrade time   -> withdrawn (consumption is unknown, so nothing is reclaimable)
     else batch and mid by their formulas
 
-Missing parts of a metric move a term by rule: a pod without a figure counts its request; a node without a total has no
-mid.
+Missing parts of a metric are replaced by rule: a pod without usage counts with its request; a node without total usage has
+no mid resources.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ DEFAULT_UPDATE_SECONDS = 300
 DEFAULT_DIFF_THRESHOLD = 0.1
 
 
-class NodeFigures(msgspec.Struct, frozen=True):
-    """What the node has: cpu in milli-CPUs, everything else in units."""
+class NodeAmounts(msgspec.Struct, frozen=True):
+    """The node's capacity, allocatable and reservation: cpu in milli-CPUs, everything else in base units."""
 
     capacity: dict[str, int]
     allocatable: dict[str, int]
@@ -72,7 +72,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 def batch_strategy(strategy: ColocationStrategy) -> BatchStrategy:
-    """Return what the batch formula reads, with the defaults in the places that the strategy leaves open."""
+    """Return the batch formula's part of the strategy, with defaults for unset fields."""
     cpu_policy, memory_policy = effective_policies(strategy.cpu_calculate_policy or "", strategy.memory_calculate_policy or "")
     return BatchStrategy(
         _or(strategy.cpu_reclaim_threshold_percent, DEFAULT_CPU_RECLAIM_PERCENT),
@@ -85,7 +85,7 @@ def batch_strategy(strategy: ColocationStrategy) -> BatchStrategy:
 
 
 def mid_strategy(strategy: ColocationStrategy) -> MidStrategy:
-    """Return what the mid formula reads."""
+    """Return the mid formula's part of the strategy."""
     return MidStrategy(
         _or(strategy.mid_cpu_threshold_percent, 100),
         _or(strategy.mid_memory_threshold_percent, 100),
@@ -100,13 +100,13 @@ def _or(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def reserve_of(node: NodeFigures) -> Amounts:
+def reserve_of(node: NodeAmounts) -> Amounts:
     """Return the node's own reserve: the larger of the kubelet's and the annotation's."""
     return of_mapping(node_reserved(kubelet_reserved(node.capacity, node.allocatable), node.reservation))
 
 
 def withdrawal(update_time: datetime | None, strategy: ColocationStrategy, now: datetime) -> tuple[str, str]:
-    """Return why nothing is reclaimable now, as code and in words; both empty where the metric can be acted on."""
+    """Return why nothing is reclaimable now, as code and text; both empty while the metric is fresh."""
     minutes = degrade_minutes(strategy)
     if update_time is None:
         return NO_METRIC, "the node has no metric yet: batch and mid resources are withdrawn until it reports"
@@ -119,18 +119,18 @@ def withdrawal(update_time: datetime | None, strategy: ColocationStrategy, now: 
 
 
 def degrade_minutes(strategy: ColocationStrategy) -> int:
-    """Return how old a metric may be that is acted on."""
+    """Return the maximum age of a usable metric, in minutes."""
     return _or(strategy.degrade_time_minutes, DEFAULT_DEGRADE_MINUTES)
 
 
 def calculate(
-    node: NodeFigures,
+    node: NodeAmounts,
     measurement: NodeMeasurement,
     pods: Sequence[PodNeed],
     strategy: ColocationStrategy,
     zone_capacities: Sequence[Amounts] = (),
 ) -> Evaluation:
-    """Return the figures of a node whose metric can be acted on."""
+    """Return the figures of a node with a fresh metric."""
     capacity = of_mapping(node.capacity)
     reserved = reserve_of(node)
     metrics = {metric.key: metric for metric in measurement.pods}

@@ -1,5 +1,4 @@
-"""Mid resources of a node: what the prediction says that prod pods will not need again, and a share of what nobody
-requested.
+"""Mid resources of a node: the capacity that prod pods are predicted not to use, and a share of the unrequested capacity.
 
 In: capacity, usage, reserves, the prediction, the strategy. Out: mid-cpu in milli-CPUs and mid-memory in bytes.
 Source: Koordinator mid resource plugin, newest rule.
@@ -21,7 +20,7 @@ STATIC_MODE = "static"
 
 
 class MidStrategy(msgspec.Struct, frozen=True):
-    """What the formula reads of the colocation strategy, in whole percent."""
+    """The formula's part of the colocation strategy, in integer percent."""
 
     cpu_threshold_percent: int = 100
     memory_threshold_percent: int = 100

@@ -1,9 +1,8 @@
 """Batch resources of each NUMA zone.
 
-In: zone capacities, the node's figures and the pods' zones. Out: one `Amounts` in zone-level units per zone, in the
-order given. Node-level system usage and reserve are divided by the number of zones; a pod counts in the zones that it
-was given, in equal parts, or in all of them. Source: Koordinator batch resource plugin, NUMA level. Every quotient
-rounds up to a thousandth.
+In: zone capacities, the node's figures and the pods' zones. Out: one `Amounts` in zone-level units per zone, in the given
+order. Node-level system usage and reserve are divided by the number of zones; a pod counts in its allocated zones, in equal
+parts, or in all of them. Source: Koordinator batch resource plugin, NUMA level. Every quotient rounds up to a thousandth.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from cotenant_batch_resource_calculator.formulas.batch import (
     HighPriorityNeed,
     MeasuredUsage,
     PodNeed,
-    is_lent,
+    is_reclaimed,
     reclaimable,
 )
 
 
 def zone_shares(amounts: Amounts, zones: Sequence[int], count: int) -> list[Amounts]:
-    """Return a pod's part in each of `count` zones, in the units given in.
+    """Return a pod's part in each of `count` zones, in the units of `amounts`.
 
-    Ids outside 0..count-1 are ignored; none left: an equal part everywhere. An id listed twice makes the parts
-    smaller, not the zone's part larger.
+    Ids outside 0..count-1 are ignored; without a valid id every zone gets an equal part. A repeated id makes all parts
+    smaller, not that zone's part larger.
     """
     listed = [zone for zone in zones if 0 <= zone < count]
     if not listed:
@@ -72,7 +71,7 @@ def calculate_zones(
             used[zone] = used[zone] + counted
             max_used_request[zone] = max_used_request[zone] + wanted.larger(measured)
     for key, metric in sorted(metrics.items()):
-        if key in seen or is_lent(metric.priority):
+        if key in seen or is_reclaimed(metric.priority):
             continue
         part = split(to_zone_level(metric.usage), count)
         used = [amount + part for amount in used]

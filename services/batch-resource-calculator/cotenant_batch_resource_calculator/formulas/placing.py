@@ -1,6 +1,6 @@
-"""From calculated figures to what the node offers: CPU normalisation, the origin and the foreign share.
+"""From calculated amounts to offered amounts: CPU normalisation, the origin and the foreign share.
 
-In: calculated batch amounts (None: withdrawn), the normalisation ratio, what foreign schedulers use. Out: origin and
+In: calculated batch amounts (None: withdrawn), the normalisation ratio, allocations of foreign schedulers. Out: origin and
 offered amounts. Source: Koordinator batch resource plugin, prepare.
 
     origin[batch-cpu]    = calculated * ratio             only for a ratio above 1.0
@@ -38,7 +38,7 @@ def amplified(batch_cpu_milli: int, ratio: float) -> int:
 
 
 def normalization_ratio(annotations: Mapping[str, str]) -> float:
-    """Return the ratio that the annotation names, at most MAX_RATIO; 1.0 where it is absent or not a number."""
+    """Return the ratio in the annotation, at most MAX_RATIO; 1.0 if it is absent or not a number."""
     try:
         ratio = float(annotations.get(ANNOTATION_CPU_NORMALIZATION_RATIO, "1"))
     except ValueError:
@@ -47,7 +47,7 @@ def normalization_ratio(annotations: Mapping[str, str]) -> float:
 
 
 def offer(calculated: Amounts | None, ratio: float, foreign: Mapping[str, int]) -> Offer:
-    """Return what the node offers; `foreign` maps resource names to units."""
+    """Return the node's offer; `foreign`: amounts by resource name, in milli-CPUs and bytes."""
     if calculated is None:
         return Offer(ZERO, None)
     origin = Amounts(amplified(calculated.cpu, ratio), calculated.memory)
