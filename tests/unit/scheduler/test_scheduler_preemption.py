@@ -695,3 +695,10 @@ def test_a_budget_that_is_gone_protects_nobody_any_more() -> None:
     story.later(1)
     story.settle()
     assert victims(story, "high") == ["low-b"]
+
+
+def test_who_was_bound_first_stays_whatever_the_names() -> None:
+    story = story_of(on("a", "zoe", cpu="2"), on("a", "amy", cpu="2"))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["amy"]
