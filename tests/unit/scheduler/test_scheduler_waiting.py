@@ -213,7 +213,7 @@ def test_a_pod_that_is_deleted_and_created_again_between_two_decisions_waits_as_
     assert len(story.core.queue) == 1
 
 
-def test_who_comes_late_is_told_at_once_while_others_were_told_of_other_figures_just_now() -> None:
+def test_a_late_pod_is_notified_at_once_while_others_wait_for_the_pause() -> None:
     story = Story()
     story.nodes(node("a", cpu="1"))
     story.pods(pod("big", cpu="4"))
