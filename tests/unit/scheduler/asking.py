@@ -39,13 +39,14 @@ class Asking(Story):
         return facts.shape
 
     def codes(self, plugin: str, name: str) -> dict[str, int]:
-        """The filter's code of each node; asked about all at once and about each alone."""
+        """The filter's code of each node; asked about all at once, about all but the first, and about each alone."""
         self.current()
         nodes, shape = self.core.nodes, self.shape(name)
         found = next(f for f in self.core.profile.filters if f.name == plugin)
         codes = found.filter(nodes, shape, nodes.all_rows).tolist()
         alone = filter_of_row(found, nodes, shape)
         assert codes == [alone(row) for row in range(nodes.size)]
+        assert found.filter(nodes, shape, slice(1, nodes.size)).tolist() == codes[1:]
         return dict(zip(nodes.names, codes, strict=True))
 
     def refused(self, plugin: str, name: str) -> set[str]:
@@ -59,13 +60,14 @@ class Asking(Story):
         return found.reason(self.core.nodes, self.shape(name), code, rows)
 
     def scores(self, plugin: str, name: str) -> dict[str, int]:
-        """The raw score of each node; asked about all at once and about each alone."""
+        """The raw score of each node; asked about all at once, about all but the first, and about each alone."""
         self.current()
         nodes, shape = self.core.nodes, self.shape(name)
         found = next(s for s in self.core.profile.scores if s.name == plugin)
         scores = found.score(nodes, shape, nodes.all_rows).tolist()
         alone = score_of_row(found, nodes, shape)
         assert scores == [alone(row) for row in range(nodes.size)]
+        assert found.score(nodes, shape, slice(1, nodes.size)).tolist() == scores[1:]
         return dict(zip(nodes.names, scores, strict=True))
 
     def spanning_scores(self, plugin: str, name: str, *infeasible: str) -> dict[str, int]:

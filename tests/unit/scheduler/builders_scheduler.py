@@ -306,7 +306,7 @@ def over_the_wire(event: Event) -> Event:
     )
 
 
-def said(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
+def as_stored(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
     """What would be stored behind the commit record `prior`."""
     sealed = commit_batch(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", prior)
     return [(e.subject, e.data, e.causes, e.tombstone) for e in sealed.events[1:]]

@@ -1,4 +1,4 @@
-"""How many equal pods a quota takes at once, and what is said of one that it does not take."""
+"""How many equal pods a quota takes at once, and the reason that is given for one that it does not take."""
 
 from __future__ import annotations
 

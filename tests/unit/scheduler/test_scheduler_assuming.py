@@ -10,7 +10,7 @@ from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement
 from cotenant.model.subjects import placement_subject
-from tests.unit.scheduler.builders_scheduler import IDENTITY, NOW, Story, node, pod, said
+from tests.unit.scheduler.builders_scheduler import IDENTITY, NOW, Story, as_stored, node, pod
 
 OF_TEAM = {"quota.scheduling.koordinator.sh/name": "team"}
 
@@ -114,7 +114,7 @@ def test_a_payload_that_the_scheduler_does_not_read_can_be_stored_with_the_other
     story.core.assume(batch)
     assert not story.core.decide(NOW)
     story.core.withdraw()
-    assert said(story.core.decide(NOW)) == said(batch[:-1])
+    assert as_stored(story.core.decide(NOW)) == as_stored(batch[:-1])
 
 
 def test_an_event_of_another_service_is_refused() -> None:

@@ -66,3 +66,14 @@ def test_a_series_stops_at_a_pod_that_the_nodes_report_knows() -> None:
         assert views[0] == views[1]
         # A pod of 1 core and 1 Gi is taken to use 850 milli-cores and 70 %, unless the report has it: that one uses more.
         assert views[0] == [5_000 + 850 * (count - 1), 5 * GIB + 751_619_277 * (count - 1)]
+
+
+def test_who_follows_is_placed_with_its_leader_in_one_decision() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "leader"}}, "topologyKey": "host"}
+    after = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    story = Story()
+    story.nodes(node("a", labels={"host": "a"}), node("b", labels={"host": "b"}))
+    story.pod(pod("follower", priority=9, affinity=after))
+    story.pod(pod("leader", labels={"app": "leader"}))
+    assert kinds(story.decide()) == {"Placement": 2}
+    assert story.node_of("follower") == story.node_of("leader")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cotenant.events.runs import RunPhase
-from tests.unit.scheduler.builders_scheduler import Story, node, pod, said
+from tests.unit.scheduler.builders_scheduler import Story, as_stored, node, pod
 
 TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "host"}
 OF_TEAM_X = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
@@ -81,8 +81,8 @@ def test_deciding_ahead_equals_deciding_afterwards_and_withdrawing_leaves_nothin
             story.core.confirm(first)
             confirmed += 1
             if not more:
-                assert said(ahead, first - 1) == said(story.reloaded().decide(story.now))
-        assert said(story.core.decide(story.now)) == said(story.reloaded().decide(story.now))
+                assert as_stored(ahead, first - 1) == as_stored(story.reloaded().decide(story.now))
+        assert as_stored(story.core.decide(story.now)) == as_stored(story.reloaded().decide(story.now))
     assert decided > 10
     assert confirmed
     assert withdrawn

@@ -12,7 +12,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.model.subjects import placement_subject, quota_subject, run_subject, waiting_subject
+from cotenant.model.subjects import placement_subject, pod_subject, quota_subject, run_subject, waiting_subject
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 
 
@@ -373,7 +373,9 @@ def test_the_end_of_a_quota_is_no_quota() -> None:
     for tree in ("", "other"):
         story.say(quota_subject(tree, "team"), QuotaRuntime(tree=tree, quota="team", **none), tombstone=True)
     story.settle()
-    assert story.node_of("web") == "a"
+    placement = story.placement("web")
+    assert placement is not None
+    assert (placement.node, placement.quota) == ("a", "")
 
 
 def ended(story: Story, subject: str) -> None:
@@ -424,3 +426,14 @@ def test_the_end_of_a_namespace_is_no_namespace() -> None:
     story.pod(pod("shy", affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}))
     story.settle()
     assert story.node_of("shy") == "a"
+
+
+def test_a_placement_stays_as_it_is_while_its_pods_object_cannot_be_read() -> None:
+    story = placed_story()
+    story.say(pod_subject("default", "web"), ObjectStored(object=msgspec.Raw(b'{"metadata":[]}')))
+    assert story.settle() == []
+    readable = story.pod(pod("web", cpu="2"))
+    story.settle()
+    placement = story.placement("web")
+    assert placement is not None
+    assert placement.object_sequence == readable.sequence

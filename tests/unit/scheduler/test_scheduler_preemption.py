@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.runs import RunPhase
+from cotenant.model.subjects import pod_subject
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.preempting import NOMINATIONS_PER_DECISION
 from cotenant_scheduler.state.nodes import NodeTable
@@ -587,3 +591,114 @@ def test_a_nomination_by_the_decision_alone_ends_too() -> None:
     assert nominations.freed
     assert not nominations.hold(0, None)
     assert held(nodes) == [0, 0]
+
+
+def test_a_room_is_let_go_when_its_pod_is_nominated_no_longer() -> None:
+    nominations, nodes, record = held_rooms()
+    nominations.pod_changed(record)
+    assert nominations.hold(0, None)
+    record.waiting = None
+    nominations.pod_changed(record)
+    assert nominations.hold(0, None)
+    assert held(nodes) == [0, 0]
+
+
+def test_a_nomination_that_is_stored_ends_by_a_decision_too() -> None:
+    nominations, nodes, record = held_rooms()
+    nominations.pod_changed(record)
+    nominations.begin()
+    nominations.end(record.key)
+    assert nominations.freed
+    assert not nominations.hold(0, None)
+    assert held(nodes) == [0, 0]
+
+
+# -- who goes, where pods keep more than sums --------------------------------------------------------------------------------
+
+
+def with_port(document: dict[str, Any], number: int = 80) -> dict[str, Any]:
+    document["spec"]["containers"][0]["ports"] = [{"containerPort": number, "hostPort": number}]
+    return document
+
+
+def test_as_few_go_as_sums_and_ports_ask_for() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": "host"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    story = story_of(
+        on("a", "p0", cpu="1"),
+        with_port(on("a", "p1", cpu="1")),
+        on("a", "p2", cpu="2"),
+        on("a", "p3", cpu="500m"),
+        on("a", "p4", cpu="500m"),
+        cpu="6",
+    )
+    story.pods(with_port(pod("high", cpu="4", priority=1000, affinity=apart)))
+    story.settle()
+    # 2 cores are left for others: p0 has one, p1 has the port, p2 needs two, p3 and p4 fill them up.
+    assert victims(story, "high") == ["p1", "p2"]
+
+
+def test_a_node_whose_pods_end_already_is_chosen_at_no_cost() -> None:
+    story = story_of(on("a", "low", cpu="3"), on("b", "other", cpu="3"), nodes=2)
+    story.pod(on("b", "other", cpu="3", deleting=True))
+    story.settle()
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    found = nomination(story, "high")
+    assert found is not None
+    assert (found.node, found.victims) == ("b", ())
+
+
+def test_a_pod_whose_object_cannot_be_read_is_not_taken_for_ending() -> None:
+    story = story_of(on("a", "low", cpu="3"))
+    story.say(pod_subject("default", "low"), ObjectStored(object=msgspec.Raw(b'{"metadata":[]}')))
+    story.settle()
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["low"]
+
+
+def test_pods_of_equal_priority_stay_where_lower_ones_are_too_small() -> None:
+    story = story_of(on("a", "equal", cpu="3", priority=1000), on("a", "low", cpu="500m"))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    assert nomination(story, "high") is None
+
+
+def test_the_highest_victim_of_a_node_counts_and_comes_first() -> None:
+    story = story_of(
+        on("a", "a1", cpu="2", priority=1),
+        on("a", "a5", cpu="2", priority=5),
+        on("b", "b4", cpu="2", priority=4),
+        on("b", "b3", cpu="2", priority=3),
+        nodes=2,
+    )
+    story.pods(pod("high", cpu="4", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["b4", "b3"]
+
+
+def test_among_equals_the_node_whose_first_victim_was_bound_last() -> None:
+    story = story_of(*(on(name[0], name, cpu="2") for name in ("a1", "b1", "b2", "a2")), nodes=2)
+    story.pods(pod("high", cpu="4", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["b1", "b2"], "bound after 1 and 2 seconds; on a after 0 and 3"
+
+
+def test_a_budget_that_is_gone_protects_nobody_any_more() -> None:
+    story = story_of(on("a", "low-a", cpu="3", priority=10), on("b", "low-b", cpu="3", labels={"app": "b"}), nodes=2)
+    budget = story.budget("b", {"app": "b"}, allowed=0)
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["low-a"]
+    story.say(budget.subject, ObjectDeleted(), tombstone=True)
+    story.later(1)
+    story.settle()
+    assert victims(story, "high") == ["low-b"]
+
+
+def test_who_was_bound_first_stays_whatever_the_names() -> None:
+    story = story_of(on("a", "zoe", cpu="2"), on("a", "amy", cpu="2"))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["amy"]

@@ -271,6 +271,10 @@ def test_a_run_ends_where_another_class_is_next_or_at_its_bound() -> None:
     assert names(walk.run(1)) == ["s1"]
     walk.advance(2)
     assert asked(walk) == ["f0", "s3", "l1"]
+    pair = PodQueue()
+    for name, shape in (("a", SMALL), ("b", SMALL), ("c", LARGE), ("d", SMALL)):
+        put(pair, record(name, shape))
+    assert names(Walk(pair).run(9)) == ["a", "b"], "c is of another class"
     only = Walk(queued(record("a"), record("b"), record("c"))[0])
     assert names(only.run(2)) == ["a", "b"]
     assert names(only.run(9)) == ["a", "b", "c"]
