@@ -13,11 +13,12 @@ from cotenant.model.bounds import Count, Int32, Int64
 class Series(Part, frozen=True, kw_only=True):
     """CPU in milli-cores and memory working set in bytes, per sample, parallel to the newest of `UsageSample.offsets_ms`.
 
-    A series that is shorter than `offsets_ms` belongs to its last entries: a pod that was not there before.
+    Values are not bounded here: metrics-ingest refuses a message of values that nothing can have, and counts it. A series that
+    is shorter than `offsets_ms` belongs to its last entries: a pod that was not there before.
     """
 
-    cpu_milli: tuple[Int64, ...] = ()
-    memory_bytes: tuple[Int64, ...] = ()
+    cpu_milli: tuple[int, ...] = ()
+    memory_bytes: tuple[int, ...] = ()
 
 
 class Pressure(Part, frozen=True, kw_only=True):

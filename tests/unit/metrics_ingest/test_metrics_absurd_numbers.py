@@ -27,13 +27,13 @@ REFUSED: dict[str, dict[str, Any]] = {
     "memory": {"memory": (9 * 10**18,)},
     "negative memory": {"memory": (-1,)},
     "system": {"system": (9 * 10**18,)},
+    "memory 1e30": {"memory": (10**30,)},
 }
 UNREADABLE: dict[str, dict[str, Any]] = {
     "period": {"period_ms": 10**30},
     "offset": {"offsets_ms": (-(10**30),)},
     "counter": {"counter": 10**30},
     "negative counter": {"counter": -1},
-    "memory": {"memory": (10**30,)},
 }
 
 
