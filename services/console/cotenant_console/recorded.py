@@ -44,7 +44,7 @@ async def opened(nats_url: str, folder: Path) -> AsyncIterator[NatsLog]:
     with FolderLock(folder):
         supervisor = Supervisor(folder / "logs")
         port = free_port()
-        supervisor.start(nats_process(folder, port))
+        supervisor.start(nats_process(folder, port)[0])
         try:
             async with asyncio.timeout(START_SECONDS):
                 while not await answers(port):  # noqa: ASYNC110 - a process of its own announces nothing

@@ -24,6 +24,7 @@ from nats.micro.service import Service as MicroService
 from nats.micro.service import ServiceConfig
 
 from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.streams import StreamSizes
 from cotenant.runtime.settings import Settings, settings_from
 from cotenant.runtime.telemetry import Telemetry, configure_logging
 
@@ -147,7 +148,7 @@ async def open_host(name: str, settings: Settings, *, own_http: bool = False) ->
     host = Host(name, settings, log, telemetry)
     runner: web.AppRunner | None = None
     try:
-        await log.declare()
+        await log.declare(sizes=StreamSizes.within(settings.store_bytes))
         if settings.http_port >= 0 and not own_http:
             app = web.Application()
             app.add_routes(status_routes(host))

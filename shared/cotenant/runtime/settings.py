@@ -26,6 +26,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "INFO"
     log_format: str = "text"
     config: str = "{}"
+    store_bytes: int = 0
+    """What the server has on disk for all streams; 0: enough."""
     clock_offset_seconds: float = 0.0
     """For tests of wrong clocks: added to what the machine's shows."""
 
@@ -45,6 +47,12 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     made.add_argument("--http-port", type=int, default=0, help="their port; 0 picks one, -1 serves none")
     made.add_argument("--log-level", default=os.environ.get("COTENANT_LOG_LEVEL", "INFO"))
     made.add_argument("--log-format", choices=("text", "json"), default=os.environ.get("COTENANT_LOG_FORMAT", "text"))
+    made.add_argument(
+        "--store-bytes",
+        type=int,
+        default=int(os.environ.get("COTENANT_STORE_BYTES") or 0),
+        help="the server's disk for all streams (max_file_store), which their sizes follow; 0: enough for the default ones",
+    )
     made.add_argument("--clock-offset", type=float, default=0.0, help=argparse.SUPPRESS)
     made.add_argument("--config", metavar="FILE", help="YAML or JSON file with the service's configuration")
     made.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one configuration field (VALUE is YAML)")
@@ -69,6 +77,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         log_level=arguments.log_level.upper(),
         log_format=arguments.log_format,
         config=_config_text(arguments.config, arguments.set),
+        store_bytes=max(arguments.store_bytes, 0),
         clock_offset_seconds=arguments.clock_offset,
     )
 

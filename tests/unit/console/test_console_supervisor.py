@@ -141,7 +141,7 @@ def test_a_second_up_on_the_same_folder_is_refused_by_name_of_the_first(tmp_path
 async def test_the_real_nats_server_starts_and_comes_back_after_a_kill(tmp_path: Path) -> None:
     port = free_port()
     supervisor = Supervisor(tmp_path / "logs")
-    supervisor.start(nats_process(tmp_path, port))
+    supervisor.start(nats_process(tmp_path, port)[0])
     process = supervisor.processes["nats-server"]
 
     async def greeted() -> None:

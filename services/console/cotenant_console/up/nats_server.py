@@ -22,7 +22,7 @@ PORT_TRIES = 100
 MIB = 1024 * 1024
 MAX_PAYLOAD_BYTES = MIB
 MEMORY_STORE_BYTES = 128 * MIB
-MIN_FILE_STORE_BYTES = 512 * MIB
+MIN_FILE_STORE_BYTES = 128 * MIB
 MAX_FILE_STORE_BYTES = 16 * 1024 * MIB
 MAX_BATCH_MESSAGES = 1000
 MAX_BATCHES_PER_STREAM = 50
@@ -64,9 +64,21 @@ def port_is_free(port: int) -> bool:
         return True
 
 
+class DiskTooSmallError(Exception):
+    """The disk has no room for the streams."""
+
+
 def file_store_bytes(folder: Path) -> int:
-    """What JetStream may take on disk: a quarter of what is free, within stated bounds."""
-    return max(MIN_FILE_STORE_BYTES, min(MAX_FILE_STORE_BYTES, shutil.disk_usage(folder).free // 4))
+    """What JetStream may take on disk: a quarter of what is free and of what it has, within stated bounds; where that is less
+    than the least, half. Raises DiskTooSmallError."""
+    used = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    room = shutil.disk_usage(folder).free + used
+    if room // 2 < MIN_FILE_STORE_BYTES:
+        raise DiskTooSmallError(
+            f"{folder} has {room // MIB} MiB free: nats-server needs {2 * MIN_FILE_STORE_BYTES // MIB} MiB at least; "
+            "name a data folder on another disk (--data)"
+        )
+    return max(MIN_FILE_STORE_BYTES, min(MAX_FILE_STORE_BYTES, room // 4))
 
 
 def configuration(port: int, store: Path, store_bytes: int) -> str:
@@ -96,13 +108,15 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def nats_process(folder: Path, port: int) -> ProcessSpec:
-    """Write the configuration below the data folder and return the process to run."""
+def nats_process(folder: Path, port: int) -> tuple[ProcessSpec, int]:
+    """Write the configuration below the data folder; return the process to run, and the bytes that its streams may take. Raises
+    DiskTooSmallError."""
     home = folder / "nats"
     home.mkdir(parents=True, exist_ok=True)
+    store_bytes = file_store_bytes(home)
     config = home / "nats-server.conf"
-    config.write_text(configuration(port, home / "store", file_store_bytes(home)))
-    return ProcessSpec("nats-server", (nats_binary(), "-c", str(config)), {"HOME": str(home)}, stop_seconds=10.0)
+    config.write_text(configuration(port, home / "store", store_bytes))
+    return ProcessSpec("nats-server", (nats_binary(), "-c", str(config)), {"HOME": str(home)}, stop_seconds=10.0), store_bytes
 
 
 async def answers(port: int, timeout_seconds: float = 1.0) -> bool:

@@ -39,6 +39,8 @@ class Run:
     nats_url: str
     node: str
     simulated_nodes: int
+    store_bytes: int = 0
+    """Of the server, for all streams; 0: enough."""
 
 
 def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
@@ -54,6 +56,8 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
         name,
         "--http-port",
         str(status_port),
+        "--store-bytes",
+        str(run.store_bytes),
         *_own_flags(run, name),
     )
     # The executor ends its pods before it ends itself, and pods have a time of grace.

@@ -26,6 +26,7 @@ from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.folder_lock import FolderLock
 from cotenant_console.up.journal import Journal
+from cotenant_console.up.nats_server import DiskTooSmallError
 from cotenant_console.up.reading import keep_journal
 from cotenant_console.up.screen import Screen
 from cotenant_console.up.stack import NotReadyError, Plan, Stack
@@ -86,7 +87,7 @@ class Session:
         with FolderLock(self.options.folder), Claims() as claims, Screen() as screen:
             screen.say(f"cotenant: data folder {self.options.folder}")
             began = time.monotonic()
-            stack = Stack(planned(self.options, claims))
+            stack = Stack(planned(self.options, claims), screen.say)
             demonstration: Demonstration | None = None
             failure = ""
             try:
@@ -99,7 +100,7 @@ class Session:
                         demonstration = await asyncio.to_thread(self._demonstration, stack)
                         stack.supervisor.start(demonstration.load_process())
                     await self._show(stack, demonstration, screen)
-            except (NotReadyError, ApiError, UnreachableError, ExceptionGroup) as error:
+            except (NotReadyError, DiskTooSmallError, ApiError, UnreachableError, ExceptionGroup) as error:
                 failure = str(error)
             final = self._view(stack, demonstration, self._elapsed)
             crashes = stack.supervisor.crash_count

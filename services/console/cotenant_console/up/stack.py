@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from cotenant_console.up.supervisor import Supervisor
 
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.1
+SAME_CRASHES = 3
+"""A process that ended so often for the same reason before it was ever ready will not become ready."""
+PROGRESS_SECONDS = 5.0
 
 
 class NotReadyError(Exception):
@@ -43,8 +47,11 @@ class Plan:
 class Stack:
     """One running stack. Made by `start`, ended by `stop`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, progress: Callable[[str], None] = lambda _line: None) -> None:
+        """`progress` gets a line every PROGRESS_SECONDS of waiting: for whom, and why."""
         self.plan = plan
+        self._progress = progress
+        self._next_line = 0.0
         self.endpoint = Endpoint(f"http://{LOOPBACK}:{plan.api_port}", f"nats://{LOOPBACK}:{plan.nats_port}")
         self.supervisor = Supervisor(plan.folder / "logs")
         self.status_ports: dict[str, int] = {}
@@ -57,8 +64,10 @@ class Stack:
     async def start(self) -> None:
         """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError."""
         deadline = time.monotonic() + READY_SECONDS
-        self.supervisor.start(nats_process(self.plan.folder, self.plan.nats_port))
-        run = Run(self.plan.folder, self.endpoint.nats_url, self.plan.node, self.plan.simulated_nodes)
+        self._next_line = time.monotonic() + PROGRESS_SECONDS
+        server, store_bytes = nats_process(self.plan.folder, self.plan.nats_port)
+        self.supervisor.start(server)
+        run = Run(self.plan.folder, self.endpoint.nats_url, self.plan.node, self.plan.simulated_nodes, store_bytes)
         for name in self.names:
             self.status_ports[name] = self.plan.api_port if name == "gateway" else free_port(self.status_ports.values())
             self.supervisor.start(service_process(run, name, self.status_ports[name]))
@@ -93,11 +102,17 @@ class Stack:
             base_objects(client)
 
     async def _pause(self, deadline: float, name: str) -> None:
-        if time.monotonic() > deadline:
-            process = self.supervisor.processes[name]
-            crashes = [str(crash) for crash in self.supervisor.crashes if crash.name == name]
-            seen = f" ({crashes[-1]})" if crashes else ""
+        process = self.supervisor.processes[name]
+        crashes = [str(crash) for crash in self.supervisor.crashes if crash.name == name]
+        if crashes.count(crashes[-1] if crashes else "") >= SAME_CRASHES:
+            raise NotReadyError(f"{name} does not start: {crashes[-1]}, {SAME_CRASHES} times; its log is {process.log}")
+        seen = f" ({crashes[-1]})" if crashes else ""
+        now = time.monotonic()
+        if now > deadline:
             raise NotReadyError(f"{name} is not ready after {READY_SECONDS:.0f} s{seen}; its log is {process.log}")
+        if now > self._next_line:
+            self._next_line = now + PROGRESS_SECONDS
+            self._progress(f"waiting for {name}{seen or ': it has not said yet that it is ready'}; its log is {process.log}")
         await asyncio.sleep(POLL_SECONDS)
 
 

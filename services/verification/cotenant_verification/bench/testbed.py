@@ -21,6 +21,7 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
+from cotenant.log.nats.streams import StreamSizes
 from cotenant_console.up.nats_server import answers, free_port, nats_process
 from cotenant_verification.bench.verification import READ
 
@@ -47,11 +48,11 @@ class Testbed:
     async def __aenter__(self) -> Testbed:
         self.folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
         try:
-            spec = nats_process(self.folder, self.port)
+            spec, _ = nats_process(self.folder, self.port)
             self._start(SERVER, list(spec.argv), dict(spec.environment))
             await self.until(lambda: answers(self.port), "the NATS server answers", 15)
             self.log = await connect(self.url, "bench")
-            await self.log.declare(history_bytes=2 << 30)
+            await self.log.declare(sizes=StreamSizes(history=2 << 30))
         except BaseException:
             self._end_everything()
             raise

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 import nats
 
-from cotenant.log.nats.streams import stream_configs
+from cotenant.log.nats.streams import StreamSizes, stream_configs
 from cotenant.log.nats.wire import BusClient, parse_headers
 
 ANSWER_SECONDS = 5.0
@@ -99,9 +99,9 @@ class JetStream:
         answer = await self._client.ask(f"$JS.API.{subject}", b"", msgspec.json.encode(body), seconds=ANSWER_SECONDS)
         return msgspec.json.decode(answer, type=kind)
 
-    async def declare(self, *, replicas: int, history_bytes: int) -> None:
+    async def declare(self, *, replicas: int, sizes: StreamSizes) -> None:
         """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
-        for config in stream_configs(replicas=replicas, history_bytes=history_bytes):
+        for config in stream_configs(replicas=replicas, sizes=sizes):
             name = config["name"]
             answer = await self._call(f"STREAM.CREATE.{name}", config, _Answer)
             if answer.error is not None and answer.error.err_code == _NAME_IN_USE:

@@ -25,7 +25,7 @@ from cotenant.log.nats.decoding import event_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, JetStream
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
-from cotenant.log.nats.streams import MAX_MESSAGE_BYTES
+from cotenant.log.nats.streams import DEFAULT_SIZES, MAX_MESSAGE_BYTES, StreamSizes
 from cotenant.log.nats.wire import BusClient
 
 logger = logging.getLogger(__name__)
@@ -52,9 +52,9 @@ class NatsLog:
         self.dead_letters = 0
         self.on_dead_letter: Callable[[], None] = lambda: None
 
-    async def declare(self, *, replicas: int = 1, history_bytes: int = 1 << 30) -> None:
+    async def declare(self, *, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> None:
         """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
-        await self._api.declare(replicas=replicas, history_bytes=history_bytes)
+        await self._api.declare(replicas=replicas, sizes=sizes)
 
     # -- writing -------------------------------------------------------------------------------------------------
 

@@ -3,14 +3,16 @@
 | stream | bound |
 |---|---|
 | LOG | KEEP_PER_SUBJECT versions a subject; tombstones and fleeting facts by message TTL; 1 MiB a message; MAX_LOG_CONSUMERS |
-| HISTORY | 30 days and `history_bytes` (default 1 GiB), compressed, asynchronous, sourced from LOG |
+| HISTORY | 30 days and 1 GiB, less on a small disk (`StreamSizes`), compressed, asynchronous, sourced from LOG |
 | USAGE | 4 messages a subject, 10 minutes, asynchronous |
-| EXECUTION | 1 day and 256 MiB, asynchronous |
+| EXECUTION | 1 day and 256 MiB, less on a small disk, asynchronous |
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import msgspec
 
 from cotenant.log.contract import EXECUTION, HISTORY, KEEP_PER_SUBJECT, LOG, USAGE
 
@@ -35,7 +37,25 @@ MAX_LOG_CONSUMERS = 25_000
 _SECOND = 1_000_000_000
 
 
-def stream_configs(*, replicas: int = 1, history_bytes: int = 1 << 30) -> list[dict[str, Any]]:
+class StreamSizes(msgspec.Struct, frozen=True):
+    """Bounds in bytes of the streams that have one."""
+
+    history: int = 1 << 30
+    execution: int = 256 << 20
+
+    @classmethod
+    def within(cls, store_bytes: int) -> StreamSizes:
+        """Return the sizes on a server that has so many bytes of disk for all streams: at most a quarter and an eighth of them,
+        so that LOG has the larger half; 0 bytes: no limit is known."""
+        if not store_bytes:
+            return cls()
+        return cls(min(cls().history, store_bytes // 4), min(cls().execution, store_bytes // 8))
+
+
+DEFAULT_SIZES = StreamSizes()
+
+
+def stream_configs(*, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> list[dict[str, Any]]:
     """Return the JetStream configuration of each stream, in the order in which they must exist."""
     shared: dict[str, Any] = {"storage": "file", "num_replicas": replicas, "discard": "old", "max_msg_size": MAX_MESSAGE_BYTES}
     # The server refuses asynchronous persistence on replicated streams; there the replicas are the durability.
@@ -59,7 +79,7 @@ def stream_configs(*, replicas: int = 1, history_bytes: int = 1 << 30) -> list[d
             "sources": [{"name": LOG}],
             "compression": "s2",
             "max_age": 30 * 86400 * _SECOND,
-            "max_bytes": history_bytes,
+            "max_bytes": sizes.history,
             "allow_direct": True,
         },
         {
@@ -77,7 +97,7 @@ def stream_configs(*, replicas: int = 1, history_bytes: int = 1 << 30) -> list[d
             "name": EXECUTION,
             "subjects": ["execution.>", "deadletter.>"],
             "max_age": 86400 * _SECOND,
-            "max_bytes": 256 << 20,
+            "max_bytes": sizes.execution,
             "allow_direct": True,
         },
     ]
