@@ -50,7 +50,7 @@ def reports(world: World, name: str) -> list[RunStatus]:
     return [event.data for event in world.history if isinstance(event.data, RunStatus) and event.data.name == name]
 
 
-def test_a_leak_ends_at_its_limit_and_starts_over_after_growing_waits() -> None:
+def test_a_leaking_pod_is_killed_at_its_limit_and_restarts_with_a_growing_back_off() -> None:
     world = small_node()
     place(world, holding("leak", "64Mi..1024Mi,period=40s,from=start", request="128Mi", limit="256Mi"))
     world.run_until(START + timedelta(seconds=70))
@@ -66,7 +66,7 @@ def test_a_leak_ends_at_its_limit_and_starts_over_after_growing_waits() -> None:
     assert len(lasted) >= 3
 
 
-def test_a_batch_pod_beyond_what_it_borrowed_fails_and_says_why() -> None:
+def test_a_batch_pod_above_its_batch_memory_fails_with_a_reason() -> None:
     world = small_node()
     place(world, holding("job", "300Mi", request="256Mi", limit="256Mi", policy="Never", borrowed=True))
     place(world, holding("modest", "256Mi", request="256Mi", limit="256Mi", policy="Never", borrowed=True))
@@ -104,7 +104,7 @@ def test_scores_are_kubelets() -> None:
     ),
     free=st.integers(0, 16 * GIB),
 )
-def test_who_is_left_fits_and_nobody_ends_without_need(pods: dict[str, tuple[int, int, int]], free: int) -> None:
+def test_the_remaining_pods_fit_and_no_pod_is_killed_needlessly(pods: dict[str, tuple[int, int, int]], free: int) -> None:
     held = {uid: Holding(*each) for uid, each in pods.items()}
     gone = dict(ended(held, free, MACHINE))
     left = sum(each.memory_bytes for uid, each in held.items() if uid not in gone)
