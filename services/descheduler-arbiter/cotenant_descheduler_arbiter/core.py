@@ -13,10 +13,10 @@ events. Out, in this order:
 and, as requests to the gateway, the evictions that are ordered and not answered. A decision has at most 999 events: the next
 one returns the rest from the same state; a judgement and its moves are never separated.
 
-A decision that found nothing is not computed again until an event arrives or time makes a difference: the next cycle's
-slot begins, a metric expires, a job is to be put away or is not over, a lost node's pod is overdue. An event of a pod does not
-count where nobody looks at pods: no node is lost or hot, and no pod is nominated. Of what does follow from single nodes and
-jobs, only those are looked at of which something was folded since nothing followed from them.
+An empty decision is not computed again until an event arrives or time changes the result: the next cycle's slot begins, a
+metric expires, a job is unfinished or due for removal, a lost node's pod is overdue. Events of pods are ignored while the
+decision does not depend on pods: no node is lost or hot, and no pod is nominated. Conditions and jobs are evaluated only for
+nodes and jobs with an event folded since they last had nothing to publish.
 """
 
 from __future__ import annotations

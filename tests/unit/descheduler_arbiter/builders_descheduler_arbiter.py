@@ -39,7 +39,7 @@ def configuration(
     balance: bool = True,
     **top: object,
 ) -> DeschedulerConfiguration:
-    """A document with LowNodeLoad (40/70 % cpu) and generous budgets unless said otherwise."""
+    """A document with LowNodeLoad (40/70 % cpu) and generous budgets by default."""
     document = {
         "deschedulingInterval": "10s",
         "profiles": [
@@ -166,7 +166,7 @@ class Cluster:
         self.publish(run_subject(node, namespace, name), ended)
 
     def end_pod(self, name: str, *, namespace: str = "default") -> None:
-        """The pod's end as the log says it: run, placement and object are gone."""
+        """The pod's end on the log: run, placement and object are removed."""
         node = next(node for node, pods in self.usage.items() if name in pods)
         _, uid = self.pods.pop(name)
         gone = Placement(node=node, namespace=namespace, name=name, uid=uid)
@@ -237,10 +237,10 @@ class Cluster:
                 return stored
             for event in events:
                 self.sequence += 1
-                sealed = msgspec.structs.replace(event, sequence=self.sequence, time=self.now)
-                self.last[event.subject] = sealed
-                self.core.apply(sealed)
-                stored.append(sealed)
+                stamped = msgspec.structs.replace(event, sequence=self.sequence, time=self.now)
+                self.last[event.subject] = stamped
+                self.core.apply(stamped)
+                stored.append(stamped)
         raise AssertionError("decisions do not come to an end")
 
     def advance(self, by: timedelta = CYCLE) -> list[Event]:

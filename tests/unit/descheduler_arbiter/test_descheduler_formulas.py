@@ -105,7 +105,7 @@ def test_an_unschedulable_node_is_never_low() -> None:
     assert classify(load(0, 0, unschedulable=True)) is LoadClass.NORMAL
     assert classify(load(71, 0, unschedulable=True)) is LoadClass.HIGH
     band = BandAmounts(low={"cpu": 40}, high={"cpu": 70})
-    assert classify(NodeLoad("a", {}, {}, {}, band, band)) is LoadClass.BOTH_LOW, "nodes are schedulable unless said otherwise"
+    assert classify(NodeLoad("a", {}, {}, {}, band, band)) is LoadClass.BOTH_LOW, "nodes are schedulable by default"
 
 
 def test_over_and_under_take_a_resource_without_usage_as_unused() -> None:

@@ -111,7 +111,7 @@ def test_only_doubtful_nodes_are_looked_at_and_a_normal_one_no_longer() -> None:
     measure(cluster, 0)
     assert not look.may_be_hot(cluster.now)
     measure(cluster, 9000)
-    assert not look.may_be_hot(cluster.now), "that it was measured anew is for the caller to say"
+    assert not look.may_be_hot(cluster.now), "the caller reports that it was measured again"
 
 
 def test_a_node_without_a_fresh_metric_is_not_hot() -> None:

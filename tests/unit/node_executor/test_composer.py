@@ -30,7 +30,7 @@ IDENTITY = {
 
 
 def composed(seen: Situation) -> dict[tuple[str, str], str]:
-    """What every file shall say."""
+    """The desired value of every file."""
     looked = Observation(
         snapshot=seen.snapshot, states={}, groups=seen.groups, current=seen.current, identity_sysctl=seen.identity_sysctl
     )

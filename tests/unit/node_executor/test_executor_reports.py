@@ -1,4 +1,4 @@
-"""What a node says of usage and of what it did, and in which order."""
+"""A node's usage and execution events, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated machines refuse what a kernel refuses, and throttle whoever wants more than its quota."""
+"""Simulated machines refuse the same writes as a kernel, and throttle pods above their quota."""
 
 from __future__ import annotations
 

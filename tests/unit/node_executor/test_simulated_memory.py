@@ -1,4 +1,4 @@
-"""Memory that runs out on a simulated node: whom the kernel ends, and that they start again as their policy says."""
+"""Out of memory on a simulated node: which pods the kernel kills, and their restart by policy."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def small_node() -> World:
 
 
 def holding(
-    name: str, memory: str, *, request: str = "", limit: str = "", policy: str = "Always", borrowed: bool = False
+    name: str, memory: str, *, request: str = "", limit: str = "", policy: str = "Always", best_effort: bool = False
 ) -> dict[str, Any]:
     """A pod that holds so much memory: a quantity, or a range with a period."""
-    resource = "kubernetes.io/batch-memory" if borrowed else "memory"
+    resource = "kubernetes.io/batch-memory" if best_effort else "memory"
     resources = {"requests": {resource: request} if request else {}, "limits": {resource: limit} if limit else {}}
     return {
         "metadata": {
             "name": name,
-            "labels": {"koordinator.sh/qosClass": "BE" if borrowed else "LS"},
+            "labels": {"koordinator.sh/qosClass": "BE" if best_effort else "LS"},
             "annotations": {"cotenant.io/simulated-usage": f"memory={memory}"},
         },
         "spec": {"restartPolicy": policy, "containers": [{"name": "main", "resources": resources}]},
@@ -68,8 +68,8 @@ def test_a_leaking_pod_is_killed_at_its_limit_and_restarts_with_a_growing_back_o
 
 def test_a_batch_pod_above_its_batch_memory_fails_with_a_reason() -> None:
     world = small_node()
-    place(world, holding("job", "300Mi", request="256Mi", limit="256Mi", policy="Never", borrowed=True))
-    place(world, holding("modest", "256Mi", request="256Mi", limit="256Mi", policy="Never", borrowed=True))
+    place(world, holding("job", "300Mi", request="256Mi", limit="256Mi", policy="Never", best_effort=True))
+    place(world, holding("modest", "256Mi", request="256Mi", limit="256Mi", policy="Never", best_effort=True))
     world.run_until(START + timedelta(seconds=5))
     run = run_of(world, "job")
     assert (run.phase, run.reason, run.containers[0].exit_code) == (RunPhase.FAILED, "OOMKilled", 137)
@@ -79,7 +79,7 @@ def test_a_batch_pod_above_its_batch_memory_fails_with_a_reason() -> None:
 def test_a_machine_without_memory_ends_best_effort_work_before_a_service_within_its_request() -> None:
     world = small_node()
     place(world, holding("service", "6Gi", request="6Gi"))
-    place(world, holding("job", "1Gi", request="1Gi", limit="2Gi", policy="Never", borrowed=True))
+    place(world, holding("job", "1Gi", request="1Gi", limit="2Gi", policy="Never", best_effort=True))
     world.run_until(START + timedelta(seconds=5))
     assert run_of(world, "job").phase is RunPhase.RUNNING
     place(world, holding("bloat", "1Gi", request="1Gi"))
@@ -91,7 +91,7 @@ def test_a_machine_without_memory_ends_best_effort_work_before_a_service_within_
 def test_scores_are_kubelets() -> None:
     both = {"cpu": "1", "memory": "4Gi"}
     assert oom_score_adj(pod("guaranteed", requests=both, limits=both), 4 * GIB, MACHINE) == -997
-    assert oom_score_adj(batch("borrowing", 1000), 0, MACHINE) == 1000
+    assert oom_score_adj(batch("batch-only", 1000), 0, MACHINE) == 1000
     assert oom_score_adj(service("web"), 4 * GIB, MACHINE) == 750
     assert oom_score_adj(service("tiny"), 1, MACHINE) == 999
     assert oom_score_adj(service("huge"), MACHINE, MACHINE) == 3

@@ -139,7 +139,7 @@ def test_a_node_is_idle_between_its_samples_until_its_placements_or_policy_chang
     for subject, data in others:
         participant.node.apply(Event(subject=subject, data=data, time=world.now, sequence=world.streams.log.last_sequence + 1))
         assert participant.node.due(world.now)
-        # The first may write files, the second sees what they say then.
+        # The first cycle may write files, the second observes their new values.
         for _ in range(2):
             participant.node.step(world.now, sample=False)
         assert not participant.node.due(world.now)
@@ -170,7 +170,7 @@ def test_a_restarted_executor_continues_from_the_last_reports() -> None:
 
 
 def test_on_a_machine_that_was_lost_everything_starts_again() -> None:
-    """Seeds 143 and 155: a new machine had the old one's pods, without the limits that its files do not say yet."""
+    """Seeds 143 and 155: a new machine had the old one's pods, without limits, as its files had no values yet."""
     world, first = world_with_node()
     place(world, document("web", "LS", "cpu", "1") | {"spec": {"containers": [{"name": "main"}]}})
     place(world, document("job", "BE", "kubernetes.io/batch-cpu", "2000", duration="60s"))
@@ -197,14 +197,14 @@ def test_batch_gives_way_when_a_service_wants_more_and_constant_load_settles() -
         NodeSLORendered(node=NODE, enable=True, cpu_suppress_policy="cfsQuota", cpu_suppress_threshold_percent=65),
     )
     place(world, document("job", "BE", "kubernetes.io/batch-cpu", "6000"))
-    place(world, document("calm", "LS", "cpu", "1", usage="cpu=500m"))
+    place(world, document("steady", "LS", "cpu", "1", usage="cpu=500m"))
     world.run_until(world.now + timedelta(seconds=30))
-    quiet = len(executions(world, "suppress"))
+    before = len(executions(world, "suppress"))
     world.run_until(world.now + timedelta(seconds=120))
-    assert len(executions(world, "suppress")) == quiet
+    assert len(executions(world, "suppress")) == before
     place(world, document("busy", "LS", "cpu", "4", usage="cpu=3"))
     world.run_until(world.now + timedelta(seconds=4))
-    published = executions(world, "suppress")[quiet:]
+    published = executions(world, "suppress")[before:]
     assert published
     assert int(published[-1].changes[0].new) == 8000 * 65 - 100 * (500 + 3000 + 240)
     assert published[-1].figures["services.cpu-milli"] == 3500

@@ -129,7 +129,7 @@ def test_growth_is_a_tenth_of_the_node_at_most_counted_in_whole_cpus() -> None:
 
 
 def machine(*buckets: tuple[tuple[int, int], ...], sockets: tuple[int, ...] = ()) -> list[Processor]:
-    """One bucket of (cpu, core) for each NUMA node, on the socket of the same number unless `sockets` says otherwise."""
+    """One bucket of (cpu, core) for each NUMA node, on the socket of the same number unless `sockets` is given."""
     return [
         Processor(cpu=cpu, core=core, socket=sockets[node] if sockets else node, node=node)
         for node, bucket in enumerate(buckets)

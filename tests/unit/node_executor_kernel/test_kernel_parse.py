@@ -1,4 +1,4 @@
-"""What the kernel's texts say, where the shared vectors do not already."""
+"""Parsing of the kernel's texts that the shared vectors do not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facilities that are no group's file are looked for where they live."""
+"""Facilities outside of cgroups are probed where the kernel exposes them."""
 
 from __future__ import annotations
 

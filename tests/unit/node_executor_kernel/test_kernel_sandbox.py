@@ -35,7 +35,7 @@ def sandbox(directory: Path, version: CgroupVersion = V2) -> SandboxDriver:
 
 @contextmanager
 def refusal(number: int) -> Iterator[None]:
-    with pytest.raises(OSError) as caught:  # noqa: PT011 - the errno says which
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - the errno is checked below
         yield
     assert caught.value.errno == number, caught.value
 

@@ -60,7 +60,7 @@ def quota_document(
             "labels": {
                 PREFIX + "parent": parent,
                 PREFIX + "is-parent": "true" if is_parent else "false",
-                PREFIX + "allow-lent-resource": "true" if lends else "false",
+                PREFIX + "allow-offered-resource": "true" if lends else "false",
                 **(labels or {}),
             },
             "annotations": noted,
