@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from tests.bench.own_server import run_as_root
+from tests.builders import container, pod_document
 from tests.integration.node_executor.executor_harness import Harness
 
 PODS = 50
@@ -21,20 +22,14 @@ GOAL_MIB = 61
 def sleeping_pod(number: int) -> dict[str, object]:
     """A batch pod that does nothing."""
     batch = {"kubernetes.io/batch-cpu": "100", "kubernetes.io/batch-memory": "32Mi"}
-    return {
-        "metadata": {
-            "name": f"pod-{number}",
-            "namespace": "default",
-            "labels": {"koordinator.sh/qosClass": "BE"},
-        },
-        "spec": {
-            "runtimeClassName": "process",
-            "restartPolicy": "Never",
-            "containers": [
-                {"name": "main", "command": ["/bin/sleep", "600"], "resources": {"requests": batch, "limits": batch}}
-            ],
-        },
-    }
+    return pod_document(
+        f"pod-{number}",
+        uid="",
+        labels={"koordinator.sh/qosClass": "BE"},
+        runtimeClassName="process",
+        restartPolicy="Never",
+        containers=[container(command=["/bin/sleep", "600"], requests=batch, limits=batch)],
+    )
 
 
 def resident_mib(pid: int) -> float:

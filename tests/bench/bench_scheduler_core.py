@@ -15,10 +15,10 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
-from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
 from cotenant.model.subjects import metrics_subject, node_subject, pod_subject
 from cotenant_scheduler.core import SchedulerCore
+from tests.builders import node_document, pod_document, stored
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 SHAPES = 200
@@ -26,12 +26,9 @@ SHAPES = 200
 
 
 def node_event(i: int, sequence: int) -> Event:
-    document = {
-        "metadata": {"name": f"node-{i:05}", "labels": {"zone": f"zone-{i % 3}"}},
-        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "250"}},
-    }
-    raw = msgspec.Raw(msgspec.json.encode(document))
-    return Event(subject=node_subject(f"node-{i:05}"), data=ObjectStored(object=raw), sequence=sequence, time=START)
+    name, labels = f"node-{i:05}", {"zone": f"zone-{i % 3}"}
+    document = node_document(name, labels=labels, allocatable={"cpu": "64", "memory": "256Gi", "pods": "250"})
+    return Event(subject=node_subject(name), data=stored(document), sequence=sequence, time=START)
 
 
 def metric_event(i: int, sequence: int) -> Event:
@@ -42,25 +39,18 @@ def metric_event(i: int, sequence: int) -> Event:
 
 def pod_event(i: int, shapes: int, sequence: int) -> Event:
     resources = {"cpu": f"{100 + i % shapes}m", "memory": "256Mi"}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"pod-{i:06}",
-            "namespace": "bench",
-            "uid": f"00000000-0000-0000-0000-{i:012}",
-            "creationTimestamp": "2026-01-01T11:00:00Z",
-            "labels": {"app": "bench", "koordinator.sh/qosClass": "LS"},
-        },
-        "spec": {
-            "containers": [{"name": "main", "image": "bench", "resources": {"requests": resources, "limits": resources}}],
-            "priority": 9500,
-        },
-    }
-    raw = msgspec.Raw(msgspec.json.encode(document))
-    return Event(
-        subject=pod_subject("bench", f"pod-{i:06}"), data=ObjectStored(object=raw), sequence=sequence, time=START
+    document = pod_document(
+        f"pod-{i:06}",
+        namespace="bench",
+        uid=f"00000000-0000-0000-0000-{i:012}",
+        created="2026-01-01T11:00:00Z",
+        labels={"app": "bench", "koordinator.sh/qosClass": "LS"},
+        image="bench",
+        requests=resources,
+        limits=resources,
+        priority=9500,
     )
+    return Event(subject=pod_subject("bench", f"pod-{i:06}"), data=stored(document), sequence=sequence, time=START)
 
 
 def run(nodes: int, pods: int, shapes: int) -> tuple[float, float, float]:

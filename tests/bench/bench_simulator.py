@@ -22,6 +22,7 @@ from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_verification.simulate.api import SimulatedGateway
 from cotenant_verification.simulate.cluster_run import SERVICES
 from cotenant_verification.simulate.participants import participant
+from tests.builders import pod_document
 
 PODS_PER_NODE = 30
 ARRIVE_SECONDS = 30
@@ -31,13 +32,7 @@ DAY_SECONDS = 86_400
 
 def pod(name: str) -> Document:
     """A small service."""
-    requests: Document = {"cpu": "300m", "memory": "256Mi"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [{"name": "main", "image": "simulated", "resources": {"requests": requests}}]},
-    }
+    return pod_document(name, uid="", image="simulated", requests={"cpu": "300m", "memory": "256Mi"})
 
 
 def measure(nodes: int) -> None:

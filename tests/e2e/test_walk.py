@@ -386,6 +386,12 @@ def nats_say(url: str, subject: str, payload: bytes) -> None:
             answer += connection.recv(4096)
 
 
+def state_of(stack: Stack, subject: str) -> set[str]:
+    """The states of a subject's dead letters."""
+    listed = json.loads(stack.run("get", "deadletters", "-o", "json"))
+    return {item["state"] for item in listed["items"] if item["subject"] == subject}
+
+
 def test_rubbish_on_the_log_is_put_aside_and_stops_nobody(stack: Stack) -> None:
     url = stack.endpoint["nats"]
     host = host_of(stack)
@@ -402,6 +408,14 @@ def test_rubbish_on_the_log_is_put_aside_and_stops_nobody(stack: Stack) -> None:
     }
     nats_say(url, f"usage.{host}", json.dumps(backwards).encode())
     wait_for("a dead letter", lambda: "not a CloudEvent" in stack.run("events"))
+    headings, *rows = stack.run("get", "deadletters").splitlines()
+    assert headings.split() == ["SERVICE", "MESSAGE", "SUBJECT", "STATE", "AGE", "REASON"]
+    of_subject = [row for row in rows if f" metrics.{host} " in row]
+    assert any("not a CloudEvent" in row for row in of_subject)
+    listed = json.loads(stack.run("get", "deadletters", "-o", "json"))
+    letter = next(item for item in listed["items"] if item["subject"] == f"metrics.{host}")
+    assert (letter["stream"], letter["message"]) == ("LOG", "this is not JSON")
+    wait_for("a newer metric", lambda: "Held" not in state_of(stack, f"metrics.{host}"))
     stack.apply(simulated_pod("after-rubbish"))
     wait_for("a pod after the rubbish", lambda: stack.runs("after-rubbish"))
     stack.run("delete", "pod", "after-rubbish")

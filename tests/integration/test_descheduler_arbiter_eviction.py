@@ -29,6 +29,7 @@ from cotenant.log.nats.reader import NatsReader
 from cotenant.model.subjects import executor_subject, metrics_subject, run_subject
 from cotenant_descheduler_arbiter.definition import DEFINITION
 from cotenant_scheduler.definition import DEFINITION as SCHEDULER
+from tests.builders import node_document, pod_document
 from tests.nats_server import NatsServer, free_port
 
 WAIT_SECONDS = 90
@@ -150,22 +151,11 @@ class World:
 
 def _node(name: str) -> dict[str, object]:
     allocatable = {"cpu": "10", "memory": "64Gi", "pods": "50"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {"allocatable": allocatable, "capacity": allocatable},
-    }
+    return node_document(name, allocatable=allocatable, capacity=allocatable)
 
 
-def _pod(name: str, cpu: str = "100m", **spec: object) -> dict[str, object]:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": True}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}, "ownerReferences": [owner]},
-        "spec": {"containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": cpu}}}], **spec},
-    }
+def _pod(name: str, cpu: str = "100m", **spec: Any) -> dict[str, object]:
+    return pod_document(name, uid="", labels={"app": "web"}, owner="web", **{"image": "web", "requests": {"cpu": cpu}, **spec})
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from cotenant.log.contract import HISTORY, LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.model.subjects import node_subject, object_subject, pod_subject
 from cotenant_quota_tree.definition import DEFINITION
+from tests.builders import node_document, pod_document
 from tests.nats_server import NatsServer
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, START, quota_document
 
@@ -41,10 +42,7 @@ async def quota_object(log: NatsLog, name: str, minimum: str) -> None:
 
 
 async def pending_pod(log: NatsLog, name: str, quota: str, cpu: str) -> None:
-    document = {
-        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {PREFIX + "name": quota}},
-        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]},
-    }
+    document = pod_document(name, uid=name, labels={PREFIX + "name": quota}, requests={"cpu": cpu})
     await say(log, pod_subject("default", name), document)
 
 
@@ -64,7 +62,7 @@ async def runtimes(log: NatsLog, expected: dict[str, int]) -> None:
 async def test_the_process_shares_survives_kill_nine_and_can_be_recomputed(nats_server: NatsServer) -> None:
     log = await connect(nats_server.url, "test")
     await log.declare()
-    await say(log, node_subject("n1"), {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "10"}}})
+    await say(log, node_subject("n1"), node_document("n1", allocatable={"cpu": "10"}))
     await quota_object(log, "a", "2")
     await quota_object(log, "b", "4")
     process = quota_tree(nats_server, "first")

@@ -42,7 +42,9 @@ _ARBITER = "services/descheduler-arbiter/cotenant_descheduler_arbiter"
 _METRICS = "services/metrics-ingest/cotenant_metrics_ingest"
 _SCHEDULER = "services/scheduler/cotenant_scheduler"
 
-_SCHEDULER_SLOW = ("unit/scheduler/test_scheduler_being_stored.py", "unit/scheduler/test_scheduler_simulated.py")
+_PROPERTIES = "being_stored", "simulated", "reference", "preemption_reference", "relations", "series", "plugins", "evaluation"
+_SCHEDULER_SLOW = tuple(f"unit/scheduler/test_scheduler_{name}.py" for name in _PROPERTIES)
+"""Properties: a survivor costs minutes with them, and what they alone would notice is a missing example."""
 
 GROUPS = (
     Group("batch-formulas", (f"{_CALCULATOR}/formulas/*.py",), ("unit/batch_resource_calculator",)),

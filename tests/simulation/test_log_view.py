@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from cotenant.events import Event, ObjectDeleted, ObjectStored, Payload, RunStatus
 from cotenant.events.runs import RunPhase
 from cotenant.model.subjects import pod_subject, run_subject
 from cotenant_verification.checks.log_view import LogView
+from tests.builders import pod_document, stored
 
 
 def pod(number: int) -> ObjectStored:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
-    document = {
-        "metadata": {
-            "name": f"p{number}",
-            "namespace": "team",
-            "uid": f"u{number}",
-            "ownerReferences": [owner],
-        }
-    }
-    return ObjectStored(object=msgspec.Raw(msgspec.json.encode(document)))
+    return stored(pod_document(f"p{number}", namespace="team", uid=f"u{number}", owner="web"))
 
 
 def test_seed_920006_a_workloads_pods_are_those_that_had_not_ended_at_the_sequence_asked_about() -> None:
@@ -35,14 +25,14 @@ def test_seed_920006_a_workloads_pods_are_those_that_had_not_ended_at_the_sequen
 
     for number in range(10):
         last = see(pod_subject("team", f"p{number}"), pod(number))
-    assert view.replicas_at("web", last) == 10
-    assert view.replicas_at("web", 4) == 4
+    assert view.replicas_at("uid-web", last) == 10
+    assert view.replicas_at("uid-web", 4) == 4
     ended = see(
         run_subject("n1", "team", "p3"), RunStatus(node="n1", namespace="team", name="p3", uid="u3", phase=RunPhase.FAILED)
     )
-    assert view.replicas_at("web", ended) == 9, "it has run to its end"
-    assert view.replicas_at("web", last) == 10
+    assert view.replicas_at("uid-web", ended) == 9, "it has run to its end"
+    assert view.replicas_at("uid-web", last) == 10
     gone = see(pod_subject("team", "p4"), ObjectDeleted(uid="u4"), tombstone=True)
-    assert (view.replicas_at("web", gone), view.replicas_at("web", ended)) == (8, 9)
+    assert (view.replicas_at("uid-web", gone), view.replicas_at("uid-web", ended)) == (8, 9)
     again = see(pod_subject("team", "p5"), pod(5))
-    assert view.replicas_at("web", again) == 8, "a changed pod is the same replica"
+    assert view.replicas_at("uid-web", again) == 8, "a changed pod is the same replica"

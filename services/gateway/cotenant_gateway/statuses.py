@@ -50,6 +50,11 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     details: StatusDetails | None = None
 
 
+def encodable(text: str) -> str:
+    """Return the text with `?` for what UTF-8 cannot hold: bytes of a header that were no text are lone surrogates."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def status_object(
     code: int, reason: str, message: str, details: StatusDetails | None = None, *, status: str = "Failure"
 ) -> Status:
@@ -59,7 +64,7 @@ def status_object(
         api_version="v1",
         metadata=ListMeta(),
         status=status,
-        message=message,
+        message=encodable(message),
         reason=reason,
         details=details,
         code=code,

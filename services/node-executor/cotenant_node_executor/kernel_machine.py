@@ -28,7 +28,7 @@ from cotenant_node_executor.targets.interface import (
     Knob,
     WriteReport,
 )
-from cotenant_node_executor.targets.other.accessors import host_accessors
+from cotenant_node_executor.targets.other.host import host_accessors
 from cotenant_node_executor.targets.other.writer import OtherWriter
 from cotenant_node_executor.targets.writer import Writer
 

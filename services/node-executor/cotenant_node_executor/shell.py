@@ -103,6 +103,8 @@ class ExecutorShell:
             while (events := reading.take()) is not None:
                 self._quarantine.fold(events, self.node.apply)
             self._quarantine.decided()
+            found, self.node.core.findings = self.node.core.findings, []
+            self._quarantine.findings += found
             if self._quarantine.findings:
                 await publish_findings(self._quarantine, self._log, f"node-executor {self.node.name}", utc_now())
             sample = loop.time() >= next_sample

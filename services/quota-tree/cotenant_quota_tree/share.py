@@ -1,7 +1,7 @@
 """Fair sharing of one resource among sibling quotas, in exact integers.
 
 In: a total and, per sibling, weight, request (already limited by max), floor (scaled min, or the usage guarantee where
-that is larger) and whether others may use its unused min (`lends`, from `allow-offered-resource`). Out: each sibling's runtime.
+that is larger) and whether others may use its unused min (`lends`, from `allow-lent-resource`). Out: each sibling's runtime.
 The rule:
 
 1. A sibling whose request is above its floor gets the floor and competes for the rest; any other gets its request, or its

@@ -7,7 +7,7 @@ from cotenant_scheduler.definition import DEFINITION
 
 
 def main() -> None:
-    """Run until told to stop."""
+    """Run until stopped."""
     run_service(DEFINITION)
 
 

@@ -84,13 +84,10 @@ class NodeSources(msgspec.Struct, frozen=True):
         """Return the node's taints, each once."""
         if self.node is None:
             return ()
-        taints = list(self.node.spec.taints)
         reported = self.executor.taints if self.executor is not None else ()
-        for key, value, effect in (*reported, *(self.condition.taints if self.condition is not None else ())):
-            taint = Taint(key=key, value=value, effect=effect)
-            if taint not in taints:
-                taints.append(taint)
-        return tuple(taints)
+        of_condition = self.condition.taints if self.condition is not None else ()
+        added = (Taint(key=key, value=value, effect=effect) for key, value, effect in (*reported, *of_condition))
+        return tuple(dict.fromkeys((*self.node.spec.taints, *added)))
 
     def unschedulable(self) -> bool:
         """Tell whether the node is cordoned."""

@@ -1,4 +1,4 @@
-"""What a node keeps back for itself: the kubelet's reserve and the reservation annotation.
+"""What a node reserves for itself: the kubelet's reserve and the reservation annotation.
 
 In: capacity, allocatable and annotations of a node. Out: integer amounts (cpu in milli-CPUs, everything else in units).
 

@@ -84,7 +84,7 @@ class Batch(msgspec.Struct, frozen=True):
         return event.id == self.events[0].id and event.data == self.events[0].data
 
 
-def seal(decision: Decision, identity: Identity, config: str, prior: int) -> Batch:
+def commit_batch(decision: Decision, identity: Identity, config: str, prior: int) -> Batch:
     """Return the batch that follows the commit record `prior`."""
     record = Event(
         subject=identity.commit_subject,
@@ -100,17 +100,17 @@ def seal(decision: Decision, identity: Identity, config: str, prior: int) -> Bat
         ),
     )
     stem, source = f"{identity.cell}/{identity.service}/{identity.partition}/{prior}/", identity.source
-    sealed = []
+    events = []
     for index, event in enumerate((record, *decision.events)):
         causes = event.causes
         if UNKNOWN in " ".join(causes):
             causes = tuple(_resolved(cause, prior) for cause in causes)
-        sealed.append(
+        events.append(
             msgspec.structs.replace(
                 event, causes=causes, time=decision.now, id=f"{stem}{index}", source=source, traceparent="", sequence=0
             )
         )
-    return Batch(prior, tuple(sealed))
+    return Batch(prior, tuple(events))
 
 
 def _resolved(cause: str, prior: int) -> str:
@@ -118,7 +118,7 @@ def _resolved(cause: str, prior: int) -> str:
 
 
 def refusal_of(batch: Batch, identity: Identity, reason: str, now: datetime) -> Event:
-    """Return the event that tells of a batch that another replica was faster than."""
+    """Return the event about a batch that was refused because another replica committed first."""
     return Event(
         subject=execution_subject("_", "commits"),
         data=CommitRefused(

@@ -38,9 +38,9 @@ class Core(Protocol):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A wish that another service must fulfil: a NATS request to its micro endpoint.
+    """A request to another service: a NATS request to its micro endpoint.
 
-    `key` names the wish: at most one request per key is under way; it is repeated (bounded, with back-off) as long as the core
+    `key` identifies it: at most one request per key is under way; it is repeated (bounded, with back-off) as long as the core
     still returns it. The answer is a fact that comes back on the log.
     """
 
@@ -51,10 +51,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Requesting(Protocol):
-    """A core that also has wishes of other services."""
+    """A core that also sends requests to other services."""
 
     def requests(self, now: datetime) -> Sequence[Request]:
-        """Return the wishes outstanding in this state, in a stated order."""
+        """Return the requests that are outstanding in this state, in a stated order."""
 
 
 @runtime_checkable

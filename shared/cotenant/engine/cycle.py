@@ -11,7 +11,7 @@ only when both are true of the core: the start marker has been delivered, and ev
 known commit's batch has been folded.
 
 While a batch is being stored, a core that can assume it (`cotenant.engine.core.Assuming`) decides the next one: `think_ahead`.
-One batch is under way and one decided behind it, no more. The next batch is sealed once the first one's sequences are known; it
+One batch is under way and one decided behind it, no more. The next batch is built once the first one's sequences are known; it
 is thrown away, and what it rests on withdrawn, if the first one is refused or another replica's commit is seen instead.
 """
 
@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
-from cotenant.engine.commit import Batch, Decision, Identity, seal
+from cotenant.engine.commit import Batch, Decision, Identity, commit_batch
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Assuming, Core
 from cotenant.engine.load import RELOAD_PAUSE, Load
 from cotenant.engine.quarantine import Quarantine
@@ -216,12 +216,12 @@ class Cycle:
         if held_back and self._urgent is not None and not any(map(self._urgent, decision.events)):
             return None
         self._next_due = now + self._pace if self._pace and decision.events else self._next_due
-        self._proposed = seal(decision, self.identity, self.config, self.prior) if decision.events else None
+        self._proposed = commit_batch(decision, self.identity, self.config, self.prior) if decision.events else None
         return self._proposed
 
     def think_ahead(self, batch: Batch, now: datetime) -> bool:
         """Decide what follows `batch`, which is being stored; True if anything does. To be called again when more was folded:
-        what was decided is decided anew while it is small."""
+        what was decided is decided again while it is small."""
         if self._assuming is None or len(batch.events) <= self._ahead_from:
             return False
         if not self._assumed:

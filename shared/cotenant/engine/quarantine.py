@@ -6,7 +6,7 @@ last, part by part with a decision after each. A part that fails is cut into PAR
 until it is a single message, which is set aside.
 
 A later message of a subject ends its quarantine. In: events, exceptions. Out: what to fold, and `Finding`s to be published as
-dead letters. Pure; lives as long as the process: what it knew is found again after a restart.
+dead letters. Pure; kept in memory for the life of the process: after a restart the same messages are found again.
 
 Bounds: MAX_HELD subjects (beyond it the core's exception is raised); REMEMBERED_PULLS deliveries without a decision.
 """
@@ -42,7 +42,7 @@ class Quarantine:
         self.held: dict[str, int] = {}
         """Sequence of the message that was set aside, by subject."""
         self.findings: list[Finding] = []
-        """Those that nobody was told of yet."""
+        """Findings that are not published yet."""
         self._recent: list[Sequence[Event]] = []
         """Deliveries since the last good decision."""
         self._parts: list[frozenset[Key]] = []
@@ -116,7 +116,7 @@ class Quarantine:
 
     @property
     def searching(self) -> bool:
-        """Suspected messages are still kept back."""
+        """Suspected messages are still withheld."""
         return bool(self._kept_back)
 
     def search(self, apply: Callable[[Event], None], decide: Callable[[], object]) -> bool:

@@ -26,8 +26,8 @@ class JobCondition(Part, frozen=True, kw_only=True):
 class Migration(Payload, frozen=True, kw_only=True):
     """Subject `migrations.<job>`: a migration job's phase (Pending, Running, Succeeded, Failed, Aborted) and why.
 
-    The job's wish is here too (mode, ttl, trigger, evict_reason), because a job that a plugin creates has no object of its own:
-    `object_uid` is that of a user's PodMigrationJob, empty for the others.
+    The job's specification is here too (mode, ttl, trigger, evict_reason), because a job that a plugin creates has no object of
+    its own: `object_uid` is that of a user's PodMigrationJob, empty for the others.
     """
 
     TYPE = "cotenant.migration.v1"

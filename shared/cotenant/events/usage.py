@@ -56,7 +56,7 @@ class UsageSample(Payload, frozen=True, kw_only=True):
     """Subject `usage.<node>`. The event's time is the node's clock at the last sample.
 
     `offsets_ms`: age of each sample relative to the event's time, oldest first, <= 0 (for example -14000 .. 0).
-    `counter`: increases by one with every message of this executor's life; `boot` names that life.
+    `counter`: increases by one with every message of this incarnation of the executor, which `boot` identifies.
     """
     TYPE = "cotenant.usage.v1"
 

@@ -12,10 +12,10 @@ from cotenant.model.bounds import Count
 class YarnNode(Payload, frozen=True, kw_only=True):
     """`node_id` is the ResourceManager's own id (host:port). `given` was read back from it; `used` is what YARN allocated.
 
-    `wanted` is what the node lends YARN, in whole vcores and MB; `confirmed`: the ResourceManager's own list says the same.
+    `wanted` is what the node offers YARN, in whole vcores and MB; `confirmed`: the ResourceManager's own list says the same.
     `state` is the ResourceManager's word for the NodeManager (RUNNING, LOST, ...; empty where it lists none).
     `update_time` is when the NodeManager was last seen running. `reason` is empty while all is well.
-    A NodeManager that belongs to no node of ours is told on `yarn.<host:port>`, with `node` empty.
+    A NodeManager that belongs to no node of ours is reported on `yarn.<host:port>`, with `node` empty.
     """
     TYPE = "cotenant.yarnnode.v1"
 

@@ -1,8 +1,8 @@
 """Why is it so? The chain of causes from a decision back to the samples and objects that it rests on.
 
-Pure: `CauseWalk` says which references it wants (`wanted`) and is told what they are (`add`); whoever can read LOG
+Pure: `CauseWalk` says which references it wants (`wanted`) and is given what they are (`add`); whoever can read LOG
 and HISTORY drives it. `explain_pod` and `explain_node` then lay the events out as a tree: each link with
-stream:sequence, time, sentence and figures. `told` and `concerns` turn single events into lines for `events`.
+stream:sequence, time, sentence and figures. `event_line` and `concerns` turn single events into lines for `events`.
 
 Bounds: MAX_DEPTH steps back, MAX_EVENTS events in all; what is cut off, or no longer kept anywhere, is said.
 """
@@ -29,8 +29,8 @@ MAX_DEPTH = 12
 MAX_EVENTS = 200
 
 
-class Told(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One event as a line: where it stands, when, what it says, what it follows from."""
+class EventLine(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One event as a line: where it stands, when, the sentence, what it follows from."""
 
     stream: str
     sequence: int
@@ -43,9 +43,9 @@ class Told(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     figures: dict[str, str] = {}
 
 
-def told(event: Event) -> Told:
+def event_line(event: Event) -> EventLine:
     """Return an event as a line."""
-    return Told(
+    return EventLine(
         stream=event.stream,
         sequence=event.sequence,
         time=event.time.isoformat(timespec="milliseconds") if event.time is not None else "",
@@ -213,7 +213,7 @@ def explain_pod(namespace: str, name: str, roots: Sequence[Event], walk: CauseWa
 
 
 def explain_node(name: str, roots: Sequence[Event], walk: CauseWalk) -> Explanation:
-    """Explain a node: whether it is ready, and what it lends and why."""
+    """Explain a node: whether it is ready, what it offers to batch pods, and why."""
     ordered = _newest_first(roots)
     condition = next((event for event in ordered if isinstance(event.data, NodeCondition) and not event.tombstone), None)
     resources = next((event for event in ordered if isinstance(event.data, NodeResources)), None)

@@ -1,4 +1,4 @@
-"""core/v1 Namespace: what every namespaced object lives in."""
+"""core/v1 Namespace: the scope of namespaced objects."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ DEDUPLICATION_SECONDS = 120
 
 
 def ending(subject: str, data: Payload, causes: tuple[str, ...] = (), *, time: datetime | None = None) -> Event:
-    """The end of what a subject told of: its last message, which stands for TOMBSTONE_TTL_SECONDS."""
+    """Return the tombstone of a subject: its last message, which expires after TOMBSTONE_TTL_SECONDS."""
     return Event(subject=subject, data=data, causes=causes, time=time, tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS)
 
 
@@ -96,8 +96,8 @@ class Draining(Protocol):
     """A log that many write to and that stores one thing after the other."""
 
     async def drained(self, subject: str) -> None:
-        """Return when what reached LOG before this call is stored or refused (or when that cannot be told); `subject` is one
-        that the caller may write to."""
+        """Return when what reached LOG before this call is stored or refused (or at once where the server does not say);
+        `subject` is one that the caller may write to."""
 
 
 class Reader(Protocol):
@@ -177,7 +177,7 @@ async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stor
     """Find out what became of a batch that nobody answered.
 
     The same messages go out as a new batch with the same expectation. If that is refused, the last message of the first
-    subject tells: our own id and data mean that the lost one was stored. At most `tries` attempts.
+    subject decides: our own id and data mean that the unanswered batch was stored. At most `tries` attempts.
     """
     outcome: Stored | Refused | NoAnswer = NoAnswer("no attempt was answered")
     for _ in range(tries):

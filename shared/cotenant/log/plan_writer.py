@@ -64,7 +64,8 @@ class PlanWriter:
         self.refused_batches = 0
 
     async def submit(self, plan: Plan, actor: str) -> Outcome:
-        """Store a plan; returns when it is stored and folded, or refused. Raises Overloaded."""
+        """Store a plan; returns when it is stored and folded, or refused. Raises Overloaded, and what the log
+        raises on a plan that cannot be encoded."""
         if len(self._pending) >= MAX_PENDING:
             raise Overloaded
         pending = _Pending(plan, actor, asyncio.get_running_loop().create_future())
@@ -140,7 +141,14 @@ class PlanWriter:
             for planned, event in zip(pending.plan.writes, self._events(pending), strict=True)
         ]
         self.batches += 1
-        outcome = await store_batch(self._log, writes)
+        try:
+            outcome = await store_batch(self._log, writes)
+        except (TypeError, ValueError) as error:  # it cannot be encoded: that plan fails, not the writer
+            if len(batch) > 1:
+                await asyncio.gather(*(self._store([pending]) for pending in batch))
+            else:
+                self._fail(batch[0], error)
+            return
         if isinstance(outcome, Stored):
             self._remember(batch, outcome.first)
             task = asyncio.ensure_future(self._settle_when_folded(batch, outcome))
@@ -176,6 +184,10 @@ class PlanWriter:
             count = len(pending.plan.writes)
             self._settle(pending, Written(tuple(range(sequence, sequence + count))))
             sequence += count
+
+    def _fail(self, pending: _Pending, error: Exception) -> None:
+        if not pending.done.done():
+            pending.done.set_exception(error)
 
     def _settle(self, pending: _Pending, outcome: Outcome) -> None:
         if not pending.done.done():

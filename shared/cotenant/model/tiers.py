@@ -97,7 +97,7 @@ def priority_default_value(tier: PriorityClass) -> int:
 
 
 def tier_resource(tier: PriorityClass, resource: str) -> str:
-    """Return the resource whose request tells the load of a pod of this tier in `resource`; empty where nothing does (free
+    """Return the resource whose request estimates the load of a pod of this tier in `resource`; empty where nothing does (free
     pods, and whatever is neither cpu nor memory of a translated tier)."""
     if tier is _FREE:
         return ""

@@ -1,4 +1,4 @@
-"""The shell of a deciding service: incarnations on a log, each with a fresh core, until it is told to stop.
+"""The shell of a deciding service: incarnations on a log, each with a fresh core, until it is stopped.
 
 In: a Definition, a log. Out: decisions on the log. `runtime.follower` reads and starts over, `runtime.deciding_loop` is what
 one incarnation does. A message that cannot be decoded goes to the dead letters; one that the core cannot fold or decide with is
@@ -75,7 +75,7 @@ class DecidingService:
         return self._follower.incarnations
 
     async def run(self) -> None:
-        """Run until told to stop."""
+        """Run until stopped."""
         await self._follower.run(self._begin)
 
     def _begin(self, number: int) -> DecidingLoop:

@@ -86,7 +86,7 @@ class DecidingLoop:
         return self.cycle.was_stored(sequence)
 
     async def run(self, reading: Reading) -> None:
-        """Fold and decide until told to stop."""
+        """Fold and decide until stopped."""
         if self.host is not None:
             # What a load makes stays: collections while it lasts would walk it again and again to find nothing.
             gc.unfreeze()

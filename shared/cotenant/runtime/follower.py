@@ -121,7 +121,7 @@ class Incarnation(Protocol):
         """Tell whether a message of LOG need not be delivered: an own one that is folded already. Asked in order."""
 
     async def run(self, reading: Reading) -> None:
-        """Fold deliveries and act until told to stop. May raise Behind."""
+        """Fold deliveries and act until stopped. May raise Behind."""
 
 
 class LoadingIncarnation:

@@ -1,6 +1,6 @@
-"""How far a load is, told to the operator's log every few seconds.
+"""Progress of a load, logged every few seconds.
 
-In: how many messages were folded. Out: a line every PROGRESS_SECONDS, and the same words for who tells the end of the load.
+In: how many messages were folded. Out: a line every PROGRESS_SECONDS, and the same text for the line at the end of the load.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every process of cotenant is told on its command line or in its environment."""
+"""Settings of every process: command line and environment."""
 
 from __future__ import annotations
 

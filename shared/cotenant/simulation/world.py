@@ -196,11 +196,11 @@ class World:
         log = self.streams.log
         outcome = log.append(writes)
         if isinstance(outcome, Stored):
-            told = subscription if instead is None and not wakes_writer else None
+            notified = subscription if instead is None and not wakes_writer else None
             for sequence, write in enumerate(writes, outcome.first):
                 event = log.event(sequence)
                 if event is not None:
-                    self._deliver(event, self._log_routes, told)
+                    self._deliver(event, self._log_routes, notified)
                 else:
                     # A tombstone in the same batch has rolled it up already: nobody reads it, it was stored all the same.
                     self._deliver(msgspec.structs.replace(write.event, stream=LOG, sequence=sequence), None)
@@ -245,7 +245,7 @@ class World:
 
     # -- delivering ------------------------------------------------------------------------------------------------
 
-    def _deliver(self, event: Event, routes: Routes[_Subscription] | None, told: _Subscription | None = None) -> None:
+    def _deliver(self, event: Event, routes: Routes[_Subscription] | None, notified: _Subscription | None = None) -> None:
         """Record a stored event, deliver it to its readers, and wake them except the one that was notified already."""
         self.events += 1
         if self.history is not None and event.stream == LOG:
@@ -263,7 +263,7 @@ class World:
                 when = late
             else:
                 continue
-            if (subscription.planned is None or when < subscription.planned) and subscription is not told:
+            if (subscription.planned is None or when < subscription.planned) and subscription is not notified:
                 self._plan(subscription, when)
 
     def run_until(self, end: datetime) -> None:

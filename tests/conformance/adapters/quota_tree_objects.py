@@ -34,7 +34,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def _view(document: Json) -> ElasticQuotaView:
-    return quota_view(msgspec.convert(document, ElasticQuota), used=(document.get("status") or {}).get("used"))
+    return quota_view(msgspec.convert(document, ElasticQuota))
 
 
 def _detail(error: FieldError) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.builders import pod_document
 from tests.nats_server import free_port
 
 PROGRAM = Path(sys.executable).parent / "cotenant-gateway"
@@ -72,8 +73,7 @@ class GatewayProcess:
 
 def pod(name: str, **labels: str) -> dict[str, object]:
     """A pod's manifest."""
-    containers = [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "100m"}}}]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": {"containers": containers}}
+    return pod_document(name, namespace="", uid="", labels=labels, image="app", requests={"cpu": "100m"})
 
 
 async def body_of(response: aiohttp.ClientResponse, status: int) -> Any:

@@ -28,6 +28,7 @@ from cotenant.log.nats.log import NatsLog, connect
 from cotenant.model.subjects import placement_subject, slo_subject
 from cotenant_node_executor.targets.driver import open_driver
 from cotenant_node_executor.targets.interface import CgroupDriver, Knob
+from tests.builders import container, pod_document
 
 NODE = "host.test"
 NAMESPACE = "default"
@@ -39,13 +40,9 @@ INTERPRETER = "/usr/bin/python3"
 
 def pod_manifest(name: str, script: str, **spec: Any) -> dict[str, Any]:
     """A pod of one container that runs a Python script; `spec` overrides fields of the pod's spec."""
-    labels = spec.pop("labels", {})
-    container: dict[str, Any] = {"name": "main", "command": [INTERPRETER, "-u", "-c", script]}
-    container.update(spec.pop("container", {}))
-    return {
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
-        "spec": {"runtimeClassName": "process", "restartPolicy": "Never", "containers": [container], **spec},
-    }
+    run = {"command": [INTERPRETER, "-u", "-c", script], **spec.pop("container", {})}
+    members = {"runtimeClassName": "process", "restartPolicy": "Never", "containers": [container(**run)], **spec}
+    return pod_document(name, namespace=NAMESPACE, uid="", **members)
 
 
 def alive(pid: int) -> bool:

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-import msgspec
-
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement
 from cotenant.events.runs import RunPhase, RunStatus
@@ -19,6 +17,7 @@ from cotenant.model.subjects import placement_subject, run_subject
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from tests.builders import encoded, pod_document
 
 NODE = "sim-1"
 PERIOD = 0.05
@@ -50,9 +49,7 @@ def new_node(boot: str = "boot") -> ExecutorNode:
 async def living(log: MemoryLog, node: ExecutorNode | None = None) -> AsyncIterator[ExecutorShell]:
     """A shell that has loaded."""
     stopping, ready = asyncio.Event(), asyncio.Event()
-    shell = ExecutorShell(
-        log, node or new_node(), cell="cell", period_seconds=PERIOD, stopping=stopping, on_ready=ready.set
-    )
+    shell = ExecutorShell(log, node or new_node(), cell="cell", period_seconds=PERIOD, stopping=stopping, on_ready=ready.set)
     running = asyncio.ensure_future(shell.run())
     async with asyncio.timeout(WAIT_SECONDS):
         await ready.wait()
@@ -76,13 +73,9 @@ async def store(log: MemoryLog, subject: str, data: Payload) -> None:
 
 
 async def place(log: MemoryLog, name: str, duration: str = "1h") -> None:
-    document = {
-        "metadata": {"name": name, "annotations": {"cotenant.io/simulated-duration": duration}},
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]},
-    }
-    placement = Placement(
-        node=NODE, namespace="default", name=name, uid=f"uid-{name}", pod=msgspec.Raw(msgspec.json.encode(document))
-    )
+    annotations = {"cotenant.io/simulated-duration": duration}
+    document = pod_document(name, annotations=annotations, restartPolicy="Never")
+    placement = Placement(node=NODE, namespace="default", name=name, uid=f"uid-{name}", pod=encoded(document))
     await store(log, placement_subject(NODE, "default", name), placement)
 
 

@@ -26,31 +26,21 @@ from cotenant_node_executor.host_facts import executor_status, host_facts
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, Knob
+from tests.builders import container, pod_document
 from tests.integration.node_kernel.waiting import until
 
 NODE, UID = "node-1", "11111111-1111-4111-8111-111111111111"
 TIER, POD = "besteffort", f"besteffort/pod{UID}"
 CONTAINER = f"{POD}/main"
 BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
-MANIFEST = {
-    "metadata": {
-        "name": "burner",
-        "namespace": "default",
-        "uid": UID,
-        "labels": {"koordinator.sh/qosClass": "BE"},
-    },
-    "spec": {
-        "runtimeClassName": "process",
-        "restartPolicy": "Never",
-        "containers": [
-            {
-                "name": "main",
-                "command": ["/bin/sh", "-c", "while :; do :; done"],
-                "resources": {"requests": BATCH, "limits": BATCH},
-            }
-        ],
-    },
-}
+MANIFEST = pod_document(
+    "burner",
+    uid=UID,
+    labels={"koordinator.sh/qosClass": "BE"},
+    runtimeClassName="process",
+    restartPolicy="Never",
+    containers=[container(command=["/bin/sh", "-c", "while :; do :; done"], requests=BATCH, limits=BATCH)],
+)
 
 
 class Bench:

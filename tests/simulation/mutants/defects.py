@@ -11,21 +11,20 @@ from typing import Any
 import msgspec
 import numpy as np
 
-import cotenant.domain.quota.admission as quota_admission
 import cotenant_batch_resource_calculator.deciding as batch_deciding
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
-import cotenant_descheduler_arbiter.eviction.cycle_limits as cycle_limits
 import cotenant_descheduler_arbiter.migration.budgets as budgets
 import cotenant_gateway.admission.profiles.applying as profiles
 import cotenant_gateway.loop.duties as gateway_duties
 import cotenant_gateway.loop.requests as gateway_requests
 import cotenant_node_executor.core.pod_lifecycle as pod_life
+import cotenant_node_executor.simulated.files as simulated_files
 import cotenant_node_executor.simulated.sampler as sampler
 import cotenant_node_executor.strategies.batch_pods as batch_pods
 import cotenant_node_executor.strategies.suppress as suppression
-import cotenant_node_executor.targets.levels as write_levels
 import cotenant_quota_tree.runtime as quota_runtime
 import cotenant_scheduler.cycle.waiting as waiting
+import cotenant_scheduler.plugins.quota as quota_plugin
 import cotenant_scheduler.plugins.taints as taints
 import cotenant_scheduler.state.reading.pod_reader as pod_reader
 import cotenant_verification.harness.gateways as chaos_gateways
@@ -34,16 +33,19 @@ from cotenant.engine.commit import Batch
 from cotenant.engine.cycle import Cycle
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
+from cotenant.events.migrations import Migration
 from cotenant.log.contract import Write
 from cotenant.simulation import START
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
+from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_metrics_ingest.core import MetricsIngestCore
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.runtime.restart import ALWAYS
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.convert import UNLIMITED
+from cotenant_node_executor.targets.levels import Phase, Step
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.endings import Endings
@@ -60,7 +62,7 @@ from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.relation_counts import RelationCounts
 from cotenant_verification.workload.schedule import Entry
 from cotenant_yarn_copilot.core import YarnCopilot
-from tests.simulation.mutants.patches import Mutant
+from tests.simulation.mutants.patches import Mutant, Replacement
 
 Function = Callable[..., Any]
 
@@ -100,8 +102,8 @@ def all_room(_: Function) -> Function:
 def never_ends(right: Function) -> Function:
     """A placement of a deleted pod is kept."""
 
-    def wrong(self: Endings, record: Any, node: str, placed: Any) -> str | None:
-        return None if record.facts is None else right(self, record, node, placed)
+    def wrong(self: Endings, now: datetime, limit: int) -> list[Event]:
+        return [event for event in right(self, now, limit) if getattr(event.data, "reason", "") != "the pod was deleted"]
 
     return wrong
 
@@ -137,9 +139,9 @@ def counted_as_published(right: Function) -> Function:
     return wrong
 
 
-def without_causes(_: Function) -> Function:
+def without_causes(right: Function) -> Function:
     """A decision does not say what it rests on."""
-    return lambda self, quota, published: ()
+    return lambda self, now: [msgspec.structs.replace(event, causes=()) for event in right(self, now)]
 
 
 def said_again(_: Function) -> Function:
@@ -183,18 +185,19 @@ def node_clock(right: Function) -> Function:
     return wrong
 
 
-def jobs_forgotten(_: Function) -> Function:
-    """Moves under way are not read after a restart: the arbiter knows only what it stored in this life."""
+def jobs_forgotten(right: Function) -> Function:
+    """Moves under way are not read: the arbiter does not know what it has stored."""
 
-    def wrong(self: ClusterFold, event: Event, parts: Any) -> None:
-        return None
+    def wrong(self: ClusterFold, event: Event) -> None:
+        if not isinstance(event.data, Migration):
+            right(self, event)
 
     return wrong
 
 
-def no_cycle_limits(_: Function) -> Function:
+def never_full(_: Function) -> Function:
     """The limits of a cycle are not looked at."""
-    return lambda count, limit: False
+    return lambda self, place: False
 
 
 def everything_kept(right: Function) -> Function:
@@ -249,23 +252,22 @@ def flapping(right: Function) -> Function:
 
 
 def children_first(right: Function) -> Function:
-    """Files are written from the leaves up in every phase: a child is widened before its parent."""
+    """Files are written from the leaves up in the phases that go the other way: a child is widened before its parent."""
 
-    def wrong(step: Any) -> Any:
-        phase, depth, group, knob = right(step)
-        return phase, -depth, group, knob
+    def place(step: Step) -> tuple[int, int]:
+        return step.phase, 0 if step.phase is Phase.NARROW else -step.group.count("/")
 
-    return wrong
+    return lambda changes: sorted(right(changes), key=place)
 
 
 def refused_and_kept(_: Function) -> Function:
     """What was assumed stays in the core although its batch was refused."""
-    return lambda self: self._assumed._batch.clear()
+    return lambda self: self.confirm(1)
 
 
-def leaf_only(_: Function) -> Function:
+def leaf_only(right: Function) -> Function:
     """Only the pod's own quota is looked at, not those above it."""
-    return lambda request, chain, runtime_limits: None
+    return lambda request, chain, check_ancestors, **options: right(request, chain, **options)
 
 
 def no_refusal(_: Function) -> Function:
@@ -285,9 +287,9 @@ def one_a_cycle(_: Function) -> Mapping[str, str]:
     return {"descheduler-arbiter": json.dumps({"maxNoOfPodsToEvictPerNamespace": 1})}
 
 
-def yarn_forgotten(_: Function) -> Function:
-    """What YARN uses is not taken off what is lent."""
-    return lambda state: (Amounts(), "")
+def yarn_forgotten(right: Function) -> Function:
+    """What YARN uses is not taken off what is overcommitted."""
+    return lambda foreign, **known: right(foreign=Amounts(), **known)
 
 
 def kept_after_refusal(right: Function) -> Function:
@@ -396,7 +398,12 @@ def labels_at_birth(right: Function) -> Function:
     """A namespace keeps the labels that it was first seen with."""
 
     def wrong(self: SelectorIndex, namespace: str, labels: Mapping[str, str]) -> bool:
-        return False if namespace in self._namespaces else bool(right(self, namespace, labels))
+        known = self.__dict__.setdefault("seen_before", set())
+        if namespace in known:
+            return False
+        if labels:
+            known.add(namespace)
+        return bool(right(self, namespace, labels))
 
     return wrong
 
@@ -440,8 +447,13 @@ def no_policy(_: Function) -> str:
 
 
 def no_memory_limits(right: Function) -> Function:
-    """What a batch pod may hold is not written."""
-    return lambda values: tuple(each for each in right(values) if each.attribute is not Knob.MEMORY_LIMIT)
+    """What a batch pod may hold is not limited."""
+
+    def wrong(*args: Any, **kwargs: Any) -> Any:
+        values = right(*args, **kwargs)
+        return values if values is None else msgspec.structs.replace(values, memory_limit_bytes=UNLIMITED)
+
+    return wrong
 
 
 def no_score(_: Function) -> Function:
@@ -456,7 +468,7 @@ def no_backoff(_: Function) -> Function:
 
 def first_run_only(right: Function) -> Function:
     """A report does not say how often a container was restarted."""
-    return lambda *args: msgspec.structs.replace(right(*args), restarts=0)
+    return lambda **known: right(**{**known, "restarts": 0})
 
 
 def failures_are_final(_: Function) -> Function:
@@ -497,8 +509,8 @@ def spread_without(**less: Any) -> Callable[[Function], Function]:
 def not_looked_for(right: Function) -> Function:
     """What comes to be in a namespace after its end is not looked for."""
 
-    def wrong(self: GatewayCore, slot: Any) -> None:
-        right(self, slot)
+    def wrong(self: GatewayCore, event: Event) -> None:
+        right(self, event)
         self.orphaned.clear()
 
     return wrong
@@ -701,6 +713,12 @@ CRAMPED = tuple(
 )
 """On each node a large service within its request, and one that takes more than it asked for: small machines lack memory."""
 
+NO_CYCLE_LIMITS: tuple[Replacement, ...] = (
+    (CycleCounts, "refusal", no_refusal),
+    (CycleCounts, "node_full", never_full),
+    (CycleCounts, "namespace_full", never_full),
+)
+
 MUTANTS = (
     Mutant(
         "a_second_replica_is_not_refused",
@@ -727,10 +745,10 @@ MUTANTS = (
     ),
     Mutant("a_placement_stored_again_is_charged_again", ((PodCache, "_account", charged_again),), (10, 15)),
     Mutant("the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)),
-    Mutant("places_of_deleted_pods_are_kept", ((Endings, "_reason_to_end", never_ends),), (2, 12)),
+    Mutant("places_of_deleted_pods_are_kept", ((Endings, "decide", never_ends),), (2, 12)),
     Mutant("shares_are_rounded_up", ((quota_runtime, "share", rounded_up),), (3,)),
     Mutant("weights_are_ignored", ((quota_runtime, "share", weights_ignored),), (3,), faults=HUNGRY),
-    Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "_causes", without_causes),), (11,)),
+    Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "decide", without_causes),), (11,)),
     Mutant("a_quota_is_published_with_every_decision", ((QuotaTreeCore, "_due", said_again),), (11, 12)),
     Mutant("the_batch_formula_forgets_services", ((batch_evaluation, "calculate_batch", services_forgotten),), (4,)),
     Mutant("a_decision_depends_on_a_hidden_counter", ((BatchResourceCalculator, "decide", hidden_counter),), (10, 15)),
@@ -740,11 +758,11 @@ MUTANTS = (
         (5,),
         faults=(Entry(at_ms=60_000, kind="clock", target="n0", fault=True, args={"by_ms": 45_000, "drift_ppm": 0}),),
     ),
-    Mutant("moves_under_way_are_forgotten", ((ClusterFold, "_migration", jobs_forgotten),), (6, 7, 12), (3, 5, 6), 6, 6),
-    Mutant("the_limits_of_a_cycle_are_ignored", ((cycle_limits, "_full", no_cycle_limits),), (6,), (3, 5, 2), faults=HOT),
+    Mutant("moves_under_way_are_forgotten", ((ClusterFold, "apply", jobs_forgotten),), (6, 7, 12), (3, 5, 6), 6, 6),
+    Mutant("the_limits_of_a_cycle_are_ignored", NO_CYCLE_LIMITS, (6,), (3, 5, 2), faults=HOT),
     Mutant(
         "the_namespace_limit_of_a_cycle_is_ignored",
-        ((harness, "CONFIGS", one_a_cycle), (cycle_limits, "_full", no_cycle_limits)),
+        ((harness, "CONFIGS", one_a_cycle), *NO_CYCLE_LIMITS),
         (6,),
         (3, 5, 2),
         faults=HOT,
@@ -753,8 +771,8 @@ MUTANTS = (
     Mutant("the_gateway_writes_unconditionally", ((chaos_gateways.ChaosGateway, "_store", unconditional),), (14, 2, 12)),
     Mutant("a_pod_is_evicted_again", ((gateway_requests, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
     Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
-    Mutant("the_executor_widens_the_child_before_the_parent", ((write_levels, "_position", children_first),), (8,), (1,)),
-    Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_admission, "_ancestor_refusal", leaf_only),), (3,), faults=IN_TURN),
+    Mutant("the_executor_widens_the_child_before_the_parent", ((simulated_files, "plan", children_first),), (8,), (1,)),
+    Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_plugin, "admit", leaf_only),), (3,), faults=IN_TURN),
     Mutant(
         "the_arbiter_ignores_the_namespace_limit",
         ((harness, "CONFIGS", one_at_a_time), (budgets, "per_namespace", no_refusal)),
@@ -762,7 +780,7 @@ MUTANTS = (
         faults=MOVES,
     ),
     Mutant("the_arbiter_ignores_the_workload_limit", ((budgets, "per_workload", no_refusal),), (6,), faults=MOVES),
-    Mutant("yarn_capacity_is_lent_twice", ((batch_deciding, "_foreign", yarn_forgotten),), (4,), (2, 4, 6)),
+    Mutant("yarn_capacity_is_lent_twice", ((batch_deciding, "Situation", yarn_forgotten),), (4,), (2, 4, 6)),
     Mutant(
         "a_pipelined_decision_is_kept_after_a_refusal",
         ((Cycle, "_withdraw", kept_after_refusal), (Cycle, "propose", proposed_all_the_same)),
@@ -819,17 +837,17 @@ MUTANTS = (
     ),
     Mutant(
         "what_comes_into_an_ended_namespace_stays",
-        ((GatewayCore, "_index_namespace", not_looked_for),),
+        ((GatewayCore, "apply", not_looked_for),),
         (12,),
         (2, 1, 3),
         1,
         faults=FORSAKEN,
     ),
-    Mutant("batch_memory_is_not_limited", ((batch_pods, "_desired", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
+    Mutant("batch_memory_is_not_limited", ((batch_pods, "batch_values", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
     Mutant("the_kernel_is_not_told_whom_to_end", ((sampler, "oom_score_adj", no_score),), (18,), faults=CRAMPED),
     Mutant("a_decision_counts_as_published", ((QuotaTreeCore, "decide", counted_as_published),), (19,)),
     Mutant("there_is_no_backoff", ((pod_life, "backoff_seconds", no_backoff),), (18,), (1, 2), 1, faults=LEAKING),
-    Mutant("restarts_are_not_counted", ((pod_life, "_seen", first_run_only),), (18,), (1, 2), 1, faults=LEAKING),
+    Mutant("restarts_are_not_counted", ((pod_life, "ContainerRun", first_run_only),), (18,), (1, 2), 1, faults=LEAKING),
     Mutant("failures_are_final", ((pod_life, "restarts", failures_are_final),), (18,), (1, 2), 1, faults=LEAKING),
     Mutant("a_restart_has_its_predecessors_number", ((pod_life, "Start", same_attempt),), (18,), (1, 2), 1, faults=LEAKING),
 )

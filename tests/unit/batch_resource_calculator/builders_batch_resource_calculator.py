@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from cotenant.events import (
     Event,
@@ -14,7 +12,6 @@ from cotenant.events import (
     NodeResources,
     NodeSLORendered,
     ObjectDeleted,
-    ObjectStored,
     Payload,
     Placement,
     RunStatus,
@@ -33,6 +30,7 @@ from cotenant.model.subjects import (
     yarn_subject,
 )
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
+from tests.builders import encoded, node_document, pod_document, stored
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GIB = 1 << 30
@@ -58,7 +56,7 @@ class Bench:
         return event
 
     def store_object(self, subject: str, document: dict[str, object]) -> Event:
-        return self.store(subject, ObjectStored(object=msgspec.Raw(msgspec.json.encode(document))))
+        return self.store(subject, stored(document))
 
     def configure(self, colocation: str | None = ENABLED, **sections: str) -> Event:
         data = {key.replace("_", "-"): text for key, text in sections.items()}
@@ -79,10 +77,7 @@ class Bench:
         capacity = {"cpu": cpu, "memory": memory}
         return self.store_object(
             node_subject(name),
-            {
-                "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
-                "status": {"capacity": capacity, "allocatable": allocatable or capacity},
-            },
+            node_document(name, labels=labels, annotations=annotations, capacity=capacity, allocatable=allocatable or capacity),
         )
 
     def delete_node(self, name: str = "a") -> Event:
@@ -129,15 +124,11 @@ class Bench:
         memory: str = "10Gi",
         qos: str = "LS",
         uid: str = "",
-        **spec: object,
+        **spec: Any,
     ) -> Event:
-        manifest = {
-            "metadata": {"name": pod, "namespace": "default", "labels": {"koordinator.sh/qosClass": qos}},
-            "spec": {"containers": [{"resources": {"requests": {"cpu": cpu, "memory": memory}}}], **spec},
-        }
-        data = Placement(
-            node=node, namespace="default", name=pod, uid=uid or pod, pod=msgspec.Raw(msgspec.json.encode(manifest))
-        )
+        requests = {"cpu": cpu, "memory": memory}
+        document = pod_document(pod, uid=uid or pod, labels={"koordinator.sh/qosClass": qos}, requests=requests, **spec)
+        data = Placement(node=node, namespace="default", name=pod, uid=uid or pod, pod=encoded(document))
         return self.store(placement_subject(node, "default", pod), data)
 
     def displace(self, pod: str, *, node: str = "a") -> Event:

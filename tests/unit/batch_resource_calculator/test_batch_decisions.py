@@ -13,6 +13,7 @@ from cotenant.events.metrics import HostApplicationMetric, Usage
 from cotenant.events.runs import RunPhase
 from cotenant.model.subjects import executor_subject, node_subject, object_subject, resources_subject
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
+from tests.builders import encoded, pod_document
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import (
     CONFIG_SUBJECT,
     GIB,
@@ -201,11 +202,8 @@ def test_numa_zones_offer_their_share(bench: Bench) -> None:
     bench.store_object(object_subject("topology.node.k8s.io", "noderesourcetopologies", "", "a"), topology)
     annotations = {"scheduling.koordinator.sh/resource-status": '{"numaNodeResources": [{"node": 1}]}'}
     bench.place("web")
-    manifest = {
-        "metadata": {"name": "web", "namespace": "default", "annotations": annotations},
-        "spec": {"containers": [{"resources": {"requests": {"cpu": "10", "memory": "10Gi"}}}]},
-    }
-    placement = msgspec.structs.replace(bench.log[-1].data, pod=msgspec.Raw(msgspec.json.encode(manifest)))
+    document = pod_document("web", uid="web", annotations=annotations, requests={"cpu": "10", "memory": "10Gi"})
+    placement = msgspec.structs.replace(bench.log[-1].data, pod=encoded(document))
     bench.store(bench.log[-1].subject, placement)
     bench.metric(pods={"web": used(6, 6)})
     bench.decide()

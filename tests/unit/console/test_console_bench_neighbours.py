@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from cotenant.api.objects.node import decode_node
 from cotenant.api.objects.pod import decode_pod
 from cotenant_verification.bench.neighbours import Neighbours
 from cotenant_verification.bench.rooms import Facts, Need, need_of
+from tests.builders import encoded, node_document, pod_document
 
 HOST = "kubernetes.io/hostname"
 GOLD = {"matchLabels": {"tier": "gold"}}
 
 
 def need(namespace: str, app: str, side: str = "", **term: Any) -> Need:
-    spec: dict[str, Any] = {"containers": []}
-    if side:
-        wanted = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "loud"}}, **term}
-        spec["affinity"] = {side: {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}}
-    pod = {"metadata": {"name": app, "namespace": namespace, "labels": {"app": app}}, "spec": spec}
-    return need_of(decode_pod(msgspec.json.encode(pod)), "")
+    wanted = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "loud"}}, **term}
+    affinity = {side: {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}} if side else None
+    pod = pod_document(app, namespace=namespace, labels={"app": app}, affinity=affinity)
+    return need_of(decode_pod(encoded(pod)), "")
 
 
 def neighbours(tier: str) -> Neighbours:
     """A loud pod of the namespace `a`, whose tier is given, is on n0."""
-    nodes = [decode_node(msgspec.json.encode({"metadata": {"name": f"n{i}", "labels": {HOST: f"n{i}"}}})) for i in range(2)]
+    nodes = [decode_node(encoded(node_document(f"n{i}", labels={HOST: f"n{i}"}))) for i in range(2)]
     found = Neighbours({node.metadata.name: Facts(node) for node in nodes}, {"a": {"tier": tier}})
     found.add(need("a", "loud"), "n0")
     return found

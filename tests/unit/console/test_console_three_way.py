@@ -9,10 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotenant_console.manifests.three_way import LAST_APPLIED, annotated, apply_patch, merge_difference
+from tests.builders import pod_document
 
 
 def pod(**spec: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"app": "x"}}, "spec": spec}
+    document = pod_document("a", namespace="", uid="", labels={"app": "x"})
+    return {**document, "spec": spec}
 
 
 def stored(document: dict[str, Any]) -> dict[str, Any]:

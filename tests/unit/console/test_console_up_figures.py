@@ -19,6 +19,7 @@ from cotenant_console.up.figures import cpu_percent, cpu_reading, node_figures, 
 from cotenant_console.up.journal import Journal, shrinks
 from cotenant_console.up.nats_server import configuration
 from cotenant_console.up.view import View, plain_line, status_lines, summary_lines
+from tests.builders import pod_document
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -37,11 +38,7 @@ def suppressed(old: str, new: str) -> Execution:
 
 
 def pod(name: str, phase: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "creationTimestamp": created},
-        "spec": {"containers": [], **spec},
-        "status": {"phase": phase},
-    }
+    return pod_document(name, created=created, phase=phase, **spec)
 
 
 def test_the_machines_cpu_is_what_is_neither_idle_nor_waiting_for_disks() -> None:

@@ -9,7 +9,7 @@ from cotenant.engine.core import Request
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
-from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.model.subjects import (
@@ -25,6 +25,7 @@ from cotenant.model.subjects import (
 from cotenant_descheduler_arbiter.config.configuration import DeschedulerConfiguration
 from cotenant_descheduler_arbiter.core import DeschedulerArbiterCore
 from cotenant_descheduler_arbiter.definition import make_core
+from tests.builders import node_document, pod_document, stored
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CYCLE = timedelta(seconds=10)
@@ -82,7 +83,7 @@ class Cluster:
         return event
 
     def store(self, subject: str, document: object) -> Event:
-        return self.publish(subject, ObjectStored(object=msgspec.Raw(msgspec.json.encode(document))))
+        return self.publish(subject, stored(document))
 
     def node(
         self,
@@ -95,13 +96,10 @@ class Cluster:
         unschedulable: bool = False,
     ) -> None:
         self.usage.setdefault(name, {})
+        allocatable = {"cpu": cpu, "memory": memory, "pods": "110"}
         self.store(
             node_subject(name),
-            {
-                "metadata": {"name": name, "labels": dict(labels or {})},
-                "spec": {"taints": list(taints), "unschedulable": unschedulable},
-                "status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}},
-            },
+            node_document(name, labels=labels, taints=taints, unschedulable=unschedulable, allocatable=allocatable),
         )
 
     def pod(
@@ -123,23 +121,18 @@ class Cluster:
     ) -> str:
         """A running pod that uses `used` milli-cores; returns its uid."""
         uid = uid or f"uid-{name}"
-        owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"uid-{owner}", "controller": True}]
-        document = {
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "uid": uid,
-                "labels": dict(labels or {}),
-                "annotations": dict(annotations or {}),
-                "ownerReferences": owners if owner else [],
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "spec": {
-                "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
-                "tolerations": list(tolerations),
-                "priority": priority,
-            },
-        }
+        document = pod_document(
+            name,
+            namespace=namespace,
+            uid=uid,
+            labels=labels,
+            annotations=annotations,
+            owner=owner,
+            created="2026-01-01T00:00:00Z",
+            requests={"cpu": cpu},
+            tolerations=list(tolerations),
+            priority=priority,
+        )
         self.store(pod_subject(namespace, name), document)
         placed = Placement(node=node, namespace=namespace, name=name, uid=uid, bound_at=bound_at)
         self.publish(placement_subject(node, namespace, name), placed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from cotenant.api.objects.metadata import LabelSelector
@@ -16,8 +15,9 @@ from cotenant_descheduler_arbiter.eviction.fit import misfit
 from cotenant_descheduler_arbiter.eviction.order import sort_pods
 from cotenant_descheduler_arbiter.low_node_load.sorting import sort_pods_by_excess
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
+from tests.builders import container, encoded, owner_reference, pod_document
 
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+OWNER = owner_reference("web")
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -34,20 +34,13 @@ def facts(
     amounts: dict[str, int] | None = None,
     created: str = "2026-01-01T00:00:00Z",
     deleted: str | None = None,
-    **spec: object,
+    **spec: Any,
 ) -> PodFacts:
-    metadata: dict[str, object] = {
-        "name": name,
-        "namespace": "n",
-        "annotations": annotations or {},
-        "labels": labels or {},
-        "ownerReferences": [owner] if owner else [],
-        "creationTimestamp": created,
-    }
-    if deleted:
-        metadata["deletionTimestamp"] = deleted
-    pod = decode_pod(msgspec.json.encode({"metadata": metadata, "spec": {"containers": [{"name": "main"}], **spec}}))
-    return PodFacts(pod=pod, phase=phase, amounts=tuple((amounts or {}).items()))
+    document = pod_document(
+        name, namespace="n", annotations=annotations, labels=labels, created=created, deleted=deleted, **spec
+    )
+    document["metadata"]["ownerReferences"] = [owner] if owner else []
+    return PodFacts(pod=decode_pod(encoded(document)), phase=phase, amounts=tuple((amounts or {}).items()))
 
 
 def skipping(*gates: str, **rules: object) -> EvictableRules:
@@ -191,7 +184,7 @@ def test_the_largest_cost_means_never() -> None:
 def limits(cpu: str) -> dict[str, Any]:
     """Containers whose requests are their limits: Guaranteed."""
     amounts = {"cpu": cpu, "memory": "1Gi"}
-    return {"containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}]}
+    return {"containers": [container(requests=amounts, limits=amounts)]}
 
 
 def tier(name: str) -> dict[str, str]:
@@ -202,7 +195,7 @@ def qos(name: str) -> dict[str, str]:
     return {"koordinator.sh/priority-class": "koord-prod", "koordinator.sh/qosClass": name}
 
 
-BURSTABLE: dict[str, Any] = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+BURSTABLE: dict[str, Any] = {"containers": [container(requests={"cpu": "1"})]}
 PROD = tier("koord-prod")
 KEYS: dict[str, list[dict[str, Any]]] = {
     "priority class": [{"labels": tier(f"koord-{name}")} for name in ("free", "batch", "mid", "prod")],

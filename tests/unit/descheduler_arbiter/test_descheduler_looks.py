@@ -14,6 +14,7 @@ from cotenant.model.subjects import descheduling_subject, metrics_subject, migra
 from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Pool
 from cotenant_descheduler_arbiter.low_node_load.balancing import slot_of, start_of_slot
 from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
+from tests.builders import node_document
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster, configuration, hot_and_cold
 
 AT_ONCE = {"anomalyCondition": {"consecutiveAbnormalities": 1}}
@@ -40,8 +41,8 @@ def test_cycles_are_slots_of_time_since_1970() -> None:
 def measured(cpu: int, *, memory: int = 0, memory_capacity: str = "100", allocatable: bool = True) -> Cluster:
     """A cluster whose only node has 10 cores, uses so much, and was measured now."""
     cluster = Cluster(configuration(load=AT_ONCE))
-    status = {"allocatable": {"cpu": "10", "memory": memory_capacity}} if allocatable else {"allocatable": {"cpu": "10"}}
-    cluster.store(node_subject("a"), {"metadata": {"name": "a"}, "spec": {}, "status": status})
+    amounts = {"cpu": "10", **({"memory": memory_capacity} if allocatable else {})}
+    cluster.store(node_subject("a"), node_document("a", allocatable=amounts))
     measure(cluster, cpu, memory)
     return cluster
 

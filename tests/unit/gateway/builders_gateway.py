@@ -22,6 +22,7 @@ from cotenant_gateway.planning.built_in import BUILT_IN
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.read_model.core import GatewayCore
+from tests.builders import container, pod_document
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -31,15 +32,10 @@ def kind(plural: str) -> Kind:
     return next(found.kind for found in REGISTRY if found.kind.plural == plural)
 
 
-def pod_document(name: str = "web", **spec: object) -> dict[str, object]:
-    """A pod's manifest; keyword arguments replace members of spec."""
-    containers = [{"name": "main", "image": "app:1", "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": name}},
-        "spec": {"containers": containers, **spec},
-    }
+def manifest(name: str = "web", **spec: Any) -> dict[str, object]:
+    """A pod as a user asks for it; keyword arguments replace members of spec."""
+    containers = [container(image="app:1", requests={"cpu": "500m"}, limits={"cpu": "1"})]
+    return pod_document(name, namespace="", uid="", labels={"app": name}, **{"containers": containers, **spec})
 
 
 def as_json(document: object) -> bytes:

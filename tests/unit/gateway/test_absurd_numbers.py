@@ -14,7 +14,7 @@ from cotenant.model.subjects import object_subject
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.endings import deletion, endings
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import World, kind, pod_document, raw
+from tests.unit.gateway.builders_gateway import World, kind, manifest, raw
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -65,7 +65,7 @@ BEYOND_THEIR_TYPE: list[dict[str, Any]] = [
 @pytest.mark.parametrize(("field", "spec"), REFUSED)
 def test_a_pod_beyond_the_bounds_is_refused_and_the_field_named(field: str, spec: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as refused:
-        World().create("pods", pod_document(**spec))
+        World().create("pods", manifest(**spec))
     assert refused.value.code == 422
     details = refused.value.status.details
     assert details is not None
@@ -75,7 +75,7 @@ def test_a_pod_beyond_the_bounds_is_refused_and_the_field_named(field: str, spec
 @pytest.mark.parametrize("spec", BEYOND_THEIR_TYPE)
 def test_an_integer_beyond_its_type_is_refused(spec: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as refused:
-        World().create("pods", pod_document(**spec))
+        World().create("pods", manifest(**spec))
     assert 400 <= refused.value.code < 500
     assert "spec" in str(refused.value)
 
@@ -92,7 +92,7 @@ def test_a_node_beyond_the_bounds_is_refused(amounts: dict[str, Any]) -> None:
 def test_pods_of_an_older_log_with_an_absurd_grace_end_with_their_namespace(grace: int) -> None:
     world = World()
     world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
-    document = pod_document(terminationGracePeriodSeconds=grace)
+    document = manifest(terminationGracePeriodSeconds=grace)
     document["metadata"] = {"name": "web", "namespace": "team", "uid": "uid-web", "finalizers": ["example.com/keep"]}
     world.put(object_subject("", "pods", "team", "web"), ObjectStored(object=raw(document)))
     namespace = world.core.get(kind("namespaces"), "", "team")
@@ -109,7 +109,7 @@ def test_pods_of_an_older_log_with_an_absurd_grace_end_with_their_namespace(grac
 @pytest.mark.parametrize("asked", [10**12, 10**30])
 def test_a_deletion_with_an_absurd_grace_is_marked_with_the_longest(asked: int) -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     world.place("web")
     planned = plan_deletion(world.core, PODS, "default", "web", DeletionRequest(asked), world.now)
     world.store(planned.plan)

@@ -16,7 +16,7 @@ from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import MAX_OBJECT_BYTES, TooNew
 from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
+from tests.unit.gateway.builders_gateway import World, as_json, kind, manifest, raw
 
 
 def refused(world: World, plural: str, body: bytes, namespace: str = "default") -> ApiError:
@@ -45,7 +45,7 @@ BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
 
 
 def labelled(labels: dict[str, str], **spec: Any) -> dict[str, object]:
-    document = pod_document(**spec)
+    document = manifest(**spec)
     document["metadata"] = {"name": "web", "labels": labels}
     return document
 
@@ -55,52 +55,52 @@ def test_pods_of_one_spec_are_judged_by_their_own_labels() -> None:
     wrong = labelled({"koordinator.sh/qosClass": "LSR"}, priority=9500, containers=resources({"cpu": "1500m"}))
     for turn in range(REMEMBERED_LABELS + 1):
         assert fields(refused(world, "pods", as_json(wrong)))
-        assert world.create("pods", pod_document(f"web-{turn}", priority=9500, containers=resources({"cpu": "1500m"}))).plan
+        assert world.create("pods", manifest(f"web-{turn}", priority=9500, containers=resources({"cpu": "1500m"}))).plan
 
 
 @pytest.mark.parametrize(
     ("document", "field", "reason"),
     [
-        (pod_document(containers=resources({"cpu": "-1"})), "spec.containers[0].resources.requests[cpu]", "FieldValueInvalid"),
+        (manifest(containers=resources({"cpu": "-1"})), "spec.containers[0].resources.requests[cpu]", "FieldValueInvalid"),
         (
-            pod_document(containers=resources({"memory": "1Qi"})),
+            manifest(containers=resources({"memory": "1Qi"})),
             "spec.containers[0].resources.requests[memory]",
             "FieldValueInvalid",
         ),
         (
-            pod_document(containers=resources({"cpu": "2"}, {"cpu": "1"})),
+            manifest(containers=resources({"cpu": "2"}, {"cpu": "1"})),
             "spec.containers[0].resources.requests[cpu]",
             "FieldValueInvalid",
         ),
         (
-            pod_document(containers=resources({"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "2"})),
+            manifest(containers=resources({"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "2"})),
             "spec.containers[0].resources.requests[nvidia.com/gpu]",
             "FieldValueInvalid",
         ),
         (
-            pod_document(containers=resources({"nvidia.com/gpu": "1"})),
+            manifest(containers=resources({"nvidia.com/gpu": "1"})),
             "spec.containers[0].resources.limits[nvidia.com/gpu]",
             "FieldValueRequired",
         ),
         (
-            pod_document(containers=resources({"nvidia.com/gpu": "500m"}, {"nvidia.com/gpu": "500m"})),
+            manifest(containers=resources({"nvidia.com/gpu": "500m"}, {"nvidia.com/gpu": "500m"})),
             "spec.containers[0].resources.requests[nvidia.com/gpu]",
             "FieldValueInvalid",
         ),
-        (pod_document(containers=[]), "spec.containers", "FieldValueRequired"),
-        (pod_document(containers=[{"name": "main"}]), "spec.containers[0].image", "FieldValueRequired"),
-        (pod_document(containers=[*container(), *container()]), "spec.containers[1].name", "FieldValueDuplicate"),
-        (pod_document(restartPolicy="Sometimes"), "spec.restartPolicy", "FieldValueNotSupported"),
-        (pod_document(priorityClassName="nope"), "spec.priorityClassName", "FieldValueNotFound"),
-        (pod_document(priorityClassName="koord-batch", priority=1), "spec.priority", "FieldValueInvalid"),
-        (pod_document(runtimeClassName="nope"), "spec.runtimeClassName", "FieldValueNotFound"),
+        (manifest(containers=[]), "spec.containers", "FieldValueRequired"),
+        (manifest(containers=[{"name": "main"}]), "spec.containers[0].image", "FieldValueRequired"),
+        (manifest(containers=[*container(), *container()]), "spec.containers[1].name", "FieldValueDuplicate"),
+        (manifest(restartPolicy="Sometimes"), "spec.restartPolicy", "FieldValueNotSupported"),
+        (manifest(priorityClassName="nope"), "spec.priorityClassName", "FieldValueNotFound"),
+        (manifest(priorityClassName="koord-batch", priority=1), "spec.priority", "FieldValueInvalid"),
+        (manifest(runtimeClassName="nope"), "spec.runtimeClassName", "FieldValueNotFound"),
         (
-            pod_document(tolerations=[{"key": "a", "operator": "Like"}]),
+            manifest(tolerations=[{"key": "a", "operator": "Like"}]),
             "spec.tolerations[0].operator",
             "FieldValueNotSupported",
         ),
-        (pod_document("Bad_Name"), "metadata.name", "FieldValueInvalid"),
-        (pod_document("x" * 254), "metadata.name", "FieldValueInvalid"),
+        (manifest("Bad_Name"), "metadata.name", "FieldValueInvalid"),
+        (manifest("x" * 254), "metadata.name", "FieldValueInvalid"),
         (labelled({"a b": "c"}), "metadata.labels", "FieldValueInvalid"),
         (labelled({"koordinator.sh/qosClass": "BE"}, priority=9500), "Pod", "FieldValueForbidden"),
         (labelled({}, containers=resources({**BATCH}, {**BATCH})), "labels.koordinator.sh/qosClass", "FieldValueRequired"),
@@ -118,7 +118,7 @@ def test_a_wrong_pod_is_refused_at_its_field(document: dict[str, object], field:
 
 
 def test_all_violations_are_told_at_once() -> None:
-    document = pod_document("Bad_Name", restartPolicy="x", containers=resources({"cpu": "-1", "memory": "z"}))
+    document = manifest("Bad_Name", restartPolicy="x", containers=resources({"cpu": "-1", "memory": "z"}))
     assert len(fields(refused(World(), "pods", as_json(document)))) == 4
 
 
@@ -143,7 +143,7 @@ def test_what_is_not_an_object_of_the_kind_is_a_bad_request(body: bytes, code: i
 
 
 def test_a_wrong_type_names_its_field() -> None:
-    document = pod_document(containers=[{"name": "main", "image": "x", "ports": [{"containerPort": "eighty"}]}])
+    document = manifest(containers=[{"name": "main", "image": "x", "ports": [{"containerPort": "eighty"}]}])
     error = refused(World(), "pods", as_json(document))
     assert (error.code, error.status.reason) == (400, "BadRequest")
     assert fields(error) == {"spec.containers[0].ports[0].containerPort": "FieldValueTypeInvalid"}
@@ -166,7 +166,7 @@ def test_a_namespace_must_exist_and_must_not_be_ending() -> None:
 
 def test_unknown_fields_and_number_literals_survive() -> None:
     world = World()
-    body = as_json(pod_document())[:-1] + b',"later":{"x":1.10,"big":12345678901234567890123}}'
+    body = as_json(manifest())[:-1] + b',"later":{"x":1.10,"big":12345678901234567890123}}'
     planned = plan_creation(world.core, kind("pods"), "default", body, world.now, "u", lambda: "x")
     world.store(planned.plan)
     snapshot = world.core.get(kind("pods"), "default", "web")
@@ -180,7 +180,7 @@ def test_unknown_fields_and_number_literals_survive() -> None:
 
 def test_members_that_are_null_count_as_absent() -> None:
     world = World()
-    document = pod_document(nodeSelector=None, tolerations=None)
+    document = manifest(nodeSelector=None, tolerations=None)
     document["metadata"] = {"name": "web", "creationTimestamp": None, "labels": None}
     world.create("pods", document)
     snapshot = world.core.get(kind("pods"), "default", "web")
@@ -191,7 +191,7 @@ def test_members_that_are_null_count_as_absent() -> None:
 
 def test_a_priority_class_gives_priority_and_policy() -> None:
     world = World()
-    world.create("pods", pod_document(priorityClassName="koord-prod"))
+    world.create("pods", manifest(priorityClassName="koord-prod"))
     shown: Any = world.show("pods", "web")
     assert (shown["spec"]["priority"], shown["spec"]["preemptionPolicy"]) == (9000, "PreemptLowerPriority")
 
@@ -214,7 +214,7 @@ def test_a_runtime_class_merges_selector_tolerations_and_overhead() -> None:
             "overhead": {"podFixed": {"memory": "1Mi"}},
         },
     )
-    document = pod_document(runtimeClassName="process", containers=[{"name": "main", "command": ["sleep", "1"]}])
+    document = manifest(runtimeClassName="process", containers=[{"name": "main", "command": ["sleep", "1"]}])
     planned = world.create("pods", document)
     shown: Any = world.show("pods", "web")
     assert shown["spec"]["nodeSelector"] == {"cotenant.io/runtime": "process"}
@@ -318,7 +318,7 @@ def test_the_other_kinds_have_rules_of_their_own(plural: str, document: dict[str
 
 def test_a_live_pods_spec_changes_in_few_fields_only() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     merge: Callable[[object], object] = lambda patch: plan_patch(  # noqa: E731
         world.core, kind("pods"), "default", "web", "application/merge-patch+json", as_json(patch)
     )
@@ -331,7 +331,7 @@ def test_a_live_pods_spec_changes_in_few_fields_only() -> None:
 
 def test_a_write_with_an_older_version_conflicts_and_one_ahead_of_the_fold_waits() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     shown: Any = world.show("pods", "web")
     world.place("web")
     with pytest.raises(ApiError) as caught:
@@ -344,7 +344,7 @@ def test_a_write_with_an_older_version_conflicts_and_one_ahead_of_the_fold_waits
 
 def test_replacing_what_was_read_stores_nothing_of_other_services() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     world.place("web")
     world.run("web")
     shown: Any = world.show("pods", "web")
@@ -380,7 +380,7 @@ def test_pods_without_a_class_follow_the_default_class_of_the_moment() -> None:
     world = World()
 
     def priority_of(name: str) -> int | None:
-        world.create("pods", pod_document(name))
+        world.create("pods", manifest(name))
         snapshot = world.core.get(kind("pods"), "default", name)
         assert snapshot is not None
         return snapshot.pod.spec.priority
@@ -401,7 +401,7 @@ def test_replicas_share_the_view_of_their_spec_and_nothing_else() -> None:
     world = World()
     views = []
     for name in ("one", "two"):
-        world.create("pods", pod_document(name))
+        world.create("pods", manifest(name))
         snapshot = world.core.get(kind("pods"), "default", name)
         assert snapshot is not None
         views.append(snapshot.pod)

@@ -22,7 +22,7 @@ from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.updates import plan_patch
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import World, as_json, kind, pod_document, raw
+from tests.unit.gateway.builders_gateway import World, as_json, kind, manifest, raw
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 APPLIED = "cotenant.io/colocation-profiles"
@@ -50,7 +50,7 @@ def world_with(*profiles: dict[str, object]) -> World:
 
 
 def created(world: World, document: object | None = None, name: str = "web") -> Json:
-    world.create("pods", document or pod_document(name))
+    world.create("pods", document or manifest(name))
     return world.show("pods", name)
 
 
@@ -147,7 +147,7 @@ def test_init_containers_and_overhead_are_translated_and_a_limit_alone_is_the_re
     world = world_with(profile(selector={}, **BATCH))
     limits = {"resources": {"limits": {"cpu": "250m", "memory": "1Gi", "nvidia.com/gpu": "1"}}}
     init = [{"name": "init", "image": "b", **limits}]
-    pod = created(world, pod_document(initContainers=init, overhead={"cpu": "0.1", "memory": "2Mi"}))
+    pod = created(world, manifest(initContainers=init, overhead={"cpu": "0.1", "memory": "2Mi"}))
     batch = {"kubernetes.io/batch-cpu": "250", "kubernetes.io/batch-memory": "1Gi"}
     assert pod["spec"]["initContainers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "1", **batch}, "requests": batch}
     assert pod["spec"]["overhead"] == {"kubernetes.io/batch-cpu": "100", "kubernetes.io/batch-memory": "2Mi"}
@@ -169,7 +169,7 @@ def test_the_overhead_of_a_runtime_class_is_translated_with_the_pod() -> None:
     world = world_with(profile(selector={}, **BATCH))
     sandbox = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandbox"}, "handler": "sandbox"}
     world.create("runtimeclasses", {**sandbox, "overhead": {"podFixed": {"cpu": "100m", "memory": "64Mi"}}})
-    pod = created(world, pod_document(runtimeClassName="sandbox"))
+    pod = created(world, manifest(runtimeClassName="sandbox"))
     assert pod["spec"]["overhead"] == {"kubernetes.io/batch-cpu": "100", "kubernetes.io/batch-memory": "64Mi"}
 
 
@@ -213,7 +213,7 @@ def test_the_namespace_selector_reads_the_namespaces_labels() -> None:
     world = world_with(profile(namespaceSelector={"matchLabels": {"colocation": "on"}}, **BATCH))
     for name, labels in (("with", {"colocation": "on"}), ("without", {})):
         world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-        world.create("pods", pod_document(), namespace=name)
+        world.create("pods", manifest(), namespace=name)
     assert APPLIED in world.show("pods", "web", "with")["metadata"]["annotations"]
     assert "annotations" not in world.show("pods", "web", "without")["metadata"]
 
@@ -223,7 +223,7 @@ def test_selectors_with_several_labels_and_expressions_are_found() -> None:
     expression = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "other"]}]}
     world = world_with(both, profile("expression", selector=expression, labels={"x": "expression"}))
     assert created(world)["metadata"]["annotations"][APPLIED] == "expression"
-    document = pod_document("two")
+    document = manifest("two")
     document["metadata"] = {"name": "two", "labels": {"app": "web", "z": "1"}}
     assert created(world, document, "two")["metadata"]["annotations"][APPLIED] == "both,expression"
 
@@ -267,7 +267,7 @@ def test_the_same_manifest_can_be_applied_again_and_another_one_is_refused() -> 
 
 def test_a_profile_with_probability_0_sets_nothing_but_resources_follow_the_pods_tier() -> None:
     world = world_with(profile(selector={}, probability=0, labels={"x": "y"}, **BATCH))
-    document = pod_document(priority=5500)
+    document = manifest(priority=5500)
     document["metadata"] = {"name": "web", "labels": {"koordinator.sh/qosClass": "BE"}}
     pod = created(world, document)
     assert "x" not in pod["metadata"]["labels"]
@@ -277,7 +277,7 @@ def test_a_profile_with_probability_0_sets_nothing_but_resources_follow_the_pods
 
 def test_two_gateways_and_a_dry_run_come_to_the_same_pods() -> None:
     one = world_with(profile(selector={}, probability="50%", labels={"x": "y"}))
-    documents = [pod_document(f"p{number}") for number in range(40)]
+    documents = [manifest(f"p{number}") for number in range(40)]
 
     def plan(world: World, document: object, uid: str) -> Planned:
         return plan_creation(world.core, PODS, "default", as_json(document), world.now, uid, lambda: "x")
@@ -301,13 +301,13 @@ def test_the_draw_has_the_stated_share_and_a_growing_share_keeps_its_pods() -> N
 
 
 def test_a_missing_priority_class_refuses_the_pod_and_names_the_profile() -> None:
-    error = refusal(world_with(profile(selector={}, priorityClassName="gone")), pod_document())
+    error = refusal(world_with(profile(selector={}, priorityClassName="gone")), manifest())
     assert error.status.code == 422
     assert "ClusterColocationProfile batch sets this PriorityClass" in causes(error)["spec.priorityClassName"]
 
 
 def test_what_a_profile_makes_invalid_is_refused_with_what_was_done() -> None:
-    error = refusal(world_with(profile(selector={}, qosClass="BE")), pod_document())
+    error = refusal(world_with(profile(selector={}, qosClass="BE")), manifest())
     assert "cannot be used in combination" in error.status.message
     assert "ClusterColocationProfile batch: label koordinator.sh/qosClass BE" in error.status.message
 
@@ -383,7 +383,7 @@ def test_an_invalid_profile_that_somebody_else_stored_is_not_applied_and_pods_sa
 def test_the_pods_event_names_the_profiles_as_causes() -> None:
     world = world_with(profile(selector={}, **BATCH))
     declared = world.sequence
-    planned = world.create("pods", pod_document())
+    planned = world.create("pods", manifest())
     assert planned.plan is not None
     assert planned.plan.writes[0].causes == (f"LOG:{declared}",)
     assert last_stored(world).admission == (
@@ -394,7 +394,7 @@ def test_the_pods_event_names_the_profiles_as_causes() -> None:
 
 
 def test_a_copied_manifest_does_not_carry_on_what_was_applied_to_its_model() -> None:
-    document = pod_document()
+    document = manifest()
     document["metadata"] = {"name": "web", "annotations": {APPLIED: "batch", "mine": "1"}}
     assert created(World(), document)["metadata"]["annotations"] == {"mine": "1"}
 
@@ -419,7 +419,7 @@ def test_batch_resources_stand_in_the_extended_resource_spec() -> None:
 )
 def test_an_extended_resource_spec_that_says_the_same_stays(text: str, kept: bool) -> None:
     resources = {"requests": {"kubernetes.io/batch-cpu": "500"}}
-    document = pod_document(containers=[{"name": "main", "image": "b", "resources": resources}], priority=5500)
+    document = manifest(containers=[{"name": "main", "image": "b", "resources": resources}], priority=5500)
     document["metadata"] = {"name": "web", "labels": {"koordinator.sh/qosClass": "BE"}, "annotations": {EXTENDED: text}}
     written = created(World(), document)["metadata"]["annotations"][EXTENDED]
     assert (written == text) is kept
@@ -427,7 +427,7 @@ def test_an_extended_resource_spec_that_says_the_same_stays(text: str, kept: boo
 
 
 def test_an_extended_resource_spec_that_cannot_be_read_refuses_the_pod() -> None:
-    document = pod_document()
+    document = manifest()
     document["metadata"] = {"name": "web", "annotations": {EXTENDED: "{"}}
     assert "leave it out" in causes(refusal(World(), document))[f"metadata.annotations[{EXTENDED}]"]
 
@@ -448,7 +448,7 @@ def test_a_pod_of_a_quota_tree_is_kept_on_the_trees_nodes() -> None:
             "spec": spec,
         }
         world.create(found.plural, declared)
-    document = pod_document()
+    document = manifest()
     document["metadata"] = {"name": "web", "labels": {"quota.scheduling.koordinator.sh/name": "team"}}
     required = created(world, document)["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     wanted = {"key": "pool", "operator": "In", "values": ["a"]}

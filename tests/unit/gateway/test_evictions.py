@@ -14,14 +14,14 @@ from cotenant.model.subjects import object_subject, pod_subject
 from cotenant_gateway.planning.budgets import budget_updates, figures
 from cotenant_gateway.planning.evictions import plan_eviction
 from cotenant_gateway.read_model import slots
-from tests.unit.gateway.builders_gateway import World, pod_document, raw
+from tests.unit.gateway.builders_gateway import World, manifest, raw
 
 
 def world_of(pods: int, **budget: object) -> World:
     """Running pods a0..an labelled app=a, and a budget over them."""
     world = World()
     for number in range(pods):
-        document = pod_document(f"a{number}")
+        document = manifest(f"a{number}")
         document["metadata"] = {"name": f"a{number}", "labels": {"app": "a"}}
         world.create("pods", document)
         world.place(f"a{number}")
@@ -126,7 +126,7 @@ def test_a_budget_counts_the_pods_that_it_selects_now(touched: int, monkeypatch:
     world = world_of(3)
 
     def labelled(name: str, app: str) -> dict[str, object]:
-        return pod_document(name) | {"metadata": {"name": name, "uid": f"uid-{name}", "labels": {"app": app}}}
+        return manifest(name) | {"metadata": {"name": name, "uid": f"uid-{name}", "labels": {"app": app}}}
 
     def expected(budget: str = "b") -> int:
         snapshot = world.core.get(BUDGETS, "default", budget)

@@ -7,7 +7,7 @@ from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.placements import Figure, Placement, Waiting, WaitingReason
 from cotenant.events.resources import NodeResources, Term
 from cotenant.events.usage import Series, UsageSample
-from cotenant.explain.causes import MAX_EVENTS, CauseWalk, concerns, explain_pod, lookup_all, told
+from cotenant.explain.causes import MAX_EVENTS, CauseWalk, concerns, event_line, explain_pod, lookup_all
 from cotenant.explain.sentences import figures, sentence
 from tests.unit.gateway.builders_gateway import NOW
 
@@ -96,7 +96,7 @@ def test_events_concern_the_objects_that_they_are_about() -> None:
 
 
 def test_an_event_is_told_with_place_time_sentence_and_causes() -> None:
-    line = told(RESOURCES)
+    line = event_line(RESOURCES)
     assert (line.stream, line.sequence, line.causes) == ("LOG", 21, ("LOG:20", "LOG:3"))
     assert "batch-cpu 1500m" in line.sentence
     assert figures(RESOURCES) == {"hp-used": "cpu 2000m, memory 0.0 MiB from LOG:20"}

@@ -26,7 +26,7 @@ from cotenant_gateway.http.routing import target_of
 from cotenant_gateway.http.tables import TableFormat, table
 from cotenant_gateway.http.watching import WatchEvents, seen_change
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import NOW, World, pod_document
+from tests.unit.gateway.builders_gateway import NOW, World, manifest
 
 
 class _Spec(View, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ KINDS = Registry((*REGISTRY, WHALE, PEA))
 def world() -> World:
     """A pod of each of three groups, all named `web`."""
     found = World(kinds=KINDS)
-    found.create(PODS, pod_document())
+    found.create(PODS, manifest())
     found.create(
         WHALES, {"apiVersion": "whales.example.io/v1", "kind": "WhalePod", "metadata": {"name": "web"}, "spec": {"size": 9}}
     )

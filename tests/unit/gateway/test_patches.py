@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.api.patching.errors import PatchError, PatchTestError
+from cotenant.api.patching.errors import PatchError, PatchTestError, PatchTooLargeError
 from cotenant.api.patching.json_patch import json_patch
 from cotenant.api.patching.merge import merge_patch
 from cotenant.api.patching.strategic import strategic_merge_patch
@@ -104,6 +104,57 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=12,
 )
+
+
+def numbered(count: int) -> str:
+    return ",".join(f'{{"name":"c{number}","image":"{number}"}}' for number in range(count))
+
+
+def test_a_json_patch_that_doubles_what_it_copies_is_refused() -> None:
+    document = raw(json.dumps({"a": ["x" * 1000]}))
+    patch = [{"op": "copy", "from": "/a", "path": "/a/-"} for _ in range(60)]
+    with pytest.raises(PatchTooLargeError, match=r"operation \d+ \(copy /a/-\): it would read and copy more than"):
+        json_patch(document, raw(json.dumps(patch)))
+
+
+def test_ten_thousand_operations_on_a_large_document_cost_what_they_touch() -> None:
+    document = raw(json.dumps({"a": {str(number): "x" * 50 for number in range(10_000)}, "b": 1}))
+    patch = [{"op": "replace", "path": f"/a/{number}", "value": number} for number in range(10_000)]
+    patched = json.loads(bytes(json_patch(document, raw(json.dumps(patch)))))
+    assert patched == {"a": {str(number): number for number in range(10_000)}, "b": 1}
+
+
+def test_a_strategic_patch_of_many_elements_is_merged_by_an_index() -> None:
+    """Found one by one in the list, twenty thousand elements would take many minutes."""
+    document = raw(f'{{"containers":[{numbered(20_000)}]}}')
+    patched = json.loads(bytes(strategic_merge_patch(document, document)))
+    assert [container["name"] for container in patched["containers"]] == [f"c{number}" for number in range(20_000)]
+
+
+def test_a_strategic_patch_that_names_one_large_element_again_and_again_is_refused() -> None:
+    document = raw(json.dumps({"containers": [{"name": "a", "args": ["x" * 100_000]}]}))
+    patch = raw(json.dumps({"containers": [{"name": "a", "image": str(number)} for number in range(10_000)]}))
+    with pytest.raises(PatchTooLargeError):
+        strategic_merge_patch(document, patch)
+
+
+def test_elements_of_one_key_are_merged_and_deleted_one_after_the_other() -> None:
+    document = raw('{"env":[{"name":"a","value":"1"},{"name":"b"},{"name":"a","value":"2"}]}')
+    patch = raw('{"env":[{"$patch":"delete","name":"a"},{"name":"a","value":"3"},{"name":"c"},{"name":"c","value":"4"}]}')
+    assert json.loads(bytes(strategic_merge_patch(document, patch)))["env"] == [
+        {"name": "b"},
+        {"name": "a", "value": "3"},
+        {"name": "c", "value": "4"},
+    ]
+
+
+def test_a_value_that_was_copied_and_changed_is_another_value() -> None:
+    document = raw('{"a":{"x":[1]}}')
+    patch = raw(
+        '[{"op":"add","path":"/a/x/-","value":2},{"op":"copy","from":"/a","path":"/b"},{"op":"replace","path":"/b/x/0","value":9},'
+        '{"op":"move","from":"/a/x","path":"/c"},{"op":"add","path":"/c/0","value":0}]'
+    )
+    assert json.loads(bytes(json_patch(document, patch))) == {"a": {}, "b": {"x": [9, 2]}, "c": [0, 1, 2]}
 
 
 def reference_merge(target: object, patch: object) -> object:

@@ -10,7 +10,7 @@ from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
 from cotenant.kinds.pods import PODS
 from cotenant_gateway.planning.updates import plan_patch
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import World, as_json, pod_document
+from tests.unit.gateway.builders_gateway import World, as_json, manifest
 
 PREFIX = "quota.scheduling.koordinator.sh"
 
@@ -28,7 +28,7 @@ def world_with_quota(name: str, namespaces: list[str], *, is_parent: bool) -> Wo
 
 
 def pod_of(quota: str) -> dict[str, object]:
-    document = pod_document()
+    document = manifest()
     document["metadata"] = {"name": "web", "labels": {f"{PREFIX}/name": quota} if quota else {}}
     return document
 

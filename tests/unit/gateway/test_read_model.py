@@ -35,12 +35,12 @@ from cotenant_gateway.planning.endings import deletion, endings, registrations
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.read_model.narration import MAX_DEFERRED
 from cotenant_gateway.read_model.ring import ChangeRing, TooOld
-from tests.unit.gateway.builders_gateway import World, kind, pod_document, raw
+from tests.unit.gateway.builders_gateway import World, kind, manifest, raw
 
 
 def test_a_pod_is_its_document_with_placement_and_run() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     shown: Any = world.show("pods", "web")
     assert shown["status"]["phase"] == "Pending"
     assert "nodeName" not in shown["spec"]
@@ -55,7 +55,7 @@ def test_a_pod_is_its_document_with_placement_and_run() -> None:
 
 def test_a_waiting_pod_says_why() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     waiting = Waiting(namespace="default", name="web", uid=world.uid_of("web"), message="0/2 nodes are available")
     world.put(waiting_subject("default", "web"), waiting)
     shown: Any = world.show("pods", "web")
@@ -66,7 +66,7 @@ def test_a_waiting_pod_says_why() -> None:
 
 def test_a_waiting_pod_shows_the_node_that_others_make_room_on() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     nomination = Nomination(node="n1", at=world.now)
     waiting = Waiting(namespace="default", name="web", uid=world.uid_of("web"), message="full", nomination=nomination)
     world.put(waiting_subject("default", "web"), waiting)
@@ -77,7 +77,7 @@ def test_a_waiting_pod_shows_the_node_that_others_make_room_on() -> None:
 
 def test_parts_of_another_uid_are_ignored() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     before = world.show("pods", "web")
     world.place("web", uid="another")
     assert world.show("pods", "web") == before
@@ -153,7 +153,7 @@ def test_a_node_metric_needs_no_document_and_counts_versions() -> None:
 
 def test_a_placed_pod_ends_when_its_placement_is_gone() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     world.place("web")
     pod = world.core.get(PODS, "default", "web")
     assert pod is not None
@@ -169,8 +169,8 @@ def test_a_placed_pod_ends_when_its_placement_is_gone() -> None:
 
 def test_a_pod_that_was_never_placed_or_is_forced_ends_at_once() -> None:
     world = World()
-    world.create("pods", pod_document("a"))
-    world.create("pods", pod_document("b"))
+    world.create("pods", manifest("a"))
+    world.create("pods", manifest("b"))
     world.place("b")
     for name, grace in (("a", None), ("b", 0)):
         pod = world.core.get(PODS, "default", name)
@@ -210,7 +210,7 @@ def test_a_namespace_ends_after_what_is_in_it() -> None:
 def test_what_another_gateway_stored_in_a_namespace_that_has_ended_ends_too() -> None:
     """Found by `cotenant simulate --chaos` (a gap at gateway-b over the end of a namespace): the pods stayed for good."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
-    pod = ObjectStored(object=raw({**pod_document(), "metadata": {"name": "web", "namespace": "team", "uid": "uid-web"}}))
+    pod = ObjectStored(object=raw({**manifest(), "metadata": {"name": "web", "namespace": "team", "uid": "uid-web"}}))
     subject, home = object_subject("", "pods", "team", "web"), object_subject("", "namespaces", "", "team")
     for first, second in (("pod", "end"), ("end", "pod")):
         world = World()
@@ -231,7 +231,7 @@ def test_what_another_gateway_stored_in_a_namespace_that_has_ended_ends_too() ->
 
 def test_after_deletion_no_part_raises_modified() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     placed = world.place("web")
     uid = world.uid_of("web")
     pod = world.core.get(PODS, "default", "web")
@@ -247,7 +247,7 @@ def test_after_deletion_no_part_raises_modified() -> None:
 def test_an_object_that_leaves_a_selection_is_deleted_in_it_and_one_that_enters_added() -> None:
     world = World()
     start = world.core.ring.end
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     world.place("web")
     changes = [change for change in world.core.ring.read(start, 10) if change.kind is PODS]
 
@@ -279,15 +279,15 @@ def test_a_document_that_is_no_object_counts_as_none_and_stops_nothing(document:
     assert world.core.unreadable == 1
     world.put("objects.policy.poddisruptionbudgets.default.b", ObjectStored(object=msgspec.Raw(b'{"spec":{"selector":3}}')))
     assert list(budget_updates(world.core, world.now)) == []
-    world.create("pods", pod_document("odd"))
+    world.create("pods", manifest("odd"))
     assert world.core.get(PODS, "default", "odd") is not None
 
 
 def lifecycle() -> World:
     """A world in which most kinds of facts happen."""
     world = World()
-    world.create("pods", pod_document("a"))
-    world.create("pods", pod_document("b"))
+    world.create("pods", manifest("a"))
+    world.create("pods", manifest("b"))
     waiting = Waiting(namespace="default", name="a", uid=world.uid_of("a"), message="full")
     world.put(waiting_subject("default", "a"), waiting)
     world.place("a")
@@ -342,7 +342,7 @@ def test_events_say_the_same_whether_they_are_told_at_once_or_when_somebody_read
 
 def test_what_ended_of_a_pod_counts_also_where_a_load_brings_it_before_the_pod() -> None:
     world = World()
-    world.create("pods", pod_document())
+    world.create("pods", manifest())
     world.place("web")
     world.place("web", phase=PlacementPhase.GONE)
     last = list({event.subject: event for event in world.events}.values())

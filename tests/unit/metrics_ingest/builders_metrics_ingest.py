@@ -7,12 +7,13 @@ import msgspec
 
 from cotenant.events.envelope import Event, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.objects import ObjectDeleted
 from cotenant.events.usage import HostApplicationUsage, PodUsage, Series, UsageSample
 from cotenant.log.contract import USAGE
 from cotenant.model.subjects import metrics_subject, node_subject, usage_subject
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import MetricsIngestCore
+from tests.builders import node_document, stored
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -57,8 +58,7 @@ class MetricsLog:
         return stored
 
     def node(self, name: str = "n1") -> str:
-        document = msgspec.Raw(msgspec.json.encode({"metadata": {"name": name}}))
-        return self._store(Event(subject=node_subject(name), data=ObjectStored(object=document))).ref
+        return self._store(Event(subject=node_subject(name), data=stored(node_document(name)))).ref
 
     def delete_node(self, name: str = "n1") -> str:
         return self._store(Event(subject=node_subject(name), data=ObjectDeleted(), tombstone=True)).ref

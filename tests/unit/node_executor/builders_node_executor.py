@@ -24,6 +24,7 @@ from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor, Situation, best_effort_tree, holding_cpus
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion, Knob, KnobSupport
+from tests.builders import container, pod_document
 
 NODE = "node-1"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,22 +61,9 @@ def pod(
     name: str, qos: str = "", *, requests: Mapping[str, str] | None = None, limits: Mapping[str, str] | None = None, **spec: Any
 ) -> Pod:
     """A pod of one container; its uid is `uid-<name>`. Annotations go in as `annotations`."""
-    annotations = spec.pop("annotations", {})
-    containers = spec.pop(
-        "containers",
-        [{"name": "main", "command": ["run"], "resources": {"requests": requests or {}, "limits": limits or {}}}],
-    )
-    document = {
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": f"uid-{name}",
-            "labels": {"koordinator.sh/qosClass": qos} if qos else {},
-            "annotations": annotations,
-        },
-        "spec": {"containers": containers, **spec},
-    }
-    raw = msgspec.json.encode(document)
+    labels = {"koordinator.sh/qosClass": qos} if qos else {}
+    containers = [container(command=["run"], requests=requests, limits=limits)]
+    raw = msgspec.json.encode(pod_document(name, labels=labels, **{"containers": containers, **spec}))
     _DOCUMENTS[name] = raw
     return decode_pod(raw)
 
@@ -155,9 +143,7 @@ class Bench:
     """A core with a log of its own: stores what is decided as a shell would."""
 
     def __init__(self, *, plain_processes: bool = True, strategies: tuple[Strategy, ...] = STRATEGIES) -> None:
-        self.core = ExecutorCore(
-            facts(), capabilities(), "boot", plain_processes=plain_processes, strategies=strategies
-        )
+        self.core = ExecutorCore(facts(), capabilities(), "boot", plain_processes=plain_processes, strategies=strategies)
         self.sequence = 0
         self.last: dict[str, Event] = {}
         self.states: dict[str, dict[str, ContainerState]] = {}

@@ -7,14 +7,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod
 from cotenant.events.placements import PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 from cotenant.model.subjects import executor_subject, run_subject
+from cotenant_node_executor.core import pod_lifecycle
 from cotenant_node_executor.core.plan import Plan
-from cotenant_node_executor.runtime.interface import Collect, Forget, Start, Stop
+from cotenant_node_executor.runtime.interface import Collect, Forget, PodToRun, Start, Stop
+from cotenant_node_executor.strategies.registry import STRATEGIES
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Decision, Input, Strategy
 from tests.unit.node_executor.builders_node_executor import NODE, START, Bench, batch, pod
 
 
@@ -311,3 +316,49 @@ def test_an_expectation_that_the_server_corrected_holds_until_the_next_message()
     bench.store(subject, status)
     assert bench.core.last_sequence(subject) == 40
     assert bench.core.runs()["uid-job"] == status
+
+
+# -- what raises is set aside ----------------------------------------------------------------------------------------
+
+
+def test_a_pod_whose_step_raises_is_set_aside_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(to_run: PodToRun, *others: Any) -> pod_lifecycle.PodStep:
+        if to_run.pod.metadata.name == "bad":
+            raise OverflowError("a number too large")
+        return pod_lifecycle.pod_step(to_run, *others)
+
+    monkeypatch.setattr("cotenant_node_executor.core.core.pod_step", step)
+    bench = Bench().load()
+    placed = bench.place(batch("bad"))
+    bench.place(batch("good"))
+    for _ in range(3):
+        assert orders(bench.look(1)) == [("start", 0)]
+        assert all(isinstance(event.data, RunStatus) and event.data.name == "good" for event in bench.report())
+    (finding,) = bench.core.findings
+    assert (finding.event.subject, finding.event.sequence) == (placed.subject, placed.sequence)
+    assert finding.reason == "OverflowError: a number too large"
+    monkeypatch.undo()
+    bench.place(batch("bad"))
+    assert len(orders(bench.look(1))) == 2
+
+
+def test_a_strategy_that_raises_keeps_its_last_values_and_is_reported_once_by_policy() -> None:
+    def decide(situation: Situation, memory: Struct | None) -> Decision:
+        if situation.slo is not None and situation.slo.cpu_suppress_threshold_percent == 99:
+            raise ZeroDivisionError("no capacity")
+        return Decision(memory=memory)
+
+    strategy = Strategy("fragile", "fragile", (), decide=decide, inputs=lambda _policy: frozenset({Input.CYCLE}))
+    bench = Bench(strategies=(strategy, *STRATEGIES)).load()
+    bench.place(batch("job"))
+    bench.slo(cpu_suppress_threshold_percent=65)
+    bench.look(1).core.plan(bench.now)
+    slo = bench.slo(cpu_suppress_threshold_percent=99)
+    for _ in range(3):
+        assert orders(bench.look(1)) == [("start", 0)]
+    (finding,) = bench.core.findings
+    assert (finding.event.subject, finding.event.sequence) == (slo.subject, slo.sequence)
+    assert finding.reason == "strategy fragile: ZeroDivisionError: no capacity"
+    bench.slo(cpu_suppress_threshold_percent=65)
+    bench.look(1).core.plan(bench.now)
+    assert len(bench.core.findings) == 1

@@ -1,8 +1,10 @@
-"""Sysctls and resctrl groups against an imitated tree, threads against a real process."""
+"""Sysctls, resctrl groups and core scheduling against imitations, threads and traffic classes against the kernel."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,11 +18,15 @@ from cotenant_node_executor.targets.address import (
     ResctrlGroup,
     Sysctl,
     SysctlAttribute,
+    TcAttribute,
+    TcClass,
     Thread,
     ThreadAttribute,
 )
 from cotenant_node_executor.targets.interface import InvalidValueError
-from cotenant_node_executor.targets.other.accessors import Accessor, ResctrlAccessor, SysctlAccessor, ThreadAccessor
+from cotenant_node_executor.targets.other.accessors import Accessor, ResctrlAccessor, SysctlAccessor
+from cotenant_node_executor.targets.other.threads import SchedulingCalls, ThreadAccessor
+from cotenant_node_executor.targets.other.traffic import TrafficAccessor
 from cotenant_node_executor.targets.other.writer import OtherWriter
 
 Values = dict[NonCgroup, Mapping[Attribute, str]]
@@ -164,3 +170,119 @@ def test_cpus_that_the_machine_lacks_are_refused_by_the_kernel(sleeper: Thread) 
 def test_a_negative_or_unreadable_cpu_list_is_not_sent_to_the_kernel(sleeper: Thread) -> None:
     with pytest.raises(InvalidValueError):
         ThreadAccessor().write(sleeper, ThreadAttribute.AFFINITY, "4-2")
+
+
+# -- slices and cookies ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(SchedulingCalls().slice_of(0) == 0, reason="this kernel shows no slices (before 6.12)")
+def test_a_slice_is_set_by_the_kernel_and_put_back(sleeper: Thread) -> None:
+    writer = OtherWriter({Thread: ThreadAccessor()})
+    default = ThreadAccessor().read(sleeper, ThreadAttribute.SLICE)
+    (written,) = writer.apply({sleeper: {ThreadAttribute.SLICE: "500000"}}).written
+    assert (written.old, written.new) == (default, "500000")
+    assert writer.apply({sleeper: {ThreadAttribute.SLICE: "500000"}}).unchanged == 1
+    assert ThreadAccessor().read(sleeper, ThreadAttribute.POLICY) == "other"
+    ThreadAccessor().write(sleeper, ThreadAttribute.SLICE, "0")
+    assert ThreadAccessor().read(sleeper, ThreadAttribute.SLICE) == default
+
+
+@pytest.mark.parametrize("value", ["-1", "1e9", "", "9" * 30])
+def test_a_slice_or_cookie_that_is_no_number_is_not_written(sleeper: Thread, value: str) -> None:
+    for attribute in (ThreadAttribute.SLICE, ThreadAttribute.COOKIE):
+        with pytest.raises(InvalidValueError, match="expected a number"):
+            ThreadAccessor(Cores()).write(sleeper, attribute, value)
+
+
+class Cores(SchedulingCalls):
+    """Core scheduling as the kernel does it: a cookie a thread, new ones count up; threads of other users are refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cookies: dict[int, int] = {}
+        self.made = 0
+
+    def cookie_of(self, tid: int) -> int:
+        if tid == 404:
+            raise ProcessLookupError(errno.ESRCH, "No such process")
+        return self.cookies.get(tid, 0)
+
+    def new_cookie(self, tid: int) -> None:
+        self.made += 1
+        self.cookies[tid] = self.made
+
+    def share_cookie(self, source: int, tid: int) -> None:
+        if tid == 1:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        self.cookies[tid] = self.cookies.get(source, 0)
+
+
+def test_threads_share_the_cookie_of_the_one_that_is_named() -> None:
+    cores = Cores()
+    writer = OtherWriter({Thread: ThreadAccessor(cores)})
+    wanted: Values = {Thread(tid): {ThreadAttribute.COOKIE: "10"} for tid in (10, 11, 12)}
+    assert len(writer.apply(wanted).written) == 3
+    assert cores.cookies == {10: 1, 11: 1, 12: 1}
+    assert writer.apply(wanted).unchanged == 3
+    writer.apply({Thread(12): {ThreadAttribute.COOKIE: "12"}, Thread(11): {ThreadAttribute.COOKIE: "0"}})
+    assert cores.cookies == {10: 1, 11: 0, 12: 1}, "it has a cookie already, which is its own to others"
+    assert writer.apply({Thread(404): {ThreadAttribute.COOKIE: "10"}}).skipped == 1
+    (refused,) = writer.apply({Thread(1): {ThreadAttribute.COOKIE: "10"}}).refused
+    assert refused.errno == errno.EPERM
+
+
+def test_the_kernels_own_core_scheduling_gives_a_cookie_or_refuses_it(sleeper: Thread) -> None:
+    report = OtherWriter({Thread: ThreadAccessor()}).apply({sleeper: {ThreadAttribute.COOKIE: str(sleeper.tid)}})
+    if report.refused:
+        assert report.refused[0].errno in (errno.EINVAL, errno.ENODEV)
+    else:
+        assert ThreadAccessor().read(sleeper, ThreadAttribute.COOKIE) != "0"
+
+
+# -- traffic classes -------------------------------------------------------------------------------------------------
+
+CLASS = TcClass("lo", "1:10")
+NAMESPACE = f"cotenant-tc-{os.getpid()}"
+
+
+@pytest.fixture
+def traffic() -> Iterator[TrafficAccessor]:
+    """A network namespace of our own, whose loopback has one class."""
+    if os.geteuid() or shutil.which("tc") is None or shutil.which("ip") is None:
+        pytest.skip("needs root, ip and tc (iproute2)")
+    within = ("ip", "netns", "exec", NAMESPACE)
+    subprocess.run(("ip", "netns", "add", NAMESPACE), check=True)
+    try:
+        for command in (
+            "tc qdisc add dev lo root handle 1: htb",
+            "tc class add dev lo parent 1: classid 1:10 htb rate 10mbit ceil 20mbit",
+        ):
+            made = subprocess.run((*within, *command.split()), capture_output=True, text=True, check=False)
+            if made.returncode:
+                pytest.skip(f"this kernel has no HTB: {made.stderr.strip()}")
+        yield TrafficAccessor(within)
+    finally:
+        subprocess.run(("ip", "netns", "del", NAMESPACE), check=True)
+
+
+def test_the_rates_of_a_class_are_changed_one_by_one_and_repaired(traffic: TrafficAccessor) -> None:
+    writer = OtherWriter({TcClass: traffic})
+    (written,) = writer.apply({CLASS: {TcAttribute.RATE: "5000000"}}).written
+    assert (written.old, written.new) == ("10000000", "5000000")
+    assert traffic.read(CLASS, TcAttribute.CEIL) == "20000000"
+    wanted: Values = {CLASS: {TcAttribute.CEIL: "123456789", TcAttribute.RATE: "12345678"}}
+    assert len(writer.apply(wanted).written) == 2
+    assert writer.apply(wanted).unchanged == 2
+    traffic.write(CLASS, TcAttribute.RATE, "8000000")
+    assert [each.attribute for each in writer.apply(wanted).written] == [TcAttribute.RATE]
+
+
+def test_classes_and_devices_that_are_not_there_are_skipped_and_bad_rates_refused(traffic: TrafficAccessor) -> None:
+    writer = OtherWriter({TcClass: traffic})
+    rate: Mapping[Attribute, str] = {TcAttribute.RATE: "5000000"}
+    assert writer.apply({TcClass("lo", "1:99"): rate, TcClass("eth99", "1:10"): rate}).skipped == 2
+    report = writer.apply({CLASS: {TcAttribute.RATE: "30000000"}, TcClass("lo; rm", "1:10"): rate, TcClass("lo", "x"): rate})
+    assert len(report.refused) == 3
+    for value in ("1", "-5", "1e30", "9" * 40, "fast"):
+        assert len(OtherWriter({TcClass: traffic}).apply({CLASS: {TcAttribute.RATE: value}}).refused) == 1
+    assert traffic.read(CLASS, TcAttribute.RATE) == "10000000"

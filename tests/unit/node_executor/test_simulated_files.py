@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +16,7 @@ from cotenant_node_executor.simulated.files import SimulatedFiles
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_facts
 from cotenant_node_executor.targets.address import place_text
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
+from tests.builders import encoded, pod_document
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BE, POD, CONTAINER = "besteffort", "besteffort/pod1", "besteffort/pod1/main"
@@ -101,10 +101,9 @@ def test_a_pod_that_wants_more_than_its_quota_is_throttled_for_the_rest(limit: s
 
 def to_run(limit: str, group: str) -> PodToRun:
     """A pod that wants two CPUs."""
-    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": limit}}}]}
-    meta = {"name": "p", "uid": "1", "annotations": {"cotenant.io/simulated-usage": "cpu=2000m"}}
-    document = {"metadata": meta, "spec": spec}
-    return PodToRun(decode_pod(json.dumps(document).encode()), group, "n")
+    annotations = {"cotenant.io/simulated-usage": "cpu=2000m"}
+    document = pod_document(uid="1", annotations=annotations, requests={"cpu": "100m"}, limits={"cpu": limit})
+    return PodToRun(decode_pod(encoded(document)), group, "n")
 
 
 def running(machine: SimulatedMachine, limit: str, now: datetime) -> GroupUsage:

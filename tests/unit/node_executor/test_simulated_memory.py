@@ -14,6 +14,7 @@ from cotenant_node_executor.runtime.oom_score import oom_score_adj
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.memory import Holding, ended
 from cotenant_node_executor.simulated.participant import NodeParticipant
+from tests.builders import pod_document
 from tests.unit.node_executor.builders_node_executor import batch, pod, service
 from tests.unit.node_executor.test_simulated_node import NODE, place, run_of
 
@@ -33,15 +34,14 @@ def holding(
 ) -> dict[str, Any]:
     """A pod that holds so much memory: a quantity, or a range with a period."""
     resource = "kubernetes.io/batch-memory" if best_effort else "memory"
-    resources = {"requests": {resource: request} if request else {}, "limits": {resource: limit} if limit else {}}
-    return {
-        "metadata": {
-            "name": name,
-            "labels": {"koordinator.sh/qosClass": "BE" if best_effort else "LS"},
-            "annotations": {"cotenant.io/simulated-usage": f"memory={memory}"},
-        },
-        "spec": {"restartPolicy": policy, "containers": [{"name": "main", "resources": resources}]},
-    }
+    return pod_document(
+        name,
+        labels={"koordinator.sh/qosClass": "BE" if best_effort else "LS"},
+        annotations={"cotenant.io/simulated-usage": f"memory={memory}"},
+        restartPolicy=policy,
+        requests={resource: request} if request else {},
+        limits={resource: limit} if limit else {},
+    )
 
 
 def reports(world: World, name: str) -> list[RunStatus]:
@@ -58,7 +58,10 @@ def test_a_leaking_pod_is_killed_at_its_limit_and_restarts_with_a_growing_back_o
     killed = {entry.restarts: entry for entry in reported if entry.exit_code is not None}
     assert {(entry.exit_code, entry.state) for entry in killed.values()} == {(137, "waiting")}
     assert (killed[0].reason, killed[0].backoff_seconds, killed[1].reason, killed[1].backoff_seconds) == (
-        "OOMKilled", 0, "CrashLoopBackOff", 10,
+        "OOMKilled",
+        0,
+        "CrashLoopBackOff",
+        10,
     )
     # From 64 to 256 MiB the leak takes 4 s, each time again.
     lasted = [entry.finished_at - entry.started_at for entry in killed.values() if entry.finished_at and entry.started_at]

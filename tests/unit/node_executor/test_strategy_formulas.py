@@ -16,6 +16,7 @@ from cotenant_node_executor.strategies.pod_view import BatchAmounts, pod_view
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Evict, Input, Policy
 from cotenant_node_executor.targets.interface import Knob
+from tests.builders import container as any_container
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
 
 GIB = 1 << 30
@@ -33,7 +34,7 @@ def values(desired: tuple[Desired, ...]) -> dict[str, str]:
 
 
 def container(name: str, requests: dict[str, str] | None = None, limits: dict[str, str] | None = None) -> dict[str, object]:
-    return {"name": name, "resources": {"requests": requests or {}, "limits": limits or {}}}
+    return any_container(name, requests=requests, limits=limits)
 
 
 # -- plain values: shares from requests, quota and memory from limits ----------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
@@ -22,13 +22,10 @@ from cotenant.model.subjects import (
     run_subject,
 )
 from cotenant_quota_tree.core import QuotaTreeCore
+from tests.builders import node_document, pod_document, stored
 
 PREFIX = "quota.scheduling.koordinator.sh/"
 START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def stored(document: object) -> ObjectStored:
-    return ObjectStored(object=msgspec.Raw(msgspec.json.encode(document)))
 
 
 def quota_document(
@@ -60,7 +57,7 @@ def quota_document(
             "labels": {
                 PREFIX + "parent": parent,
                 PREFIX + "is-parent": "true" if is_parent else "false",
-                PREFIX + "allow-offered-resource": "true" if lends else "false",
+                PREFIX + "allow-lent-resource": "true" if lends else "false",
                 **(labels or {}),
             },
             "annotations": noted,
@@ -97,9 +94,7 @@ class QuotaLog:
         return self.publish(subject, ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
 
     def node(self, name: str, *, deleted_at: str | int | None = None, **allocatable: str) -> str:
-        metadata = {"name": name} if deleted_at is None else {"name": name, "deletionTimestamp": deleted_at}
-        document = {"metadata": metadata, "status": {"allocatable": allocatable}}
-        return self.publish(node_subject(name), stored(document))
+        return self.publish(node_subject(name), stored(node_document(name, deleted=deleted_at, allocatable=allocatable)))
 
     def resources(self, node: str, **amounts: Any) -> str:
         return self.publish(resources_subject(node), NodeResources(node=node, **amounts))
@@ -118,11 +113,7 @@ class QuotaLog:
         labels = {PREFIX + "name": quota} if quota else {}
         if not preemptible:
             labels[PREFIX + "preemptible"] = "false"
-        document = {
-            "metadata": {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "labels": labels},
-            "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]},
-            "status": {"phase": phase},
-        }
+        document = pod_document(name, namespace=namespace, uid=uid or None, labels=labels, requests=requests, phase=phase)
         return self.publish(pod_subject(namespace, name), stored(document))
 
     def delete_pod(self, name: str, namespace: str = "default") -> str:

@@ -22,7 +22,8 @@ from cotenant.model.subjects import node_subject, object_subject, placement_subj
 from cotenant.simulation import ServiceParticipant, World
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_quota_tree.definition import DEFINITION, QuotaTreeConfig
-from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document, stored
+from tests.builders import node_document, pod_document, stored
+from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 
@@ -59,7 +60,7 @@ class Users:
         kind = dice.choice(["node", "quota", "quota", "pod", "pod", "placement"])
         if kind == "node":
             name = f"n{dice.randrange(4)}"
-            document = {"metadata": {"name": name}, "status": {"allocatable": {"cpu": str(dice.randrange(1, 20))}}}
+            document = node_document(name, allocatable={"cpu": str(dice.randrange(1, 20))})
             subject = node_subject(name)
         elif kind == "quota":
             name = dice.choice(NAMES)
@@ -82,15 +83,9 @@ class Users:
                 placement = Placement(node="n", namespace=namespace, name=name, uid=uid)
                 self.publish(world, subject, placement, tombstone=gone)
                 return now + timedelta(milliseconds=dice.randrange(1, 400))
-            document = {
-                "metadata": {
-                    "name": name,
-                    "namespace": namespace,
-                    "uid": uid,
-                    "labels": {PREFIX + "name": dice.choice(NAMES)} if namespace == "default" else {},
-                },
-                "spec": {"containers": [{"resources": {"requests": {"cpu": str(dice.randrange(1, 9))}}}]},
-            }
+            labels = {PREFIX + "name": dice.choice(NAMES)} if namespace == "default" else {}
+            requests = {"cpu": str(dice.randrange(1, 9))}
+            document = pod_document(name, namespace=namespace, uid=uid, labels=labels, requests=requests)
             subject = pod_subject(namespace, name)
         self.publish(world, subject, ObjectDeleted() if gone else stored(document), tombstone=gone)
         return now + timedelta(milliseconds=dice.randrange(1, 400))

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from cotenant.engine.commit import Decision, Identity, commit_batch
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
-from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
@@ -33,9 +34,11 @@ from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.definition import DEFINITION
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
+from tests.builders import node_document, pod_document, stored
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GIB = 1 << 30
+IDENTITY = Identity(service="scheduler")
 
 
 def pod(
@@ -56,22 +59,20 @@ def pod(
 ) -> dict[str, Any]:
     """A pod's document; `requests` replaces cpu and memory, `spec` adds fields of the spec by their JSON names."""
     wanted = requests if requests is not None else {"cpu": cpu, "memory": memory}
-    metadata: dict[str, Any] = {
-        "name": name,
-        "namespace": namespace,
-        "uid": uid or f"uid-{name}",
-        "creationTimestamp": created,
-        "labels": labels or {},
-    }
-    if annotations:
-        metadata["annotations"] = annotations
-    if deleting:
-        metadata["deletionTimestamp"] = "2026-01-01T12:00:00Z"
-    container = {"name": "main", "image": image, "resources": {"requests": wanted, "limits": wanted}}
-    body: dict[str, Any] = {"containers": [container], **spec}
-    if priority is not None:
-        body["priority"] = priority
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+    return pod_document(
+        name,
+        namespace=namespace,
+        uid=uid or None,
+        labels=labels,
+        annotations=annotations,
+        created=created,
+        deleted="2026-01-01T12:00:00Z" if deleting else None,
+        requests=wanted,
+        limits=wanted,
+        image=image,
+        priority=priority,
+        **spec,
+    )
 
 
 def batch_pod(name: str, *, cpu: str = "1k", memory: str = "1Gi", **more: Any) -> dict[str, Any]:
@@ -99,16 +100,15 @@ def node(
     **more: Any,
 ) -> dict[str, Any]:
     """A node's document; `images` are sizes in MiB by name, `more` are further allocatable resources."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
-        "spec": {"taints": list(taints), "unschedulable": unschedulable},
-        "status": {
-            "allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **more},
-            "images": [{"names": [name], "sizeBytes": size << 20} for name, size in (images or {}).items()],
-        },
-    }
+    return node_document(
+        name,
+        labels=labels,
+        annotations=annotations,
+        taints=taints,
+        unschedulable=unschedulable,
+        allocatable={"cpu": cpu, "memory": memory, "pods": pods, **more},
+        images=[{"names": [name], "sizeBytes": size << 20} for name, size in (images or {}).items()],
+    )
 
 
 class Story:
@@ -139,8 +139,7 @@ class Story:
 
     def pod(self, document: dict[str, Any]) -> Event:
         metadata = document["metadata"]
-        raw = msgspec.Raw(msgspec.json.encode(document))
-        return self.say(pod_subject(metadata["namespace"], metadata["name"]), ObjectStored(object=raw))
+        return self.say(pod_subject(metadata["namespace"], metadata["name"]), stored(document))
 
     def pods(self, *documents: dict[str, Any]) -> None:
         for document in documents:
@@ -150,8 +149,7 @@ class Story:
         return self.say(pod_subject(namespace, name), ObjectDeleted(), tombstone=True)
 
     def node(self, document: dict[str, Any]) -> Event:
-        raw = msgspec.Raw(msgspec.json.encode(document))
-        return self.say(node_subject(document["metadata"]["name"]), ObjectStored(object=raw))
+        return self.say(node_subject(document["metadata"]["name"]), stored(document))
 
     def nodes(self, *documents: dict[str, Any]) -> None:
         for document in documents:
@@ -169,8 +167,7 @@ class Story:
             "globalDefault": default,
             "preemptionPolicy": preemption_policy,
         }
-        raw = msgspec.Raw(msgspec.json.encode(document))
-        return self.say(object_subject("scheduling.k8s.io", "priorityclasses", "", name), ObjectStored(object=raw))
+        return self.say(object_subject("scheduling.k8s.io", "priorityclasses", "", name), stored(document))
 
     def budget(self, name: str, match_labels: dict[str, str], *, allowed: int, namespace: str = "default") -> Event:
         document = {
@@ -178,12 +175,10 @@ class Story:
             "spec": {"selector": {"matchLabels": match_labels}},
             "status": {"disruptionsAllowed": allowed},
         }
-        raw = msgspec.Raw(msgspec.json.encode(document))
-        return self.say(object_subject("policy", "poddisruptionbudgets", namespace, name), ObjectStored(object=raw))
+        return self.say(object_subject("policy", "poddisruptionbudgets", namespace, name), stored(document))
 
     def namespace(self, name: str, **labels: str) -> Event:
-        raw = msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))
-        return self.say(object_subject("", "namespaces", "", name), ObjectStored(object=raw))
+        return self.say(object_subject("", "namespaces", "", name), stored({"metadata": {"name": name, "labels": labels}}))
 
     def namespace_deleted(self, name: str) -> Event:
         return self.say(object_subject("", "namespaces", "", name), ObjectDeleted(), tombstone=True)
@@ -309,3 +304,9 @@ def over_the_wire(event: Event) -> Event:
         ttl_seconds=event.ttl_seconds,
         decoders=VIEWED,
     )
+
+
+def as_stored(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
+    """What would be stored behind the commit record `prior`."""
+    sealed = commit_batch(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", prior)
+    return [(e.subject, e.data, e.causes, e.tombstone) for e in sealed.events[1:]]

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from cotenant.engine.commit import Decision, Identity, seal
-from cotenant.events.conditions import NodeCondition
-from cotenant.events.envelope import Event
 from cotenant.events.runs import RunPhase
-from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
-
-IDENTITY = Identity(service="scheduler")
-
+from tests.unit.scheduler.builders_scheduler import Story, as_stored, node, pod
 
 TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "host"}
 OF_TEAM_X = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
@@ -56,12 +49,6 @@ def fact(story: Story, chance: random.Random) -> None:
             story.namespace(chance.choice(["red", "default"]), team=chance.choice("xy"))
 
 
-def said(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
-    """What would be stored behind the commit record `prior`."""
-    sealed = seal(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", prior)
-    return [(e.subject, e.data, e.causes, e.tombstone) for e in sealed.events[1:]]
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_deciding_ahead_equals_deciding_afterwards_and_withdrawing_leaves_nothing(seed: int) -> None:
     chance = random.Random(seed)
@@ -94,54 +81,8 @@ def test_deciding_ahead_equals_deciding_afterwards_and_withdrawing_leaves_nothin
             story.core.confirm(first)
             confirmed += 1
             if not more:
-                assert said(ahead, first - 1) == said(story.reloaded().decide(story.now))
-        assert said(story.core.decide(story.now)) == said(story.reloaded().decide(story.now))
+                assert as_stored(ahead, first - 1) == as_stored(story.reloaded().decide(story.now))
+        assert as_stored(story.core.decide(story.now)) == as_stored(story.reloaded().decide(story.now))
     assert decided > 10
     assert confirmed
     assert withdrawn
-
-
-def test_what_is_decided_ahead_names_what_is_being_stored_as_its_cause() -> None:
-    story = Story()
-    story.nodes(node("a"))
-    story.executor("a")
-    story.pods(pod("web"), pod("db"))
-    batch = story.core.decide(NOW)
-    story.core.assume(batch)
-    story.pod_deleted("web")
-    ahead = story.core.decide(NOW)
-    [ending] = ahead
-    number = [event.subject for event in batch].index(ending.subject) + 1
-    assert f"LOG:-{number}" in ending.causes
-    sealed = seal(Decision(events=ahead, folded=9, now=NOW, took_us=0), IDENTITY, "", 100)
-    assert f"LOG:{100 + number}" in sealed.events[1].causes
-    story.core.confirm(101)
-    [again] = story.core.decide(NOW)
-    assert (again.subject, again.data, again.causes) == (ending.subject, ending.data, sealed.events[1].causes)
-
-
-def test_one_batch_is_assumed_at_a_time() -> None:
-    story = Story()
-    story.nodes(node("a"))
-    story.pods(pod("web"))
-    batch = story.core.decide(NOW)
-    story.core.assume(batch)
-    with pytest.raises(ValueError, match="confirm or withdraw it first"):
-        story.core.assume(batch)
-
-
-def test_a_payload_that_the_scheduler_does_not_read_can_be_stored_with_the_others() -> None:
-    story = Story()
-    story.nodes(node("a"))
-    story.pods(pod("web"))
-    batch = [*story.core.decide(NOW), Event(subject="gangs.default.web", data=NodeCondition(node="a"))]
-    story.core.assume(batch)
-    assert not story.core.decide(NOW)
-    story.core.withdraw()
-    assert said(story.core.decide(NOW)) == said(batch[:-1])
-
-
-def test_an_event_of_another_service_is_refused() -> None:
-    story = Story()
-    with pytest.raises(ValueError, match=r"node\.a\.condition is not written by the scheduler"):
-        story.core.assume([Event(subject="node.a.condition", data=NodeCondition(node="a"))])

@@ -236,6 +236,7 @@ def test_a_group_that_no_batch_holds_says_so() -> None:
     waiting = story.waiting("g0000")
     assert waiting is not None
     assert "takes 900 events, and one batch holds 749" in waiting.message
+    assert [(reason.code, reason.count) for reason in waiting.reasons] == [("group", 0)]
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.runs import RunPhase
+from cotenant.model.subjects import pod_subject
+from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.preempting import NOMINATIONS_PER_DECISION
-from tests.unit.scheduler.builders_scheduler import Story, node, pod
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
+from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
 
 
 def story_of(*low: dict[str, Any], nodes: int = 1, cpu: str = "4") -> Story:
@@ -408,3 +415,290 @@ def test_placements_are_not_touched_by_the_scheduler_itself() -> None:
     placement = story.placement("low")
     assert placement is not None
     assert placement.phase is PlacementPhase.BOUND
+
+
+# -- what a pod that is nominated waits for, and says ----------------------------------------------------------------------
+
+
+def test_a_nominated_pod_says_that_its_victims_are_ending() -> None:
+    story = story_of(pod("low", cpu="3", priority=0))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    waiting = story.waiting("high")
+    assert waiting is not None
+    assert "preemption" not in waiting.message
+    story.pod(pod("low", cpu="3", priority=0, deleting=True))
+    story.settle()
+    story.later(30)
+    story.settle()
+    waiting = story.waiting("high")
+    assert waiting is not None
+    assert waiting.message.endswith(" preemption: not eligible due to a terminating pod on the nominated node.")
+
+
+def test_the_end_of_a_pod_of_equal_priority_is_not_waited_for() -> None:
+    story = story_of(on("a", "low", cpu="3"), on("a", "equal", cpu="1", priority=1000))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    story.pod(on("a", "equal", cpu="1", priority=1000, deleting=True))
+    story.settle()
+    story.later(20)
+    story.settle()
+    found = nomination(story, "high")
+    assert found is not None
+    assert found.attempts == 2, "its time is over, and nobody of lower priority is ending"
+
+
+def test_a_pod_of_equal_priority_makes_no_room() -> None:
+    story = story_of(on("a", "equal", cpu="3", priority=1000))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    waiting = story.waiting("high")
+    assert waiting is not None
+    assert waiting.nomination is None
+    assert "preemption" not in waiting.message
+
+
+def test_nodes_where_nobodys_end_helps_are_told_from_those_where_nobody_can_go() -> None:
+    story = story_of(on("a", "low", cpu="3"), on("b", "busy", cpu="3", priority=2000), nodes=3)
+    story.node(node("a", cpu="4", unschedulable=True))
+    story.node(node("c", cpu="4", taints=[{"key": "k", "value": "", "effect": "NoSchedule"}]))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    waiting = story.waiting("high")
+    assert waiting is not None
+    assert waiting.message.endswith(
+        " preemption: 0/3 nodes are available: 2 Preemption is not helpful for scheduling, "
+        "1 No preemption victims found for incoming pod."
+    )
+
+
+def test_no_more_pods_go_than_must_when_their_sizes_differ() -> None:
+    sizes = {"p0": "1", "p1": "1", "p2": "2", "p3": "500m", "p4": "500m"}
+    story = story_of(*(on("a", name, cpu=cpu, memory="1Gi") for name, cpu in sizes.items()), cpu="6")
+    story.pods(pod("high", cpu="3500m", memory="1Gi", priority=1000))
+    story.settle()
+    # 1 of 6 cores is free, and 2.5 must come: of those that were bound first 1 and 1 stay, then 2 cannot, then 500m stays.
+    assert victims(story, "high") == ["p2", "p4"]
+
+
+def test_pods_that_take_nothing_of_what_is_short_stay() -> None:
+    story = story_of(
+        on("a", "idle", requests={}), on("a", "memory", requests={"memory": "8Gi"}), on("a", "cpu", cpu="3", memory="1Gi")
+    )
+    story.pods(pod("high", cpu="2", memory="1Gi", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["cpu"]
+
+
+def test_a_pod_slot_is_room_too() -> None:
+    story = Story()
+    story.node(node("a", cpu="10", pods="2"))
+    story.executor("a")
+    for name in ("first", "second"):
+        story.pod(on("a", name, requests={}))
+        story.settle()
+        story.later(1)
+    story.pods(pod("high", requests={}, priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["second"]
+
+
+def test_a_pod_replaced_by_another_of_its_name_is_not_nominated() -> None:
+    story = story_of(pod("low", cpu="3", priority=0))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    record = story.core.pods.records["default", "high"]
+    assert nomination_of(record) is not None
+    story.pod(pod("high", cpu="2", priority=1000, uid="second"))
+    assert nomination_of(record) is None
+    story.pod(pod("high", cpu="2", priority=1000))
+    assert nomination_of(record) is not None
+    record.queued_in = None
+    assert nomination_of(record) is None
+
+
+# -- rooms that are held -----------------------------------------------------------------------------------------------------
+
+
+def held_rooms() -> tuple[Nominations, NodeTable, PodRecord]:
+    """A table of its own with the nodes a and b, and the record of a pod of priority 1000 that is nominated to a."""
+    story = story_of(pod("low", cpu="3", priority=0))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    table = Story()
+    table.nodes(node("a"), node("b"))
+    table.settle()
+    nodes = table.core.nodes
+    return Nominations(nodes), nodes, story.core.pods.records["default", "high"]
+
+
+def held(nodes: NodeTable) -> list[int]:
+    return [int(nodes.requested[0, nodes.rows[name]]) for name in "ab"]
+
+
+def test_a_room_is_held_against_pods_of_no_higher_priority_but_its_own() -> None:
+    nominations, nodes, record = held_rooms()
+    assert not nominations
+    assert not nominations.hold(0, None)
+    nominations.pod_changed(record)
+    assert nominations
+    for priority, own, wanted in ((0, None, 2000), (1000, None, 2000), (1001, None, 0), (1000, record.key, 0), (5, None, 2000)):
+        before = held(nodes)
+        changed = nominations.hold(priority, own)
+        assert held(nodes) == [wanted, 0]
+        assert changed == (before != held(nodes))
+        assert not nominations.hold(priority, own), "nothing changed since"
+        assert nominations.leaving.get("a", set()) == ({"uid-low"} if wanted else set())
+
+
+def test_a_decision_moves_and_ends_rooms_until_the_next_one_begins() -> None:
+    nominations, nodes, record = held_rooms()
+    assert record.facts is not None
+    assert record.facts.shape is not None
+    nominations.pod_changed(record)
+    nominations.begin()
+    assert not nominations.freed
+    nominations.end(("default", "another"))
+    assert not nominations.freed
+    nominations.end(record.key, "a")
+    assert not nominations.freed, "it takes the room itself"
+    nominations.begin()
+    nominations.nominate(record.key, Nomination(node="b", at=NOW, attempts=1), record.facts.shape)
+    assert nominations.freed, "the one on a"
+    assert nominations.hold(0, None)
+    assert held(nodes) == [0, 2000]
+    nominations.freed = False
+    nominations.end(record.key)
+    assert nominations.freed
+    assert nominations.hold(0, None)
+    assert held(nodes) == [0, 0]
+    nominations.begin()
+    assert not nominations.freed
+    assert nominations.hold(0, None)
+    assert held(nodes) == [2000, 0], "as it is stored"
+
+
+def test_a_nomination_by_the_decision_alone_ends_too() -> None:
+    nominations, nodes, record = held_rooms()
+    assert record.facts is not None
+    assert record.facts.shape is not None
+    nominations.begin()
+    nominations.nominate(record.key, Nomination(node="b", at=NOW, attempts=1), record.facts.shape)
+    assert not nominations.freed
+    assert nominations
+    nominations.end(record.key, "a")
+    assert nominations.freed
+    assert not nominations.hold(0, None)
+    assert held(nodes) == [0, 0]
+
+
+def test_a_room_is_let_go_when_its_pod_is_nominated_no_longer() -> None:
+    nominations, nodes, record = held_rooms()
+    nominations.pod_changed(record)
+    assert nominations.hold(0, None)
+    record.waiting = None
+    nominations.pod_changed(record)
+    assert nominations.hold(0, None)
+    assert held(nodes) == [0, 0]
+
+
+def test_a_nomination_that_is_stored_ends_by_a_decision_too() -> None:
+    nominations, nodes, record = held_rooms()
+    nominations.pod_changed(record)
+    nominations.begin()
+    nominations.end(record.key)
+    assert nominations.freed
+    assert not nominations.hold(0, None)
+    assert held(nodes) == [0, 0]
+
+
+# -- who goes, where pods keep more than sums --------------------------------------------------------------------------------
+
+
+def with_port(document: dict[str, Any], number: int = 80) -> dict[str, Any]:
+    document["spec"]["containers"][0]["ports"] = [{"containerPort": number, "hostPort": number}]
+    return document
+
+
+def test_as_few_go_as_sums_and_ports_ask_for() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": "host"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    story = story_of(
+        on("a", "p0", cpu="1"),
+        with_port(on("a", "p1", cpu="1")),
+        on("a", "p2", cpu="2"),
+        on("a", "p3", cpu="500m"),
+        on("a", "p4", cpu="500m"),
+        cpu="6",
+    )
+    story.pods(with_port(pod("high", cpu="4", priority=1000, affinity=apart)))
+    story.settle()
+    # 2 cores are left for others: p0 has one, p1 has the port, p2 needs two, p3 and p4 fill them up.
+    assert victims(story, "high") == ["p1", "p2"]
+
+
+def test_a_node_whose_pods_end_already_is_chosen_at_no_cost() -> None:
+    story = story_of(on("a", "low", cpu="3"), on("b", "other", cpu="3"), nodes=2)
+    story.pod(on("b", "other", cpu="3", deleting=True))
+    story.settle()
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    found = nomination(story, "high")
+    assert found is not None
+    assert (found.node, found.victims) == ("b", ())
+
+
+def test_a_pod_whose_object_cannot_be_read_is_not_taken_for_ending() -> None:
+    story = story_of(on("a", "low", cpu="3"))
+    story.say(pod_subject("default", "low"), ObjectStored(object=msgspec.Raw(b'{"metadata":[]}')))
+    story.settle()
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["low"]
+
+
+def test_pods_of_equal_priority_stay_where_lower_ones_are_too_small() -> None:
+    story = story_of(on("a", "equal", cpu="3", priority=1000), on("a", "low", cpu="500m"))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    assert nomination(story, "high") is None
+
+
+def test_the_highest_victim_of_a_node_counts_and_comes_first() -> None:
+    story = story_of(
+        on("a", "a1", cpu="2", priority=1),
+        on("a", "a5", cpu="2", priority=5),
+        on("b", "b4", cpu="2", priority=4),
+        on("b", "b3", cpu="2", priority=3),
+        nodes=2,
+    )
+    story.pods(pod("high", cpu="4", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["b4", "b3"]
+
+
+def test_among_equals_the_node_whose_first_victim_was_bound_last() -> None:
+    story = story_of(*(on(name[0], name, cpu="2") for name in ("a1", "b1", "b2", "a2")), nodes=2)
+    story.pods(pod("high", cpu="4", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["b1", "b2"], "bound after 1 and 2 seconds; on a after 0 and 3"
+
+
+def test_a_budget_that_is_gone_protects_nobody_any_more() -> None:
+    story = story_of(on("a", "low-a", cpu="3", priority=10), on("b", "low-b", cpu="3", labels={"app": "b"}), nodes=2)
+    budget = story.budget("b", {"app": "b"}, allowed=0)
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["low-a"]
+    story.say(budget.subject, ObjectDeleted(), tombstone=True)
+    story.later(1)
+    story.settle()
+    assert victims(story, "high") == ["low-b"]
+
+
+def test_who_was_bound_first_stays_whatever_the_names() -> None:
+    story = story_of(on("a", "zoe", cpu="2"), on("a", "amy", cpu="2"))
+    story.pods(pod("high", cpu="2", priority=1000))
+    story.settle()
+    assert victims(story, "high") == ["amy"]

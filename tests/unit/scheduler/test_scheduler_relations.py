@@ -195,7 +195,7 @@ def test_a_selector_is_forgotten_with_the_last_pod_that_holds_it() -> None:
     assert vast is not None
     assert (huge.message, huge.wakes_on) == (vast.message, vast.wakes_on)
     [relations] = [counter for counter in story.core.nodes.counters if isinstance(counter, PodRelations)]
-    assert not relations.placed.holders(wished=False)
+    assert not relations.placed.holders(preferred=False)
     story.pod(pod("holder", affinity=apart))
     story.settle()
     assert story.node_of("holder") is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cotenant.events.placements import Waiting, WaitingReason, waiting_line
 from cotenant.events.runs import RunPhase
 from tests.unit.scheduler.builders_scheduler import Story, batch_pod, node, pod
@@ -209,3 +211,31 @@ def test_a_pod_that_is_deleted_and_created_again_between_two_decisions_waits_as_
     assert waiting is not None
     assert waiting.uid == "second"
     assert len(story.core.queue) == 1
+
+
+def test_a_late_pod_is_notified_at_once_while_others_wait_for_the_pause() -> None:
+    story = Story()
+    story.nodes(node("a", cpu="1"))
+    story.pods(pod("big", cpu="4"))
+    story.settle()
+    story.node(node("a", cpu="2"))
+    story.pods(pod("later", cpu="4"))
+    assert [event.data.name for event in story.settle() if isinstance(event.data, Waiting)] == ["later"]
+
+
+def test_a_quota_that_comes_to_be_that_of_a_namespace_counts_for_who_waits_there() -> None:
+    room: dict[str, Any] = {"max": {"cpu": 4000}, "runtime": {"cpu": 1000}, "parent": "koordinator-root-quota"}
+    for before in (False, True):
+        story = Story()
+        story.nodes(node("a", cpu="1"))
+        if before:
+            story.quota("team", **room)
+        story.pods(pod("big", cpu="2", namespace="red"))
+        story.settle()
+        story.quota("team", namespaces=("red",), **room)
+        story.later(1)
+        story.node(node("a", cpu="4"))
+        story.settle()
+        waiting = story.waiting("big", "red")
+        assert waiting is not None
+        assert waiting.reasons[0].code == "quota"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -10,11 +12,11 @@ from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.model.by_identity import REMEMBERED, by_identity
 from cotenant.model.quantities import QuantityError
 from cotenant.simulation.routes import Routes
+from tests.builders import pod_document
 
 
-def document(name: str, cpu: object = "300m") -> bytes:
-    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
-    return msgspec.json.encode({"metadata": {"name": name}, "spec": {"containers": containers}})
+def document(name: str, cpu: Any = "300m") -> bytes:
+    return msgspec.json.encode(pod_document(name, requests={"cpu": cpu}))
 
 
 def test_replicas_share_the_view_of_their_spec_and_nothing_else() -> None:

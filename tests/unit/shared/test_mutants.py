@@ -7,7 +7,9 @@ from textwrap import dedent
 
 import pytest
 
+from tests.mutation.__main__ import equivalents
 from tests.mutation.children import Outcome, alarm_in, fork_each
+from tests.mutation.groups import GROUPS, ROOT, Group
 from tests.mutation.mutants import bodies_of, mutants_of, mutated
 
 
@@ -102,3 +104,15 @@ def test_children_answer_by_their_status_and_end_when_their_alarm_rings() -> Non
         "broken": Outcome.FAILED,
         "endless": Outcome.TIMED_OUT,
     }
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
+def test_a_group_names_files_and_tests_that_exist(group: Group) -> None:
+    assert group.files()
+    missing = [path for path in (*group.tests, *group.without) if not (ROOT / "tests" / path).exists()]
+    assert missing == []
+
+
+def test_every_explained_mutant_is_still_one() -> None:
+    names = {mutant.key(ROOT) for group in GROUPS for path in group.files() for mutant in mutants_of(path)}
+    assert set(equivalents()) - names == set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -10,6 +12,7 @@ from cotenant.domain.node import NodeSources, estimate_node_allocatable, overcom
 from cotenant.events import ExecutorStatus, NodeResources
 from cotenant.events.conditions import NodeCondition
 from cotenant.model.quantities import QuantityError
+from tests.builders import node_document
 
 RAW = "node.koordinator.sh/raw-allocatable"
 RESERVATION = "node.koordinator.sh/reservation"
@@ -27,13 +30,10 @@ def node(
     capacity: dict[str, str] | None = None,
     allocatable: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
-    **spec: object,
+    **spec: Any,
 ) -> Node:
-    document = {
-        "metadata": {"name": "a", "labels": {"zone": "z1", "pool": "x"}, "annotations": annotations or {}},
-        "spec": spec,
-        "status": {"capacity": capacity or {}, "allocatable": allocatable or {}},
-    }
+    labels = {"zone": "z1", "pool": "x"}
+    document = node_document("a", labels=labels, annotations=annotations, capacity=capacity, allocatable=allocatable, **spec)
     return msgspec.convert(document, Node)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from cotenant.domain.qos import (
     qos_raw,
 )
 from cotenant.model.tiers import PriorityClass
+from tests.builders import encoded, pod_document
 
 
 def pod(
@@ -30,12 +30,7 @@ def pod(
     limits: dict[str, Any] | None = None,
     **spec: Any,
 ) -> Pod:
-    container = {"name": "c", "resources": {"requests": requests or {}, "limits": limits or {}}}
-    document = {
-        "metadata": {"name": "p", "labels": labels or {}},
-        "spec": {"containers": [container], **({"priority": priority} if priority is not None else {}), **spec},
-    }
-    return decode_pod(json.dumps(document).encode())
+    return decode_pod(encoded(pod_document(labels=labels, priority=priority, requests=requests, limits=limits, **spec)))
 
 
 @pytest.mark.parametrize(

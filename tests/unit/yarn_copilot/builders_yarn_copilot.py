@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from cotenant.events import Event, NodeResources, ObjectDeleted, ObjectStored, Payload, Placement, YarnNode
+from cotenant.events import Event, NodeResources, ObjectDeleted, Payload, Placement, YarnNode
 from cotenant.events.metrics import Usage
 from cotenant.model.subjects import node_subject, placement_subject, resources_subject, yarn_subject
 from cotenant_yarn_copilot.core import YarnCopilot
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER
 from cotenant_yarn_copilot.rm_messages import RmNode, read_node
+from tests.builders import encoded, node_document, pod_document, stored
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GIB = 1 << 30
@@ -46,8 +47,7 @@ class Bench:
         self.copilot.apply(Event(subject=subject, data=data, sequence=self.sequence, tombstone=tombstone))
 
     def node(self, name: str, *, annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None) -> None:
-        document = {"metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}}}
-        self.store(node_subject(name), ObjectStored(object=msgspec.Raw(msgspec.json.encode(document))))
+        self.store(node_subject(name), stored(node_document(name, annotations=annotations, labels=labels)))
 
     def delete_node(self, name: str) -> None:
         self.store(node_subject(name), ObjectDeleted(), tombstone=True)
@@ -57,15 +57,20 @@ class Bench:
         self.store(resources_subject(name), NodeResources(node=name, origin=origin, withdrawn=withdrawn))
 
     def place(
-        self, name: str, pod: str, *, requests: dict[str, int] | None = None, metadata: dict[str, object] | None = None
+        self,
+        name: str,
+        pod: str,
+        *,
+        requests: dict[str, int] | None = None,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
     ) -> None:
-        manifest = {"metadata": {"name": pod, **(metadata or {})}}
         data = Placement(
             node=name,
             namespace="default",
             name=pod,
             uid=pod,
-            pod=msgspec.Raw(msgspec.json.encode(manifest)),
+            pod=encoded(pod_document(pod, uid=pod, labels=labels, annotations=annotations)),
             requests=requests or {},
         )
         self.store(placement_subject(name, "default", pod), data)
@@ -77,7 +82,7 @@ class Bench:
         if cluster:
             annotations["yarn.hadoop.apache.org/cluster-id"] = cluster
         labels = {"app.kubernetes.io/component": "node-manager"}
-        self.place(name, "nm", metadata={"labels": labels, "annotations": annotations})
+        self.place(name, "nm", labels=labels, annotations=annotations)
 
     def facts(self, *managers: RmNode, now: datetime = NOON, failures: dict[str, str] | None = None) -> dict[str, YarnNode]:
         """Sync the default cluster, fold the new events and return them by `<entity>`."""

@@ -7,7 +7,6 @@ taken up again where it stopped, and one that is too old (410) starts with a new
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import click
@@ -26,7 +25,9 @@ from cotenant_console.api.client import (
     text_at,
 )
 from cotenant_console.api.resolve import Target, resolve_targets
+from cotenant_console.commands import dead_letters
 from cotenant_console.commands.connection import with_client, with_namespace
+from cotenant_console.rendering import rendered
 from cotenant_console.tables import row_from, shown_columns, table_from
 
 
@@ -51,7 +52,11 @@ def command(
     watch: bool,
     no_headers: bool,
 ) -> None:
-    """List objects as a table, JSON, YAML or names."""
+    """List objects as a table, JSON, YAML or names; `deadletters` are the messages that services could not use."""
+    first, *names = arguments or ("",)
+    if first in dead_letters.NAMES:
+        dead_letters.show(client, tuple(names), output, watch=watch, headings=not no_headers)
+        return
     targets = resolve_targets(client, arguments)
     if watch and len(targets) > 1:
         raise click.UsageError("-w follows one kind or one object at a time")
@@ -138,7 +143,7 @@ def follow(
             version = text_at(listed, "metadata", "resourceVersion")
             yield {"type": "LISTED", "object": listed}
         except UnreachableError:
-            # The stream broke: the list request that follows tells whether the server is really gone.
+            # The stream broke: the list request that follows shows whether the server is down.
             client.get("/version")
 
 
@@ -186,12 +191,3 @@ def _follow_documents(client: Client, target: Target, scope: str, query: dict[st
             click.echo(f"{target.kind.qualified}/{text_at(document, 'metadata', 'name')}")
         else:
             click.echo(("---\n" if output == "yaml" else "") + rendered(document, output), nl=False)
-
-
-def rendered(document: Document, output: str) -> str:
-    """A document as JSON with four blanks of indent, as kubectl prints it, or as YAML."""
-    if output == "json":
-        return json.dumps(document, indent=4, ensure_ascii=False) + "\n"
-    import yaml  # here, because only this form needs it and it takes a while to load
-
-    return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=True, default_flow_style=False, allow_unicode=True)

@@ -1,7 +1,7 @@
 """`cotenant top nodes|pods`: what they use, from NodeMetrics, beside what there is.
 
-In: NodeMetric and Node objects. Out: tables as kubectl's, with the loan beside: batch CPU and memory that a node
-lends. Metrics that have not been renewed for long are shown as `<unknown>`, never as zero.
+In: NodeMetric and Node objects. Out: tables as kubectl's, with the batch CPU and memory that a node
+offers. Metrics that have not been renewed for long are shown as `<unknown>`, never as zero.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The demonstration's day: how many requests a second at which moment.
 
 In: seconds since the start, the length of the compressed day, the rates at night and at noon. Out: requests a
-second. The shape is a raised cosine to the power of two: a long quiet night, one broad peak, as request rates of
-interactive services have; the day begins at night, so that the first seconds are quiet.
+second. The shape is a raised cosine to the power of two: a long night of low load, one broad peak, as request rates of
+interactive services have; the day begins at night, so that the first seconds have little load.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _keyed(items: Json, key: str) -> bool:
 
 
 def _same(left: Json, right: Json) -> bool:
-    """Equality that tells 1 from true, which Python's own does not."""
+    """Equality under which 1 is not true, as it is in Python."""
     return left == right and json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 

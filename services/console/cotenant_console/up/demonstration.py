@@ -79,7 +79,8 @@ class Demonstration:
         )
 
     def _open_node(self) -> None:
-        """Let batch work fill this node up: its CPU usage is to be high here, and what bounds batch work is the loan."""
+        """Let batch work fill this node up: its CPU usage is to be high here, and what bounds batch work are its batch
+        resources."""
         thresholds = json.dumps({"usageThresholds": {"cpu": 0, "memory": 95}})
         patch: Document = {"metadata": {"annotations": {USAGE_THRESHOLDS: thresholds}}}
         self._client.merge_patch(NODES.path("", self._node), patch)

@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class NodeFigures:
-    """One node's loan: what batch pods may ask for, and what they have asked for."""
+    """One node's batch resources: what batch pods may request, and what they have requested."""
 
     name: str
     batch_cpu_milli: int
@@ -64,7 +64,7 @@ def amount(document: Json, *path: str | int) -> int:
 
 
 def node_figures(nodes: Sequence[Json], pods: Sequence[Json]) -> list[NodeFigures]:
-    """Every node's loan, in the order of the list."""
+    """Every node's batch resources, in the order of the list."""
     return [_node_figures(node, [pod for pod in pods if _is_on(pod, text_at(node, "metadata", "name"))]) for node in nodes]
 
 

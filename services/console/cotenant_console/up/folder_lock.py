@@ -19,7 +19,7 @@ class FolderInUseError(Exception):
 
 
 class FolderLock:
-    """Holds the data folder for as long as the process lives or until the block ends."""
+    """Holds the data folder for as long as the process runs, or until the block ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,6 +1,6 @@
 """The services of the design as processes of `cotenant up`.
 
-In: the addresses and folders of this run. Out: one `ProcessSpec` a service, with the port on which it tells whether
+In: the addresses and folders of this run. Out: one `ProcessSpec` a service, with the port on which it serves whether
 it is ready. kubernetes-bridge is not among them: there is no Kubernetes here.
 """
 
@@ -63,7 +63,7 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
 
 def _own_flags(run: Run, name: str) -> tuple[str, ...]:
     if name == "node-executor":
-        # A small machine changes fast: usage is said, and turned into a loan, more often than on a large fleet.
+        # Usage on a small machine changes fast: reports come more often than on a large fleet.
         return ("--node", run.node, "--data", str(run.folder / "node"), "--remove-on-exit", "--report-period", "5")
     if name == SIMULATED:
         return ("--simulate", str(run.simulated_nodes), "--sample-period", "5")
@@ -78,5 +78,5 @@ def environment() -> dict[str, str]:
 
 
 def ready_url(port: int) -> str:
-    """Where a service tells whether it is ready."""
+    """URL of the readiness check of a service."""
     return f"http://{LOOPBACK}:{port}/readyz"

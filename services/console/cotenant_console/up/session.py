@@ -1,7 +1,7 @@
 """One `cotenant up` from start to end.
 
 In: a plan, whether to demonstrate, how long. Out: the screen while it runs, the summary, and the exit status: 0, or
-1 if anything could not be started or a process ended that nobody had told to (also one that a user killed: it comes
+1 if anything could not be started or a process ended that nobody had stopped (also one that a user killed: it comes
 back, and it is counted).
 """
 
@@ -33,7 +33,7 @@ from cotenant_console.up.view import View, Work, summary_lines
 
 REFRESH_SECONDS = 1.0
 UNSEEN_SECONDS = 5.0
-"""How often to look where nobody watches a screen and no demonstration is to be kept going: a stack at rest shall rest."""
+"""How often to look where nobody watches a screen and no demonstration is running: an idle stack stays idle."""
 END_READING_SECONDS = 5.0
 HEALTH_EVERY = 5
 JOBS_EVERY = 1
@@ -64,7 +64,7 @@ class Cluster:
 
 
 class Session:
-    """Runs until its time is over or it is told to stop."""
+    """Runs until its time is over or it is stopped."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -134,13 +134,13 @@ class Session:
         return True
 
     async def _show(self, stack: Stack, demonstration: Demonstration | None, screen: Screen) -> None:
-        began, turn = time.monotonic(), 0
+        began, step = time.monotonic(), 0
         pause = REFRESH_SECONDS if screen.is_terminal or demonstration is not None else UNSEEN_SECONDS
         reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, self._journal))
         try:
             with Client(stack.endpoint.api_url, timeout_seconds=3) as client:
                 while not self.stopping.is_set():
-                    await asyncio.to_thread(self._look, stack, demonstration, client, turn)
+                    await asyncio.to_thread(self._look, stack, demonstration, client, step)
                     self._elapsed = time.monotonic() - began
                     screen.show(self._view(stack, demonstration, self._elapsed))
                     if self.options.for_seconds is not None and self._elapsed >= self.options.for_seconds:
@@ -148,7 +148,7 @@ class Session:
                     if reading.done():
                         self._journal.note(datetime.now(UTC), f"reading the log starts over: {reading.exception()}")
                         reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, self._journal))
-                    turn += 1
+                    step += 1
                     left = math.inf if self.options.for_seconds is None else self.options.for_seconds - self._elapsed
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(min(pause, max(left, 0.01))):
@@ -158,16 +158,16 @@ class Session:
             # Whatever the client does with the cancellation, Ctrl-C goes on to the processes.
             await asyncio.wait([reading], timeout=END_READING_SECONDS)
 
-    def _look(self, stack: Stack, demonstration: Demonstration | None, client: Client, turn: int) -> None:
+    def _look(self, stack: Stack, demonstration: Demonstration | None, client: Client, step: int) -> None:
         """Read everything once. A gateway that is away leaves the last figures; the screen says that it is not ready."""
         now = cpu_reading(PROC_STAT.read_text())
         self._percent, self._cpu = cpu_percent(self._cpu, now), now
-        if turn % HEALTH_EVERY == 0:
+        if step % HEALTH_EVERY == 0:
             self._not_ready = [name for name, ready in stack.ready_services().items() if not ready]
         if demonstration is not None:
             self._readings = demonstration.readings()
         try:
-            if demonstration is not None and turn % JOBS_EVERY == 0:
+            if demonstration is not None and step % JOBS_EVERY == 0:
                 demonstration.step()
             self._cluster = look_at(client)
         except (UnreachableError, ApiError) as error:

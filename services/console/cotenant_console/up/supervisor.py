@@ -32,7 +32,7 @@ KILLED = "killed by SIGKILL"
 
 
 class ProcessState(StrEnum):
-    """Where a supervised process is in its life."""
+    """State of a supervised process."""
 
     STARTING = "starting"
     RUNNING = "running"

@@ -74,7 +74,7 @@ def clock(seconds: float) -> str:
 
 
 def node_line(node: NodeFigures) -> str:
-    """One node's loan in words."""
+    """One node's batch resources as text."""
     kind = "simulated" if node.simulated else "real"
     state = "" if node.ready else ", not ready"
     return (
@@ -133,7 +133,7 @@ def address_lines(view: View) -> list[str]:
 def plain_line(view: View) -> str:
     """Everything that changes in one line, for output that is no terminal."""
     real = next((node for node in view.nodes if not node.simulated), None)
-    loan = "" if real is None else f" batch-cpu {real.batch_cpu_used_milli}m/{real.batch_cpu_milli}m"
+    batch = "" if real is None else f" batch-cpu {real.batch_cpu_used_milli}m/{real.batch_cpu_milli}m"
     demo = ""
     if view.demo:
         rate = number_at(view.load, "rate")
@@ -142,7 +142,7 @@ def plain_line(view: View) -> str:
             f"p99 {milliseconds(view.service, 'p99_ms')} be {view.work.done} done"
         )
     pods = " ".join(f"{phase}={count}" for phase, count in view.phases.items())
-    return f"[{clock(view.elapsed)}] cpu {view.cpu_percent:.0f} %{loan}{demo} pods {pods or 'none'}"
+    return f"[{clock(view.elapsed)}] cpu {view.cpu_percent:.0f} %{batch}{demo} pods {pods or 'none'}"
 
 
 def summary_lines(view: View) -> list[str]:

@@ -1,7 +1,7 @@
 """The annotation `node.koordinator.sh/extended-resource-spec` of a new pod: its containers' batch resources.
 
 In: any pod. Out: the annotation as Koordinator's pod webhook writes it, `{"containers":{"a":{"limits":{..},"requests":{..}}}}`
-with batch-cpu and batch-memory alone: what a runtime that is not told of extended resources goes by. Containers without
+with batch-cpu and batch-memory alone: what a runtime without support for extended resources applies. Containers without
 them are left out, init containers and mid resources too. An annotation that says the same already stays as it is written.
 """
 

@@ -17,7 +17,7 @@ from cotenant.api.definitions import Definition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import Headed
 from cotenant.api.snapshots import Snapshot
-from cotenant.api.splices import without_nulls
+from cotenant.api.splices import DocumentError, without_nulls
 from cotenant.api.validation.fields import FieldError, wrong_type
 
 V = TypeVar("V")
@@ -39,7 +39,7 @@ class ObjectSource(Protocol):
         """Yield the objects of a kind."""
 
 
-def type_error(error: msgspec.ValidationError) -> FieldError:
+def type_error(error: msgspec.ValidationError | DocumentError) -> FieldError:
     """Return the field error of a value that has the wrong JSON type."""
     match = _WRONG.fullmatch(str(error))
     what, path = (match.group("what"), match.group("path")) if match else (str(error), "")

@@ -14,6 +14,7 @@ from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.statuses import (
     ApiError,
     bad_request,
+    encodable,
     too_large,
     unsupported_media,
 )
@@ -56,9 +57,11 @@ def json_response(body: bytes, status: int = 200) -> web.Response:
 
 
 def actor_of(request: web.BaseRequest) -> str:
-    """Return who writes: the field manager, or the client program. There is no authentication on the loopback."""
+    """Return who writes: the field manager, or the client program, as text that UTF-8 can hold. There is no authentication on
+    the loopback."""
     manager = request.query.get("fieldManager", "") if request.query_string else ""
-    return (manager or request.headers.get("User-Agent", "").split("/", 1)[0] or "unknown")[:MAX_ACTOR]
+    actor = (manager or request.headers.get("User-Agent", "").split("/", 1)[0] or "unknown")[:MAX_ACTOR]
+    return actor if actor.isascii() else encodable(actor)
 
 
 async def read_body(request: web.BaseRequest) -> bytes:

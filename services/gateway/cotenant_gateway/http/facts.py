@@ -3,6 +3,7 @@
 * `events?since=SEQ&for=KIND/NAME&follow=1&namespace=NS`: the log's events as JSON lines: stream, sequence, time,
 type, a sentence, causes;
 * `explain/pod/<namespace>/<name>`, `explain/node/<name>`: the chain of causes back to samples and objects, as JSON;
+* `deadletters`: the newest messages that could not be used, by whom and why, as a list of objects;
 * `status`: the services that answer, their counts, the dead letters.
 """
 
@@ -20,13 +21,14 @@ from aiohttp import web
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted
-from cotenant.explain.causes import CauseWalk, Explanation, concerns, explain_node, explain_pod, told
+from cotenant.explain.causes import CauseWalk, Explanation, concerns, event_line, explain_node, explain_pod
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, Reader
 from cotenant.log.nats.log import NatsLog
 from cotenant.model.subjects import eviction_subject, pod_subject
 from cotenant_gateway.http.bodies import json_response
+from cotenant_gateway.http.dead_letters import kept_by_stream, list_dead_letters
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.statuses import bad_request, no_such_path, not_found
 
@@ -65,6 +67,8 @@ class FactHandlers:
             return await self._events(request)
         if parts == ["status"]:
             return await self._status()
+        if parts == ["deadletters"]:
+            return json_response(msgspec.json.encode(await list_dead_letters(self._log)))
         if len(parts) == 4 and parts[:2] == ["explain", "pod"]:
             return await self._explain_pod(parts[2], parts[3])
         if len(parts) == 3 and parts[:2] == ["explain", "node"]:
@@ -167,7 +171,7 @@ class FactHandlers:
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError):
             async for events in self._stream(int(since or "0"), follow=follow):
-                lines = [told(event) for event in events if concerns(event, *wanted)]
+                lines = [event_line(event) for event in events if concerns(event, *wanted)]
                 if lines:
                     await response.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
             await response.write_eof()
@@ -230,7 +234,7 @@ class FactHandlers:
             "services": services,
             "folded": self._gateway.core.folded,
             "log": {"lastSequence": await self._log.last_sequence(LOG)},
-            "deadLetters": await self._dead_letters(),
+            "deadLetters": await kept_by_stream(self._log),
             "unknownEventTypes": self._log.unknown_types,
             "ready": self._gateway.ready.is_set(),
         }
@@ -256,14 +260,6 @@ class FactHandlers:
         await subscription.unsubscribe()
         return sorted(answers.values(), key=lambda service: (service.name, service.id))
 
-    async def _dead_letters(self) -> dict[str, int]:
-        """Return how many messages of each stream could not be used and are kept."""
-        reply = await self._log.client.request(
-            f"$JS.API.STREAM.INFO.{EXECUTION}", msgspec.json.encode({"subjects_filter": "deadletter.>"}), timeout=5
-        )
-        state = msgspec.json.decode(reply.data, type=_StreamInfo).state
-        return {subject.removeprefix("deadletter."): count for subject, count in sorted((state.subjects or {}).items())}
-
 
 def _uid_of(event: Event) -> str:
     return event.data.uid if isinstance(event.data, (EvictionOutcome, ObjectDeleted)) else ""
@@ -281,11 +277,3 @@ def _merged(events: Sequence[Event], beside: deque[Event], began: datetime | Non
             if _is_since(earlier, began):
                 yield earlier
         yield event
-
-
-class _State(msgspec.Struct):
-    subjects: dict[str, int] | None = None
-
-
-class _StreamInfo(msgspec.Struct):
-    state: _State = msgspec.field(default_factory=_State)

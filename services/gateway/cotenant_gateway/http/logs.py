@@ -42,7 +42,7 @@ class LogReader:
     """Answers pods/log."""
 
     def __init__(self, ask: Ask, is_live: Callable[[str, str, str], bool], stopping: asyncio.Event) -> None:
-        """`is_live(namespace, name, uid)` tells whether more may come."""
+        """`is_live(namespace, name, uid)`: whether more output may follow."""
         self._ask = ask
         self._is_live = is_live
         self._stopping = stopping

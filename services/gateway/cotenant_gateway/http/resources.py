@@ -152,7 +152,7 @@ class ResourceHandlers:
 
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if target.kind.namespaced and not target.namespace:
-            raise bad_request(f"{target.kind.kind} lives in a namespace: create it below /namespaces/<namespace>/")
+            raise bad_request(f"{target.kind.kind} is namespaced: create it below /namespaces/<namespace>/")
         check_json(request)
         body = await read_body(request)
         document = await self._gateway.create(

@@ -152,5 +152,5 @@ class TooNew(Exception):  # noqa: N818 - the shell waits and plans again
         super().__init__(str(version))
         self.version = version
         self.answer = timeout(
-            f'{kind.resource} "{name}": resourceVersion {version} was not reached within 2 seconds; try again or read it anew'
+            f'{kind.resource} "{name}": resourceVersion {version} was not reached within 2 seconds; try again or read it again'
         )

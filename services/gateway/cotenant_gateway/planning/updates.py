@@ -11,7 +11,7 @@ import msgspec
 from cotenant.api.edits import same_json, spec_of
 from cotenant.api.kinds import Kind
 from cotenant.api.overlay import without_overlay
-from cotenant.api.patching.errors import PatchError, PatchTestError
+from cotenant.api.patching.errors import PatchError, PatchTestError, PatchTooLargeError
 from cotenant.api.patching.json_patch import json_patch
 from cotenant.api.patching.merge import merge_patch
 from cotenant.api.patching.strategic import strategic_merge_patch
@@ -76,6 +76,8 @@ def plan_patch(
         given = _patched_version(patch_type, patch)
     except PatchTestError as error:
         raise invalid_patch(kind, name, str(error)) from error
+    except PatchTooLargeError as error:
+        raise ApiError(413, "RequestEntityTooLarge", f"the patch is too large: {error}") from error
     except (DocumentError, PatchError) as error:
         raise bad_request(f"the patch cannot be applied: {error}") from error
     except msgspec.ValidationError as error:
@@ -118,7 +120,10 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
     if status_only:
         document = _with_status_of(stored.raw, written)
     else:
-        document = _with_immutable_metadata(without_overlay(written, stored.raw, snapshot.overlay), stored.raw)
+        try:
+            document = _with_immutable_metadata(without_overlay(written, stored.raw, snapshot.overlay), stored.raw)
+        except DocumentError as error:
+            raise wrong_types(kind, WrongTypes(type_error(error))) from error
     review = admitted(core, address, document, snapshot)
     document = _with_generation(review.document, stored.raw, stored.meta.generation)
     if same_json(document, stored.raw):

@@ -216,5 +216,7 @@ class Gateway:
                     logger.warning("%s: the log does not answer: %s", subject, reason)
         except ApiError as error:
             logger.warning("%s: %s", subject, error)
+        except Exception:
+            logger.exception("%s cannot be stored; the next look tries again", subject)
         finally:
             self._under_way.discard(subject)

@@ -24,6 +24,8 @@ from cotenant_node_executor.targets.address import (
     ResctrlGroup,
     Sysctl,
     SysctlAttribute,
+    TcAttribute,
+    TcClass,
     Thread,
     ThreadAttribute,
     place_text,
@@ -37,6 +39,7 @@ _ATTRIBUTES: dict[type, type] = {
     Sysctl: SysctlAttribute,
     Thread: ThreadAttribute,
     ResctrlGroup: ResctrlAttribute,
+    TcClass: TcAttribute,
 }
 """The attributes of each kind of place."""
 

@@ -6,6 +6,9 @@ Out: orders for the runtime, one composed value for each target, and reports (`r
 State = last message of each subject below `node.<node>.>`, and the newest observation. A placement of another uid under
 the same name replaces the former pod, whose processes are then ended like those of any orphaned pod.
 
+A pod, or a strategy, whose rules raise is set aside by itself: it gets no orders and values, or keeps those of its last
+decision, until its placement or report, or the node SLO, is another one. `findings` says so once each.
+
 Over 300 lines: folding and deciding share the set of open pods and the cached steps, which each of them must keep true.
 """
 
@@ -17,12 +20,13 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
-from cotenant.model.subjects import run_subject
+from cotenant.model.subjects import placement_subject, run_subject, slo_subject
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
@@ -30,7 +34,7 @@ from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_place
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_unfinished, pod_step
-from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Stop
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Stop
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.strategy import Strategy
@@ -85,6 +89,10 @@ class ExecutorCore:
         self._open: set[Key] = set()
         """Pods that may need an order or a report; the reports of all others are up to date."""
         self._orphans: tuple[str, ...] | None = None
+        self._set_aside: set[Key] = set()
+        """Pods whose step raised, until a fact of the pod comes."""
+        self.findings: list[Finding] = []
+        """What was set aside and is not published yet."""
         self._steps: dict[Key, PodStep] = {}
         """Steps computed from the newest observation at `_stepped_at`; an event of a pod drops its entry."""
         self._stepped_at: datetime | None = None
@@ -155,6 +163,7 @@ class ExecutorCore:
     def _touch(self, key: Key) -> None:
         self._open.add(key)
         self._steps.pop(key, None)
+        self._set_aside.discard(key)
         self._changed = True
 
     def last_sequence(self, subject: str) -> int:
@@ -220,6 +229,8 @@ class ExecutorCore:
         evictions = self._evictions.begin(ordered, self.pods, self.runs()) if ordered else ()
         for key, _, _ in evictions:
             self._touch(key)
+        if self._targets.faults:
+            self._report_strategies()
         return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
 
     def _orders(self, seen: Observation, now: datetime) -> list[Order]:
@@ -251,15 +262,30 @@ class ExecutorCore:
         return orders
 
     def _step(self, key: Key, placed: DecodedPlacement, seen: Observation, now: datetime) -> PodStep | None:
-        """Compute a placed pod's orders and report; None where it cannot run here."""
-        if placed.to_run is None or placed.refusal:
+        """Compute a placed pod's orders and report; None where it cannot run here, or is set aside."""
+        if placed.to_run is None or placed.refusal or key in self._set_aside:
             return None
-        report, placement = self._runs.get(key), placed.placement
-        uid = placement.uid
+        try:
+            return self._compute(key, placed.to_run, placed.placement, seen, now)
+        except Exception as error:  # noqa: BLE001 - whatever a pod makes a rule raise, the node goes on without it
+            self._set_aside.add(key)
+            subject, sequence = placement_subject(self.facts.name, *key), _sequence_of(placed.ref)
+            about = Event(subject=subject, data=placed.placement, sequence=sequence)
+            self.findings.append(Finding(about, f"{type(error).__name__}: {error}"))
+            return None
+
+    def _report_strategies(self) -> None:
+        """Report the strategies that raised, with the node SLO, which is the message that they decide by."""
+        faults, self._targets.faults = self._targets.faults, []
+        slo = self._slo or NodeSLORendered(node=self.facts.name)
+        about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=_sequence_of(self.slo_ref))
+        self.findings += [Finding(about, f"strategy {name}: {type(error).__name__}: {error}") for name, error in faults]
+
+    def _compute(self, key: Key, to_run: PodToRun, placement: Placement, seen: Observation, now: datetime) -> PodStep:
+        report, uid = self._runs.get(key), placement.uid
         last = report.status if report is not None and report.status.uid == uid else None
-        step = self._steps[key] = pod_step(
-            placed.to_run, placement, last, seen.states.get(uid, _NO_STATES), now, self._evictions.of(uid)
-        )
+        states = seen.states.get(uid, _NO_STATES)
+        step = self._steps[key] = pod_step(to_run, placement, last, states, now, self._evictions.of(uid))
         return step
 
     def decide(self, now: datetime) -> Sequence[Event]:
@@ -284,6 +310,9 @@ class ExecutorCore:
                     ends.append(self._end(key, known, now))
                 continue
             step = self._steps.get(key) or self._step(key, placed, seen, now)
+            if key in self._set_aside:
+                self._open.discard(key)
+                continue
             report = step.report if step is not None else refused_report(placed)
             if known is None or known.status != report:
                 events.append(Event(subject=run_subject(self.facts.name, *key), data=report, causes=(placed.ref,), time=now))
@@ -300,6 +329,11 @@ class ExecutorCore:
         if not self._backoffs:
             return None
         return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
+
+
+def _sequence_of(ref: str) -> int:
+    """Return the sequence of a reference such as `LOG:7`; 0 of an empty one."""
+    return int(ref.partition(":")[2] or 0)
 
 
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:

@@ -55,7 +55,7 @@ class DesiredTargets:
         self._composer = Composer(strategies)
         self._deciding = {f"node:{strategy.name}": strategy for strategy in strategies if strategy.decide is not None}
         """Strategies that decide, by the source of their values. Pods are sources by their groups, which have no colon."""
-        self._of_pod = [strategy.of_pod for strategy in strategies if strategy.of_pod is not None]
+        self._of_pod = [(strategy.name, strategy.of_pod) for strategy in strategies if strategy.of_pod is not None]
         self._groups: frozenset[str] = frozenset()
         """The groups that the last cycle observed or created."""
         self._sysctl: int | None = None
@@ -73,6 +73,10 @@ class DesiredTargets:
         """The observation that strategies last decided from."""
         self._memories: dict[str, Struct | None] = {}
         """By strategy name; immutable structs."""
+        self.faults: list[tuple[str, Exception]] = []
+        """Strategies whose decision raised since this was last emptied; one stands for all of its kind."""
+        self._faulted: dict[str, str] = {}
+        """By strategy name, what it raised last under the policy."""
         self._takers: dict[Input, tuple[str, ...]] = {}
         """Strategies by input under the policy."""
         self._find_takers()
@@ -142,6 +146,7 @@ class DesiredTargets:
         if new_policy:
             self._policy = Policy(self._capabilities, slo)
             self._of_shape.clear()
+            self._faulted.clear()
             self._find_takers()
             self._due.update(self._deciding)
             came = [*there.values()]
@@ -162,8 +167,12 @@ class DesiredTargets:
             if len(self._of_shape) >= REMEMBERED_SHAPES:
                 self._of_shape.clear()
             groups: list[tuple[Desired, ...]] = [()] * (1 + len(shape.containers))
-            for of_pod in self._of_pod:
-                own = of_pod(shape, self._policy)
+            for strategy, of_pod in self._of_pod:
+                try:
+                    own = of_pod(shape, self._policy)
+                except Exception as error:  # noqa: BLE001 - a pod without this strategy's values; the others are desired
+                    self._fault(strategy, error)
+                    continue
                 for at, desired in enumerate((own.pod, *own.containers)):
                     groups[at] += desired
             values = self._of_shape[shape] = tuple(groups)
@@ -190,15 +199,24 @@ class DesiredTargets:
         for source, strategy in self._deciding.items():
             if source not in self._due or strategy.decide is None:
                 continue
-            decision = strategy.decide(situation, self._memories.get(strategy.name))
+            try:
+                decision = strategy.decide(situation, self._memories.get(strategy.name))
+                values = _with_resets(decision.values, decision.orders, strategy.name) if decision.orders else decision.values
+            except Exception as error:  # noqa: BLE001 - a strategy that raises keeps its last values; the others decide
+                self._fault(strategy.name, error)
+                continue
             self._memories[strategy.name] = decision.memory
-            values = decision.values
             if decision.orders:
-                values = _with_resets(values, decision.orders, strategy.name)
                 evictions += [(strategy.name, order) for order in decision.orders if isinstance(order, Evict)]
             self._composer.put(source, values)
         self._due.clear()
         return evictions
+
+    def _fault(self, strategy: str, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if self._faulted.get(strategy) != text:
+            self._faulted[strategy] = text
+            self.faults.append((strategy, error))
 
 
 def _with_resets(values: DesiredValues, orders: Sequence[StrategyOrder], strategy: str) -> DesiredValues:

@@ -4,7 +4,8 @@
 |---|---|---|
 | `str`, a control group below the executor's root | `Knob` | text in cgroup v1's units |
 | `Sysctl`, a file below /proc/sys | `SysctlAttribute` | the file's text |
-| `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list |
+| `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list; slice in ns; cookie: a thread's id |
+| `TcClass`, an HTB class of a network device | `TcAttribute` | bits a second |
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids with commas |
 
 Pure: the cgroup drivers and `other.accessors` read and write.
@@ -79,6 +80,23 @@ class ThreadAttribute(Enum):
     __hash__ = object.__hash__
     POLICY = "policy"
     AFFINITY = "affinity"
+    SLICE = "slice"
+    COOKIE = "cookie"
+
+
+class TcClass(Struct, frozen=True, cache_hash=True):
+    """An HTB class by its device and class id, e.g. "eth0" and "1:10"."""
+
+    device: str
+    classid: str
+
+
+class TcAttribute(Enum):
+    """A rate of a class: what it is guaranteed, and what it may borrow up to."""
+
+    __hash__ = object.__hash__
+    RATE = "rate"
+    CEIL = "ceil"
 
 
 class ResctrlGroup(Struct, frozen=True, cache_hash=True):
@@ -95,9 +113,9 @@ class ResctrlAttribute(Enum):
     TASKS = "tasks"
 
 
-NonCgroup = Sysctl | Thread | ResctrlGroup
+NonCgroup = Sysctl | Thread | ResctrlGroup | TcClass
 Place = str | NonCgroup
-Attribute = Knob | SysctlAttribute | ThreadAttribute | ResctrlAttribute
+Attribute = Knob | SysctlAttribute | ThreadAttribute | ResctrlAttribute | TcAttribute
 
 INITIAL_VALUES: dict[Attribute, str] = {
     Knob.CPU_SHARES: "1024",
@@ -109,6 +127,8 @@ INITIAL_VALUES: dict[Attribute, str] = {
     Knob.MEMORY_MIN: "0",
     Knob.MEMORY_LOW: "0",
     ThreadAttribute.POLICY: "other",
+    ThreadAttribute.SLICE: "0",
+    ThreadAttribute.COOKIE: "0",
 }
 """Values of a new group or thread; a reset writes these."""
 
@@ -124,3 +144,5 @@ def place_text(place: Place) -> str:
             return f"thread/{place.tid}"
         case ResctrlGroup():
             return f"resctrl/{place.name}"
+        case TcClass():
+            return f"tc/{place.device}/{place.classid}"

@@ -121,7 +121,7 @@ class Endings:
             placed = record.placements[node]
             reason = self._reason_to_end(record, node, placed)
             if reason is None:
-                if record.object_sequence and placed.data.object_sequence != record.object_sequence:
+                if self._is_of(record, placed) and placed.data.object_sequence != record.object_sequence:
                     events.append(self._again(record, node, placed, placed.data.phase, placed.data.reason, None))
                 continue
             settled = False

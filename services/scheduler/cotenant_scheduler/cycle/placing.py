@@ -235,7 +235,7 @@ class Placing:
         now_us: int,
         bound: list[Event],
     ) -> int:
-        """Place equal pods that follow each other as far as that can be told at once; return how many."""
+        """Place equal pods that follow each other as far as one evaluation decides them; return how many."""
         series = Series(evaluation, len(run))
         reports, assigned_as = self._nodes.load.reports, self._pods.assigned.of
         keys: list[PodKey] = []

@@ -97,7 +97,7 @@ class Evaluation:
 
     @property
     def stamp(self) -> tuple[int, int, int, int]:
-        """Equal stamps mean that no row was computed anew between."""
+        """Equal stamps mean that no row was recomputed between."""
         return self._version, self._position, self._static_position, self._counted
 
     def refresh(self) -> None:
@@ -244,7 +244,7 @@ class Evaluation:
             self._normalise()
 
     def _update(self, rows: IntArray, entries: slice | None = None) -> None:
-        """Compute rows anew: `entries` of the changed columns are these rows, None if they are not there. Of a row that
+        """Recompute rows: `entries` of the changed columns are these rows, None if they are not there. Of a row that
         stands several times the last one counts: assigning goes by the order of the rows."""
         keys = self._compute(self.nodes, rows, rows) if entries is None else self._compute(self._changed.table, entries, rows)
         self._known_scores.clear()

@@ -1,4 +1,4 @@
-"""The figures that a placement tells of its node: the total score, the weighted scores by plugin, and what the node is taken
+"""The figures of its node that a placement carries: the total score, the weighted scores by plugin, and what the node is taken
 to use of what it has.
 
 In: the results of a shape and a row, or columns of such numbers. Out: `Figure` structs, shared where they repeat: scores

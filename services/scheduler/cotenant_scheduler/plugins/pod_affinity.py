@@ -6,8 +6,8 @@ pod's own anti-affinity terms selects is in the domain, (3) a required affinity 
 terms select, or the node lacks the topology key; where no pod anywhere is selected by all of them and the pod selects
 itself, (3) only asks for the keys. Nominated pods count for (1) and (2); for (3) they never satisfy a term, but the first
 pod of its kind must go where such a one is nominated. Score: the sum over domains of weight times pods selected by the
-pod's wishes, and of the wishes (and required terms, weight 1) of placed pods that select it; normalised as (score -
-lowest) * 100 // (highest - lowest) over the feasible nodes, 0 where all are equal. Source: kube-scheduler
+pod's preferred terms, and of the preferred terms (and required ones, weight 1) of placed pods that select it; normalised as
+(score - lowest) * 100 // (highest - lowest) over the feasible nodes, 0 where all are equal. Source: kube-scheduler
 InterPodAffinity, default weight 2.
 """
 
@@ -62,7 +62,7 @@ class InterPodAffinity:
             for term in shape.relations.anti_affinity:
                 self._mark(codes, nodes, present.selected(term.selector), term.topology, OWN_ANTI)
         for present in (counts, self._relations.nominated):
-            for term, holders in present.holders(wished=False):
+            for term, holders in present.holders(preferred=False):
                 if term.selector in shape.selected_by:
                     self._mark(codes, nodes, holders, term.topology, EXISTING)
         return codes[rows]
@@ -78,7 +78,7 @@ class InterPodAffinity:
 
         def refuses(row: int) -> int:
             for present in presences:
-                for term, holders in present.holders(wished=False):
+                for term, holders in present.holders(preferred=False):
                     if term.selector in selected_by and there(holders, term.topology, row):
                         return EXISTING
             for present in presences:
@@ -103,7 +103,7 @@ class InterPodAffinity:
         counts = self._relations.placed
         for term in shape.relations.preferred:
             raw += term.weight * self._in_domains(nodes, counts.selected(term.selector), term.topology)
-        for term, holders in counts.holders(wished=True):
+        for term, holders in counts.holders(preferred=True):
             if term.selector in shape.selected_by:
                 raw += term.weight * self._in_domains(nodes, holders, term.topology)
         of_feasible = raw[feasible]

@@ -1,7 +1,7 @@
 """Arrays that grow by doubling, and the log of rows that changed.
 
 A column holds one number per node; row numbers are stable while a node is known. `Changes` lets a reader that has kept
-results per row ask which rows changed since it last looked; it is bounded: a reader that is too far behind is told to
+results per row ask which rows changed since it last looked; it is bounded: a reader that is too far behind has to
 start over.
 """
 

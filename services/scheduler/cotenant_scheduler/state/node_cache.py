@@ -32,7 +32,7 @@ class NodeCache:
         self._args = args
         self._look_at_pods_of = look_at_pods_of
         self.undescribed: dict[str, None] = {}
-        """Names of the nodes of which something was said since the table was told."""
+        """Names of the nodes that changed since the table was last updated."""
 
     def fold_object(self, name: str, event: Event) -> None:
         """Take over a node's object. Raises DecodeError; the node is then not declared."""

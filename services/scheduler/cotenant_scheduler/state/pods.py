@@ -3,7 +3,7 @@
 In: ObjectStored/ObjectDeleted of pods, Placement, RunStatus and Waiting events, labels of namespaces, in any order across
 subjects. Out: a `PodRecord` per name, the node table and the quota ledger charged with what is placed. A placement counts
 from when it is stored until it is gone or the pod's run has ended for good (the placement then stays until the pod is
-deleted, but holds no resources). A record lives as long as one of its parts does.
+deleted, but holds no resources). A record is kept as long as one of its parts exists.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In: pods counted and given back per row, by their shapes. Out: a `Tally` each, w
 current as pods come and go.
 
 Cost: a pod without relations that no selector selects costs nothing, another one one addition for each selector and topology
-that was asked about; sums are made anew when nodes or labels change.
+that was asked about; sums are rebuilt when nodes or labels change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Tally:
         else:
             del self.rows[row]
         for domains, sums in self._sums.values():
-            # A row that is newer than the domains: they are made anew before they are asked about.
+            # A row that is newer than the domains: they are rebuilt before they are read.
             if row < domains.shape[0] and (domain := domains.item(row)) >= 0:
                 sums[domain] += sign
 
@@ -68,7 +68,7 @@ class RelationCounts:
     def __init__(self) -> None:
         self._selected: dict[int, Tally] = {}
         self._anti: dict[Term, Tally] = {}
-        self._wished: dict[Term, Tally] = {}
+        self._preferred: dict[Term, Tally] = {}
 
     def count(self, row: int, shape: Shape, sign: int) -> None:
         """Count a pod on a row, or no longer."""
@@ -77,18 +77,18 @@ class RelationCounts:
         for term in shape.relations.anti_affinity:
             _add(self._anti, term, row, sign)
         for term in shape.relations.preferred:
-            _add(self._wished, term, row, sign)
+            _add(self._preferred, term, row, sign)
         for term in shape.relations.each_affinity:
             # A pod that must be together with others draws them a little, with weight 1 (Kubernetes' default).
-            _add(self._wished, Term(term.selector, term.topology, 1), row, sign)
+            _add(self._preferred, Term(term.selector, term.topology, 1), row, sign)
 
     def selected(self, selector: int) -> Tally:
         """Pods that a selector selects."""
         return self._selected.get(selector, _NONE)
 
-    def holders(self, wished: bool) -> list[tuple[Term, Tally]]:
-        """Terms that pods on rows have, with how many hold them: required anti-affinity, or wishes."""
-        return list((self._wished if wished else self._anti).items())
+    def holders(self, preferred: bool) -> list[tuple[Term, Tally]]:
+        """Terms that pods on rows have, with how many hold them: required anti-affinity, or preferred terms."""
+        return list((self._preferred if preferred else self._anti).items())
 
 
 def _add(tallies: dict[K, Tally], key: K, row: int, sign: int) -> None:

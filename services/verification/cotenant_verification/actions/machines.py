@@ -39,7 +39,7 @@ def crash_executor(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def slow_down(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """The executor gets a turn only once in a while; its samples are far apart."""
+    """The executor runs only once in a while; its samples are far apart."""
     node = harness.nodes.get(entry.target)
     if node is None:
         return False

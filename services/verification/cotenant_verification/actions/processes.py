@@ -45,7 +45,7 @@ def pause(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def lose_requests(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A service's wishes do not reach any gateway."""
+    """A service's requests do not reach any gateway."""
     service = harness.services.get(entry.target)
     if service is None:
         return False

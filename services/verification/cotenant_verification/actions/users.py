@@ -64,7 +64,7 @@ def create_move(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def delete_move(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A user takes that wish back."""
+    """A user withdraws that request."""
     harness.gateway().request_deletion(now, MOVES, "", entry.target, None)
     return True
 

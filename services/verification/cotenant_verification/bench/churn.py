@@ -1,6 +1,6 @@
 """`bench churn`: pods that come and go on a real stack, for as long as it takes to see whether it wears out.
 
-In: a rate, how long a pod lives, for how long, how often a service is killed. Out: figures of each minute as it passes, then
+In: a rate, the lifetime of a pod, for how long, how often a service is killed. Out: figures of each minute as it passes, then
 those of the start beside those of the end: create to running, delete to gone, the servers' CPU time a pod, memory. At the end
 the stack is stopped and started again on its log.
 
@@ -158,8 +158,8 @@ class _Observer:
 
 def _figures(churn: Churn, watch: _Observer, restart: float) -> ChurnFigures:
     whole = [minute for minute in watch.minutes[1:] if minute.created]
-    calm = [minute for minute in whole if not minute.killed]
-    start, end = calm[:COMPARED_MINUTES], calm[-COMPARED_MINUTES:]
+    undisturbed = [minute for minute in whole if not minute.killed]
+    start, end = undisturbed[:COMPARED_MINUTES], undisturbed[-COMPARED_MINUTES:]
     first = min((at for at, _ in churn.running), default=0.0)
 
     def running(minutes: list[Minute]) -> list[float]:

@@ -1,6 +1,6 @@
 """The load of `bench churn`: pods that are created and deleted over HTTP, and one watch that sees what becomes of them.
 
-In: the gateway's URL, a rate, how long a pod lives. Out: when each pod was created and deleted, and after how many seconds it
+In: the gateway's URL, a rate, the lifetime of a pod. Out: when each pod was created and deleted, and after how many seconds it
 ran and was gone. Open loop: a slow stack does not slow its users down.
 
 Bound: MAX_UNDER_WAY requests at once beside the pods that live; what is over is counted as `skipped`, not queued.

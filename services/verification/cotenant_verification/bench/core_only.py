@@ -1,7 +1,7 @@
 """The decision alone: fold the workload, decide in batches, fold back what was decided; no server.
 
 Out: CPU time of this process per part. `pods_per_second` is of the decisions; folding the pods and folding back what was
-stored are told beside it.
+stored are printed beside it.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class Testbed:
         return (self.folder / "scheduler.log").read_text(errors="replace").count(": loaded,")
 
     def conflicts(self) -> int:
-        """How often the scheduler was told that another one was faster."""
+        """How often the scheduler was refused because another one committed first."""
         return (self.folder / "scheduler.log").read_text(errors="replace").count("another replica committed first")
 
     async def write(self, events: Iterable[Event]) -> None:

@@ -142,7 +142,7 @@ def _node_document(workload: Workload, i: int) -> dict[str, Any]:
 
 def node_events(workload: Workload, now: datetime, *, lent: bool = True) -> Iterator[Event]:
     """Every node's object and its metric: 1 to 6 % of 100 cores in use, so that no two neighbours are worth the same; and, if
-    nobody else says so, what it lends to batch and mid pods."""
+    nobody else publishes them, its batch and mid resources."""
     for i in range(workload.nodes):
         name = node_name(i)
         yield _event(node_subject(name), _stored(_node_document(workload, i)), now)
@@ -152,7 +152,7 @@ def node_events(workload: Workload, now: datetime, *, lent: bool = True) -> Iter
         )
         yield _event(metrics_subject(name), metric, now)
         if lent:
-            lends = NodeResources(
+            resources = NodeResources(
                 node=name,
                 batch_cpu_milli=16_000,
                 batch_memory_bytes=64 << 30,
@@ -160,7 +160,7 @@ def node_events(workload: Workload, now: datetime, *, lent: bool = True) -> Iter
                 mid_memory_bytes=32 << 30,
                 update_time=now,
             )
-            yield _event(resources_subject(name), lends, now)
+            yield _event(resources_subject(name), resources, now)
 
 
 def quota_limits(workload: Workload) -> dict[str, dict[str, int]]:

@@ -101,12 +101,12 @@ def _shrink(options: Options, schedule: Schedule, result: Result) -> None:
         found = run(candidate).violation
         return found is not None and (found.invariant, found.name) == (violation.invariant, violation.name)
 
-    def told(tries: int, left: int) -> None:
+    def progress(tries: int, left: int) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\x1b[Kshrinking: {tries} runs, {left} entries left")
 
     shorter = until(schedule, round(result.virtual_seconds * 1000))
-    smallest = shrink(shorter if fails(shorter) else schedule, fails, told)
+    smallest = shrink(shorter if fails(shorter) else schedule, fails, progress)
     _clear()
     path = Path(options.write or f"chaos-{schedule.header.seed}.schedule")
     write_schedule(path, smallest)

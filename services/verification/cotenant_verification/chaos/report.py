@@ -61,8 +61,8 @@ def _latency(result: Result) -> list[str]:
 
 
 def _memory(result: Result) -> list[str]:
-    told = [f"{count} {name.removeprefix('ended ')}" for name, count in result.checks.items() if name.startswith("ended ")]
-    return ["pods that were ended for memory: " + ", ".join(told)] if told else []
+    counts = [f"{count} {name.removeprefix('ended ')}" for name, count in result.checks.items() if name.startswith("ended ")]
+    return ["pods that were ended for memory: " + ", ".join(counts)] if counts else []
 
 
 def _recomputed(result: Result) -> list[str]:
@@ -71,13 +71,14 @@ def _recomputed(result: Result) -> list[str]:
 
 
 def _rest(result: Result) -> list[str]:
-    told = [f"{count} {name.removeprefix('waiting ')}" for name, count in result.checks.items() if name.startswith("waiting ")]
-    lines = ["waiting pods that were held against every filter, and others: " + ", ".join(told)] if told else []
+    checks = result.checks.items()
+    counts = [f"{count} {name.removeprefix('waiting ')}" for name, count in checks if name.startswith("waiting ")]
+    lines = ["waiting pods that were held against every filter, and others: " + ", ".join(counts)] if counts else []
     if not result.ok:
         return lines
     # Looks are SLICE apart: at the one after the last that found something all was done.
     seconds = result.checks.get("seconds to rest", 0)
-    return [*lines, f"at rest within {seconds + round(SLICE.total_seconds())} s of the last fault"]
+    return [*lines, f"idle within {seconds + round(SLICE.total_seconds())} s of the last fault"]
 
 
 def _checks(result: Result) -> Iterable[str]:

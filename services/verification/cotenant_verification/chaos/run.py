@@ -1,7 +1,7 @@
 """One run from its schedule: build the harness, let time pass, check, and say what came of it.
 
 In: a schedule. Out: a Result, with the digest over every event of every stream in order: two runs of one schedule have the
-same. After the span come QUIET minutes without faults and new workload; at their end everything must be at rest.
+same. After the span come QUIET minutes without faults and new workload; at their end everything must be idle.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _run(
                 checker.glance()
             harness.world.run_until(START + passed)
             if checked:
-                checker.look(quiet=passed == total)
+                checker.look(idle=passed == total)
             if checked and passed > span:
                 checker.rest(passed - span, last=passed == total)
             progress(
@@ -152,7 +152,7 @@ def _run(
         violation = broken.violation
     except ScheduleError:
         raise
-    except Exception as error:  # noqa: BLE001 - a core that raises ends its process; here it ends the run, and the seed tells
+    except Exception as error:  # noqa: BLE001 - a core that raises ends its process; here it ends the run, and the report names the seed
         violation = _raised(error, harness, checker.view)
     checker.counts["8 periods"] = checker.suppressions.periods
     for reason, count in checker.oom_kills.reasons.items():

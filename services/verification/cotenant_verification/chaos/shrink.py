@@ -15,9 +15,9 @@ TRIES = 400
 
 
 def shrink(
-    schedule: Schedule, fails: Callable[[Schedule], bool], told: Callable[[int, int], None] = lambda _tries, _left: None
+    schedule: Schedule, fails: Callable[[Schedule], bool], progress: Callable[[int, int], None] = lambda _tries, _left: None
 ) -> Schedule:
-    """Return a minimal schedule that still fails; `told` hears of the tries made and the entries left."""
+    """Return a minimal schedule that still fails; `progress` gets the tries made and the entries left."""
     entries: Sequence[Entry] = schedule.entries
     parts, tries = 2, 0
     while len(entries) > 1 and tries < TRIES:
@@ -25,7 +25,7 @@ def shrink(
         for begin in range(0, len(entries), size):
             fewer = [*entries[:begin], *entries[begin + size :]]
             tries += 1
-            told(tries, len(entries))
+            progress(tries, len(entries))
             if fails(schedule.having(fewer)):
                 entries, parts = fewer, max(parts - 1, 2)
                 break

@@ -1,9 +1,9 @@
 """The checker: hears every event of a run and calls the invariants when they are due.
 
 In: the harness, the invariants. Out: BrokenInvariantError at the first promise that is broken, and how many checks were made.
-Event and commit checks run at once; moment checks, and the folds of one service at a time, at moments that the seed
-chooses, because they cost more; quiet checks at the end. Comparisons of folds have a budget in messages, so that they stay
-behind the run itself however much a cluster holds. Commits are verified as they come, and what differs is told at the end.
+Event and commit checks run at once; moment checks, and the folds of one service at a time, at moments that the seed chooses,
+because they cost more; checks of the idle phase at the end. Comparisons of folds have a budget in messages, so that they stay
+behind the run itself however much a cluster holds. Commits are verified as they come, and what differs is reported at the end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DECIDE_FREE = 20_000
 DECIDE_SHARE = 1
 """and this many more for each message that is stored on LOG."""
 FOLD_EVERY = 400
-"""One of so many turns of a service at rest is followed by a comparison with fresh cores, within the budget."""
+"""One of so many steps of an idle service is followed by a comparison with fresh cores, within the budget."""
 FOLD_SHARE = 2
 """The budget: a comparison takes a core as large as the log's subjects, and in all they take at most so many messages for each
 that is stored on LOG,
@@ -94,7 +94,7 @@ class Checker:
         harness.node_listeners.append(self._sampled)
 
     def listen(self, harness: Harness) -> None:
-        """Hear of the services' turns, once they are seated."""
+        """Subscribe to the services' steps, once they are started."""
         recomputed = [
             service.service for service in harness.services.values() if service.service.definition.recomputed
         ]
@@ -168,11 +168,11 @@ class Checker:
 
     # -- moments ---------------------------------------------------------------------------------------------------
 
-    def look(self, *, quiet: bool = False) -> None:
+    def look(self, *, idle: bool = False) -> None:
         """Make the checks of a moment."""
         moment = self._moment()
         for invariant in self._invariants:
-            checks: tuple[MomentCheck, ...] = (*invariant.at_moments, *(invariant.when_quiet if quiet else ()))
+            checks: tuple[MomentCheck, ...] = (*invariant.at_moments, *(invariant.when_idle if idle else ()))
             for check in checks:
                 self.counts[str(invariant.number)] += 1
                 self._raise(invariant, check(moment), check.__name__)
@@ -190,7 +190,7 @@ class Checker:
 
     def rest(self, since: timedelta, *, last: bool = False) -> None:
         """Look what is left to be done `since` the faults are over. What is not found both now and at the glance before is news
-        that nobody has told yet. What is found at two looks running is no passing thing: it is not at rest yet, which it must
+        that is not reported yet. What is found at two looks running is no passing thing: it is not idle yet, which it must
         be within REST_WITHIN; at the `last` look there must be nothing.
         """
         found = self._left_to_do() if self._glanced else {}

@@ -53,4 +53,4 @@ class Invariant(msgspec.Struct, frozen=True, kw_only=True):
     on_commit: tuple[CommitCheck, ...] = ()
     at_moments: tuple[MomentCheck, ...] = ()
     at_rest: tuple[MomentCheck, ...] = ()
-    when_quiet: tuple[MomentCheck, ...] = ()
+    when_idle: tuple[MomentCheck, ...] = ()

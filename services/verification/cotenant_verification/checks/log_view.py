@@ -85,9 +85,9 @@ class LogView:
         self._replicas: deque[tuple[int, str, int]] = deque(maxlen=REMEMBERED_REPLICAS)
         """The last changes of how many pods controllers have: sequence, controller, one more or one less."""
         self.revisions: dict[str, dict[str, int]] = {}
-        """Pod's uid to its annotations with revisions, each the highest that a user was told is stored."""
-        self.told: dict[str, str] = {}
-        """Subject to the uid that a user was told exists."""
+        """Pod's uid to its annotations with revisions, each the highest that was acknowledged."""
+        self.acknowledged: dict[str, str] = {}
+        """Subject to the uid whose creation was acknowledged."""
         self.ended: set[str] = set()
         """Subjects of pods that ever ended."""
         self.may_end: set[str] = set()
@@ -224,21 +224,21 @@ class LogView:
         self.may_end.add(uid)
 
     def acknowledge(self, plan: Plan, stale: bool) -> None:
-        """A user was told that a plan is stored."""
+        """A plan was acknowledged."""
         first = plan.writes[0]
         if not first.subject.startswith("objects."):
             return
         if stale:
             self.stale_accepted.append(first.subject)
         if isinstance(first.payload, ObjectDeleted) or first.tombstone:
-            self.told.pop(first.subject, None)
+            self.acknowledged.pop(first.subject, None)
             return
         assert isinstance(first.payload, ObjectStored)
         meta = _HEAD.decode(first.payload.object).metadata
-        self.told[first.subject] = meta.uid
-        told = self.revisions.setdefault(meta.uid, {})
+        self.acknowledged[first.subject] = meta.uid
+        highest = self.revisions.setdefault(meta.uid, {})
         for name, revision in revisions_of(meta.annotations).items():
-            told[name] = max(told.get(name, 0), revision)
+            highest[name] = max(highest.get(name, 0), revision)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Watches whom the kernels of the nodes end for want of memory: for promise 18.
 
-In: a node after each of its turns, with whom its kernel ended and what everybody held then; manifests as the log has them. Out:
-pods that should not have ended, and how often each did. The limit of a pod is the sum of its containers' limits, of batch
-memory for who runs on borrowed resources; its request is of the machine's own memory, and none for who borrows.
+In: a node after each of its steps, with the pods that its kernel killed and what everybody held then; manifests as the log has
+them. Out: pods that should not have ended, and how often each did. The limit of a pod is the sum of its containers' limits, of
+batch memory for who runs on borrowed resources; its request is of the machine's own memory, and none for who borrows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OomKills:
         """How often each pod ended so: by node, the node's boot, uid."""
 
     def ended(self, node: ChaosNode) -> None:
-        """Take whom a node's kernel ended in its last turn."""
+        """Take the pods that a node's kernel killed in its last step."""
         for end in node.out_of_memory:
             self.times[node.node_name, node.boot, end.uid] += 1
             self.reasons["by the machine's want" if end.machine else "beyond their limit"] += 1
@@ -65,7 +65,7 @@ class OomKills:
         slack = node.machine.memory_gib * GIB * ROUNDING_PERMILLE // 1000
         for uid, other in end.held.items():
             if uid in placements and other > memory_request(decode_pod(placements[uid].pod)) + slack:
-                more = f"within its request, and {placements[uid].name} lives, which held {other // MIB} MiB and asked for less"
+                more = f"within its request, and {placements[uid].name} runs, which held {other // MIB} MiB and asked for less"
                 self.wrong.append((subject, f"{what} {more}"))
                 return
 

@@ -130,27 +130,27 @@ class SuppressionWatch:
             self.slowed.append((name, slower))
 
     def flutter(self, now: datetime) -> dict[str, int]:
-        """Nodes whose bound went to and fro more often than what the rule wanted: node to turns beyond those."""
+        """Nodes whose bound went to and fro more often than the rule asked for: node to reversals beyond those."""
         found: dict[str, int] = {}
         for name, seen in self._seen.items():
             recent = list(takewhile(lambda entry: entry[0] > now - STRETCH, reversed(seen)))[::-1]
             wanted = [entry[1] for entry in recent]
             if not recent or max(wanted) - min(wanted) > CONSTANT:
                 continue
-            turns = _turns([bound for _, _, bound in recent], 0) - _turns(wanted, STEADY)
-            if turns > FEW:
-                found[name] = turns
+            reversals = _reversals([bound for _, _, bound in recent], 0) - _reversals(wanted, STEADY)
+            if reversals > FEW:
+                found[name] = reversals
         return found
 
 
-def _turns(values: list[int], ignored: int) -> int:
+def _reversals(values: list[int], ignored: int) -> int:
     """How often values that went one way by more than `ignored` went the other way by more than that."""
-    turns, heading, low, high = 0, 0, values[0], values[0]
+    reversals, heading, low, high = 0, 0, values[0], values[0]
     for value in values:
         low, high = min(low, value), max(high, value)
         way = 1 if value - low > ignored and heading <= 0 else -1 if high - value > ignored and heading >= 0 else 0
         if way:
-            turns += heading != 0
+            reversals += heading != 0
             heading = way
             low = high = value
-    return turns
+    return reversals

@@ -3,7 +3,7 @@
 In: a name, a size, what happens to it. Out: a participant. The machine is `cotenant_node_executor.simulated.machine`: services
 go before batch, each tier shares by weight under quota and CPU set; what a pod wants follows from its annotation and the
 time. Death loses the machine: the next one has another boot and no pods. A crash loses the executor's core alone. A slow
-executor has a turn only now and then, and reads then what has come since.
+executor runs only now and then, and reads then what has come since.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Control(Struct, frozen=True):
 
 
 class ChaosNode:
-    """One life of a machine; `boot` counts them."""
+    """One incarnation of a machine; `boot` counts them."""
 
     def __init__(self, name: str, machine: Machine, seed: int, boot: int) -> None:
         self.node_name = name
@@ -85,15 +85,15 @@ class ChaosNode:
         self.slo: NodeSLORendered | None = None
         self._sampled_ns = 0
         self.out_of_memory: tuple[OutOfMemory, ...] = ()
-        """Whom the kernel ended in the last turn, for want of memory."""
+        """Pods that the kernel killed for memory in the last step."""
         self.listeners: list[Callable[[ChaosNode, datetime], None]] = []
 
     def crash(self, down: timedelta) -> None:
-        """The executor's process ends at its next turn; its pods go on."""
+        """The executor's process ends at its next step; its pods keep running."""
         self._crashes = down
 
     def slow_down(self, every: timedelta, until: datetime) -> None:
-        """The executor gets a turn only once in a while: its machine is overloaded, or stands still."""
+        """The executor runs only once in a while: its machine is overloaded, or stands still."""
         self._slowness, self._slow_until = every, until
 
     def set_clock(self, by: timedelta, drift_ppm: int, now: datetime) -> None:
@@ -107,7 +107,7 @@ class ChaosNode:
         return self._base + timedelta(microseconds=int((now - self._jumped).total_seconds() * self._drift_ppm))
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
-        """One turn, unless the executor is down."""
+        """One step, unless the executor is down."""
         if self._crashes is not None:
             world.leave()
             self._down_until, self._crashes = now + self._crashes, None

@@ -1,6 +1,6 @@
-"""Deciding services under faults: replicas whose wishes reach some gateway that is up.
+"""Deciding services under faults: replicas whose requests reach some gateway that is up.
 
-In: a definition, gateways. Out: participants. A wish that is lost on its way, or that finds no gateway, is told again later.
+In: a definition, gateways. Out: participants. A request that is lost, or that finds no gateway, is repeated later.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class ChaosService(RequestingParticipant):
         identity = Identity(service=definition.name, replica=replica, core=definition.core_version)
         super().__init__(ServiceParticipant(definition, definition.config_from(config), identity, tick=TICK), self._send)
         self.mute_until = EPOCH
-        """Until then its wishes are lost on their way."""
+        """Until then its requests are lost."""
         self._gateways = gateways
         self._turn = 0
 
-    def _send(self, wish: EvictionRequest, now: datetime, world: World) -> None:
+    def _send(self, request: EvictionRequest, now: datetime, world: World) -> None:
         link = world.link(self.name)
         up = [gateway for gateway in self._gateways if gateway.up]
         if not up or now < self.mute_until or (link is not None and link.severed(now)):
             return
         self._turn += 1
         gateway = up[self._turn % len(up)]
-        gateway.request_eviction(now + HOP, wish)
+        gateway.request_eviction(now + HOP, request)
         world.wake(gateway, now + HOP)

@@ -157,7 +157,7 @@ class Copilot:
         self._dies: timedelta | None = None
 
     def kill(self, down: timedelta) -> None:
-        """End the process at its next turn."""
+        """End the process at its next step."""
         self._dies = down
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:

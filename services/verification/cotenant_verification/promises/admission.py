@@ -45,10 +45,10 @@ def admitted_pods_carry_their_profile(view: LogView, event: Event) -> Wrong:
         return
     versions = list(_in_force(view, subject, event))
     if not any(_carries(pod, profile, version) for version in versions):
-        told = ", ".join("none" if version is None else version.labels.get(PROFILE_REVISION, "?") for version in versions)
+        in_force = ", ".join("none" if version is None else version.labels.get(PROFILE_REVISION, "?") for version in versions)
         yield event.subject, (
             f"{event.ref} admits {parts[3]}/{parts[4]} with revision {pod.metadata.labels.get(PROFILE_REVISION)} of profile "
-            f"{profile}, QoS {pod.metadata.labels.get(LABEL_QOS_CLASS)} and {pod_requests(pod)}; in force: {told}"
+            f"{profile}, QoS {pod.metadata.labels.get(LABEL_QOS_CLASS)} and {pod_requests(pod)}; in force: {in_force}"
         )
 
 

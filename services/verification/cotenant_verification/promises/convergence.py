@@ -16,7 +16,7 @@ from cotenant_verification.checks.records import CommitSeen
 
 LAST_STRETCH = timedelta(minutes=2)
 EVENTS_PER_NODE = 40
-"""In the last stretch of the quiet: metrics, resources, quotas, reports of jobs that end."""
+"""In the last stretch of the idle phase: metrics, resources, quotas, reports of jobs that end."""
 STORM = 1_500
 """Events of a source within a second, beside two for each pod: its placement, and that it does not wait any more."""
 TOLD_AGAIN = timedelta(seconds=0.9)
@@ -37,7 +37,7 @@ def nothing_is_said_twice(view: LogView, seen: CommitSeen) -> Wrong:
 
 
 def no_work_is_left(moment: Moment) -> Wrong:
-    """When it is quiet, every placed pod has a report, nothing has been ending for long, every eviction that was ordered is
+    """In the idle phase, every placed pod has a report, nothing has been ending for long, every eviction that was ordered is
     answered, no report is kept of a pod that is gone, and nobody is said to wait who does not exist or is placed.
     """
     view = moment.view
@@ -99,7 +99,7 @@ def _needless_report(moment: Moment, event: Event, data: RunStatus) -> Wrong:
 
 
 def it_is_quiet(moment: Moment) -> Wrong:
-    """In the last stretch of the quiet no more is published than samples, loads and jobs that end give rise to."""
+    """In the last stretch of the idle phase no more is published than samples, loads and jobs that end give rise to."""
     since = moment.now - LAST_STRETCH
     counts: Counter[str] = Counter()
     for event in reversed(moment.view.log):
@@ -110,7 +110,7 @@ def it_is_quiet(moment: Moment) -> Wrong:
     limit = EVENTS_PER_NODE * max(len(moment.harness.nodes), 1) + 3 * len(moment.view.pods)
     for source, count in counts.most_common(1):
         if count > limit:
-            yield source, f"{source} stored {count} events in the last {LAST_STRETCH} of the quiet, more than {limit}"
+            yield source, f"{source} stored {count} events in the last {LAST_STRETCH} of the idle phase, more than {limit}"
 
 
 def nobody_storms(view: LogView, event: Event) -> Wrong:
@@ -126,7 +126,7 @@ def nobody_storms(view: LogView, event: Event) -> Wrong:
 
 
 def nobody_is_told_to_and_fro(view: LogView, event: Event) -> Wrong:
-    """A pod that waits is told why at most once a second, however its reasons change; but for its nomination."""
+    """The reason why a pod waits is published at most once a second, however its reasons change; but for its nomination."""
     data = event.data
     before = view.before(event)
     if not isinstance(data, Waiting) or event.tombstone or before is None or before.tombstone:
@@ -136,4 +136,4 @@ def nobody_is_told_to_and_fro(view: LogView, event: Event) -> Wrong:
         return
     after = event.time - before.time if event.time is not None and before.time is not None else TOLD_AGAIN
     if after < TOLD_AGAIN:
-        yield event.subject, f"{event.ref} tells {data.namespace}/{data.name} why it waits, {after} after {before.ref} did"
+        yield event.subject, f"{event.ref} says why {data.namespace}/{data.name} waits, {after} after {before.ref} did"

@@ -1,4 +1,4 @@
-"""Promise 14: what a user was told is stored, is stored."""
+"""Promise 14: an acknowledged write is stored."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from cotenant_verification.checks.records import revisions_of
 
 
 def an_acknowledged_revision_stays(view: LogView, event: Event) -> Wrong:
-    """No later version of a pod is without a revision that a user was told is stored."""
+    """No later version of a pod lacks a revision that was acknowledged."""
     data = event.data
     parts = tokens(event.subject)
     if not isinstance(data, ObjectStored) or event.tombstone or parts[1:3] != ("core", "pods"):
         return
     head = view.pods[(parts[3], parts[4])].metadata
     shown = revisions_of(head.annotations)
-    for name, told in view.revisions.get(head.uid, {}).items():
-        if shown.get(name, 0) < told:
-            text = f"{event.ref} shows {name} {shown.get(name, 0)} of {parts[4]}; a user was told that {told} is stored"
+    for name, acknowledged in view.revisions.get(head.uid, {}).items():
+        if shown.get(name, 0) < acknowledged:
+            text = f"{event.ref} shows {name} {shown.get(name, 0)} of {parts[4]}; {acknowledged} was acknowledged"
             yield event.subject, text
 
 
 def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
-    """An object that a user was told exists ends only where somebody asked for its end, or for its namespace's."""
+    """An object whose creation was acknowledged ends only where somebody asked for its end, or for its namespace's."""
     data = event.data
     if not isinstance(data, ObjectDeleted):
         return
-    told = view.told.get(event.subject)
-    if told is not None and told == data.uid and data.uid not in view.may_end and not _may_end(view, event):
-        yield event.subject, f"{event.ref} ends an object that a user was told exists, and nobody asked for it"
+    acknowledged = view.acknowledged.get(event.subject)
+    if acknowledged is not None and acknowledged == data.uid and data.uid not in view.may_end and not _may_end(view, event):
+        yield event.subject, f"{event.ref} ends an object whose creation was acknowledged, and nobody asked for it"
 
 
 def _may_end(view: LogView, event: Event) -> bool:
@@ -47,8 +47,8 @@ def stale_writes_are_refused(moment: Moment) -> Wrong:
 
 
 def acknowledged_pods_are_there(moment: Moment) -> Wrong:
-    """Every pod that a user was told exists, and whose end nobody asked for, is on the log with that uid."""
-    for subject, uid in sorted(moment.view.told.items()):
+    """Every pod whose creation was acknowledged, and whose end nobody asked for, is on the log with that uid."""
+    for subject, uid in sorted(moment.view.acknowledged.items()):
         parts = tokens(subject)
         if parts[1:3] != ("core", "pods") or uid in moment.view.may_end:
             continue

@@ -100,10 +100,10 @@ def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
 def _victims(view: LogView, seen: CommitSeen) -> set[str]:
     """The uids of those whom the nominations that a commit of the arbiter names as causes want to go."""
     causes = (view.by_reference(cause) for event in seen.events if isinstance(event.data, Migration) for cause in event.causes)
-    told = (cause.data for cause in causes if cause is not None)
+    found = (cause.data for cause in causes if cause is not None)
     return {
         victim.uid
-        for waiting in told
+        for waiting in found
         if isinstance(waiting, Waiting) and waiting.nomination is not None
         for victim in waiting.nomination.victims
     }
@@ -165,14 +165,14 @@ def a_pod_is_evicted_once(view: LogView, event: Event) -> Wrong:
 
 
 def a_move_is_begun_once(view: LogView, event: Event) -> Wrong:
-    """A job of a pod is not begun anew while it, or another job of that pod, is unfinished. A user may ask twice."""
+    """A job of a pod is not started again while it, or another job of that pod, is unfinished. A user may ask twice."""
     data = event.data
     if not isinstance(data, Migration) or event.tombstone or data.finished:
         return
     before = view.before(event)
     if before is not None and not before.tombstone and isinstance(before.data, Migration):
         if before.data.uid == data.uid and not before.data.finished and before.data.created_at != data.created_at:
-            yield event.subject, f"{event.ref} begins {data.job} anew, which {before.ref} left {before.data.phase}"
+            yield event.subject, f"{event.ref} starts {data.job} again, which {before.ref} left {before.data.phase}"
         return
     if data.object_uid:
         return
@@ -194,7 +194,7 @@ def moves_with_a_time_to_live_end(moment: Moment) -> Wrong:
 
 
 def every_move_has_ended(moment: Moment) -> Wrong:
-    """When it is quiet, no job of a pod that is gone, or of a lost node's pod, is unfinished, but for paused ones."""
+    """In the idle phase, no job of a pod that is gone, or of a lost node's pod, is unfinished, but for paused ones."""
     for subject, event in sorted(moment.view.last.items()):
         job = event.data
         if not isinstance(job, Migration) or job.finished or job.paused:

@@ -83,7 +83,7 @@ def placements_of(there: Mapping[PodKey, Event]) -> list[Placement]:
 
 
 def nobody_waits_who_fits(moment: Moment) -> Wrong:
-    """When it is quiet, every pod without a place says why, and every node refuses it or its quota does; a gated one says that
+    """In the idle phase, every pod without a place says why, and every node refuses it or its quota does; a gated one says that
     it is, and no other does. A node that is promised to somebody is not asked, nor one where something has just changed.
     """
     view = moment.view

@@ -1,4 +1,4 @@
-"""Promise 18: memory that runs out ends those who hold too much, they start again in time, and it is told."""
+"""Promise 18: memory that runs out ends those who hold too much, they start again in time, and it is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEFT_ALONE = timedelta(minutes=2)
 
 def the_right_ones_end(moment: Moment) -> Wrong:
     """A kernel ends a pod that holds more than its limit. Where the machine lacks memory it ends nobody who holds no more
-    than it requested while somebody lives who does.
+    than it requested while another pod runs that does.
     """
     yield from moment.oom_kills.wrong
 
@@ -88,13 +88,13 @@ def ends_are_told(moment: Moment) -> Wrong:
         subject = run_subject(name, placement.namespace, placement.name)
         report = moment.view.last.get(subject)
         run = report.data if report is not None else None
-        told = isinstance(run, RunStatus) and run.uid == uid and any(_tells(each, times) for each in run.containers)
-        if not told:
+        reported = isinstance(run, RunStatus) and run.uid == uid and any(_reports(each, times) for each in run.containers)
+        if not reported:
             text = f"{placement.namespace}/{placement.name} on {name} was ended for memory {times} times, which nobody says"
             yield subject, text
 
 
-def _tells(container: ContainerRun, times: int) -> bool:
+def _reports(container: ContainerRun, times: int) -> bool:
     return container.restarts >= times or (container.restarts == times - 1 and container.exit_code == KILLED)
 
 

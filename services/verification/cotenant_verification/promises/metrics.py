@@ -29,8 +29,8 @@ class _Strategy(msgspec.Struct, rename="camel"):
 
 
 def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
-    """What a node lends is at most capacity - margin - system - services - YARN by the metric and the report of YARN that the
-    event names as its causes: nothing is lent twice.
+    """What a node offers to batch pods is at most capacity - margin - system - services - YARN by the metric and the report of
+    YARN that the event names as its causes: nothing is lent twice.
 
     The services' use is added up here from that metric: of every pod that is not batch itself. Nothing is lent on a
     metric that is older than the strategy allows.
@@ -42,12 +42,12 @@ def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
     metric = _metric_of(view, event, terms["system-used"].source if "system-used" in terms else "")
     if metric is None:
         if data.batch_cpu_milli or data.batch_memory_bytes:
-            yield event.subject, f"{event.ref} lends {data.batch_cpu_milli}m of {data.node} and names no metric as its cause"
+            yield event.subject, f"{event.ref} offers {data.batch_cpu_milli}m of {data.node} and names no metric as its cause"
         return
     strategy = msgspec.json.decode(data.strategy, type=_Strategy)
     allowed = timedelta(minutes=strategy.degrade_time_minutes or DEGRADE_MINUTES)
     if metric.update_time is not None and event.time is not None and event.time - metric.update_time > allowed:
-        yield event.subject, f"{event.ref} lends on a metric of {metric.update_time}, at {event.time}"
+        yield event.subject, f"{event.ref} rests on a metric of {metric.update_time}, at {event.time}"
     if data.cpu_policy != "usage" or "capacity" not in terms:
         return
     services = sum(pod.usage.cpu_milli for pod in metric.pods if pod.priority not in LENT)
@@ -58,7 +58,7 @@ def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
     # The published figure may stay while it is within the dead band of the newly calculated one.
     if data.batch_cpu_milli > most:
         yield event.subject, (
-            f"{event.ref} lends {data.batch_cpu_milli}m of {data.node}: capacity {terms['capacity'].cpu_milli} - margin "
+            f"{event.ref} offers {data.batch_cpu_milli}m of {data.node}: capacity {terms['capacity'].cpu_milli} - margin "
             f"{terms['margin'].cpu_milli} - system {taken} - services {services} - YARN {foreign} is {most}"
         )
 

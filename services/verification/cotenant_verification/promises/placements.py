@@ -71,7 +71,7 @@ def nobody_is_placed_twice(view: LogView, event: Event) -> Wrong:
 
 
 def places_of_ended_pods_are_released(moment: Moment) -> Wrong:
-    """When it is quiet, every place belongs to a pod that exists and is not being deleted."""
+    """In the idle phase, every place belongs to a pod that exists and is not being deleted."""
     for node, held in sorted(moment.view.placed.items()):
         for (namespace, name), event in sorted(held.items()):
             assert isinstance(event.data, Placement)

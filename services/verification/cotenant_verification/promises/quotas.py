@@ -163,7 +163,7 @@ def _within_bounds(quota: QuotaRuntime) -> Wrong:
 
 
 def shares_are_fair(moment: Moment) -> Wrong:
-    """When it is quiet, each quota's request and use are those of its pods, and its runtime is what sharing by weight
+    """In the idle phase, each quota's request and use are those of its pods, and its runtime is what sharing by weight
     gives: its scaled min first, then of what is left by weight, up to its request. Before, figures may be a moment old:
     what is only news about requests is published once a second.
     """

@@ -25,8 +25,8 @@ def state_is_the_fold(participant: ServiceParticipant, world: World, references:
     in the next comparison, like a fresh one that loads the last message of each subject: now, later, and with pods that show
     what it holds of nodes and quotas.
 
-    The first answer is the live core's own, with all that it keeps for speed; the others are a copy's. `number` tells one
-    comparison from another.
+    The first answer is the live core's own, with all that it keeps for speed; the others are a copy's. `number` distinguishes
+    one comparison from another.
     """
     now, core = world.now, participant.cycle.core
     name = "folds the whole log" if number % 2 else "loads the last of each subject"

@@ -70,7 +70,7 @@ def cores_hold_what_is_alive(moment: Moment) -> Wrong:
 
 
 def suppression_settles(moment: Moment) -> Wrong:
-    """A node turns its best-effort bound round at most FEW times in a stretch beyond the turns of what its services leave, and
+    """A node reverses its best-effort bound at most FEW times in a stretch beyond the reversals of what its services leave, and
     changes it at most FEW times once that is the same and it had time to settle.
     """
     for name, text in moment.suppressions.unsettled:

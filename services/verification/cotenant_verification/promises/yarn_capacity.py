@@ -1,4 +1,4 @@
-"""Promise 12, YARN's side: at rest a NodeManager has what its node lends, neither more nor less.
+"""Promise 12, YARN's side: in the idle phase a NodeManager has what its node offers, neither more nor less.
 
     total = origin of the node's resources - batch requests of the pods placed there     whole vcores and MiB, rounded down
 """
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def yarn_has_what_is_lent(moment: Moment) -> Wrong:
-    """Every running NodeManager of a node that has said what it lends for SETTLED has that as its total."""
+    """Every running NodeManager of a node that has published its offer for SETTLED has that as its total."""
     copilot = moment.harness.copilot
     if copilot is None:
         return
@@ -34,7 +34,7 @@ def yarn_has_what_is_lent(moment: Moment) -> Wrong:
         cpu, memory = _lent(moment.view, manager.host, said.data)
         present = (manager.total.vcores, manager.total.memory_mb)
         if present != (cpu // 1000, memory // MIB):
-            text = f"NodeManager {name} has {present[0]} vcores and {present[1]} MB; its node lends {cpu}m and {memory} bytes"
+            text = f"NodeManager {name} has {present[0]} vcores and {present[1]} MB; its node offers {cpu}m and {memory} bytes"
             yield yarn_subject(manager.host), text
 
 

@@ -79,9 +79,9 @@ def _run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Cal
     begin = START + SETTLE
     for at, pod in arrivals(cluster, seed, span_seconds):
         gateway.create(begin + timedelta(seconds=at), pod)
-    for turn in range(1, SLICES + 1):
-        world.run_until(begin + timedelta(seconds=span_seconds * turn / SLICES))
-        progress(turn / SLICES)
+    for step in range(1, SLICES + 1):
+        world.run_until(begin + timedelta(seconds=span_seconds * step / SLICES))
+        progress(step / SLICES)
     return result_document(gateway, tally, recorder, world, span_seconds, seed)
 
 
@@ -124,7 +124,7 @@ def result_document(
         "neverPlaced": tally.never_placed,
         "reasons": dict(sorted(tally.reasons().items())),
         "suppressions": recorder.suppressions,
-        "refused": [f"{wish.what}: {wish.message}" for wish in gateway.refused],
+        "refused": [f"{request.what}: {request.message}" for request in gateway.refused],
         "nodes": [_node(figures) for figures in node_figures(nodes, pods)],
         "waiting": _waiting(pods),
     }

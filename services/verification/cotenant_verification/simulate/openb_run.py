@@ -71,16 +71,16 @@ def run_trace(trace: Trace, progress: Callable[[float], None], seed: int = 0) ->
         leaves = max(float(pod.deleted), pod.created + 0.5)
         gateway.delete(begin + timedelta(seconds=leaves), "pods", NAMESPACE, pod.name)
     span = float(max((pod.deleted for pod in trace.pods), default=0)) + 1.0
-    for turn in range(SLICES + 1):
-        world.run_until(begin + timedelta(seconds=span * turn / SLICES))
-        progress(turn / SLICES)
+    for step in range(SLICES + 1):
+        world.run_until(begin + timedelta(seconds=span * step / SLICES))
+        progress(step / SLICES)
     world.run_until(begin + timedelta(seconds=span) + SETTLE)
     return TraceResult(
         tally=tally,
         nodes=len(trace.nodes),
         pods=len(trace.pods),
         refused=gateway.refused_count,
-        refusals=tuple(f"{wish.what}: {wish.message}" for wish in gateway.refused[:5]),
+        refusals=tuple(f"{request.what}: {request.message}" for request in gateway.refused[:5]),
         span_seconds=span,
         events=world.events,
         wall_seconds=time.monotonic() - began_wall,

@@ -1,7 +1,7 @@
-"""Deciding services whose wishes of the gateway are told to one in the simulation.
+"""Deciding services whose requests to the gateway reach one in the simulation.
 
-In: a service's process and whom to tell. Out: a participant. A wish is told again after REPEAT while the core has it, so one
-that is lost on its way is simply told again.
+In: a service's process and the gateway. Out: a participant. A request is repeated after REPEAT while the core returns it, so
+one that is lost comes again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Tell = Callable[[EvictionRequest, datetime, World], None]
 
 
 class RequestingParticipant:
-    """A deciding service and its wishes, each told at most once in REPEAT while it is wanted; `service` is its process."""
+    """A deciding service and its requests, each sent at most once in REPEAT while the core returns it; `service` is its
+    process."""
 
     def __init__(self, service: ServiceParticipant, tell: Tell) -> None:
         self.name = service.name
@@ -37,7 +38,7 @@ class RequestingParticipant:
         self._asked: dict[str, datetime] = {}
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
-        """One turn of the service, then its wishes, where it has such."""
+        """One step of the service, then its requests."""
         again = self.service.step(now, inbox, world)
         cycle = self.service.cycle
         if self._requesting and self.service.deciding and cycle.ready and not cycle.holding_back:

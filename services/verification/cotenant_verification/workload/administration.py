@@ -37,7 +37,7 @@ def _config(chance: Random, at_ms: int, *, first: bool) -> Entry:
 
 
 def _move(chance: Random, header: Header, name: str) -> list[Entry]:
-    """A user has a pod moved: of a service, or of a job that may have ended; some take their wish back."""
+    """A user has a pod moved: of a service, or of a job that may have ended; some withdraw the request."""
     pod = f"service-{chance.randrange(3)}-{chance.randrange(3)}" if chance.random() < 0.7 else f"job-{chance.randrange(20)}"
     at_ms = chance.randrange(SETTLE_MS, header.span_ms)
     args: dict[str, int | str] = {"pod": pod, "ttl": chance.choice((0, 30, 300)), "paused": int(chance.random() < 0.1)}

@@ -91,8 +91,9 @@ def _wish(chance: Random, kind: str, app: str, topology: str, where: str) -> Arg
         case "dedicated":
             return {"tolerates": app, "zones": f"zone-{chance.randrange(ZONES)}"}
         case "preferring":
-            wish = chance.choice(("prefers", "likes", "shuns", "loose"))
-            return {wish: f"zone-{chance.randrange(ZONES)}" if wish == "prefers" else topology, "of": app, "where": where}
+            preference = chance.choice(("prefers", "likes", "shuns", "loose"))
+            value = f"zone-{chance.randrange(ZONES)}" if preference == "prefers" else topology
+            return {preference: value, "of": app, "where": where}
         case _:
             return {"gated": 1}
 

@@ -1,6 +1,6 @@
 """The faults of a run, from its seed, as entries.
 
-In: a header. Out: entries. Each ends by itself before the quiet that follows the span; each has a kind, and all kinds come
+In: a header. Out: entries. Each ends by itself before the idle phase that follows the span; each has a kind, and all kinds come
 up over the seeds.
 
 | kind | target | what |
@@ -15,7 +15,7 @@ up over the seeds.
 | crash | a service, a gateway | killed `where` (between, before, after a batch is stored), back after `down_ms` |
 | pause | a service | stopped for `for_ms` between deciding and storing |
 | executor-crash | a node | the executor dies, the pods go on; a fresh core on the same machine |
-| slow-executor | a node | a turn only every `every_ms` for `for_ms`: samples are far apart, orders late |
+| slow-executor | a node | a step only every `every_ms` for `for_ms`: samples are far apart, orders late |
 | node-death | a node | the machine is gone for `down_ms` and comes back empty |
 | capacity | a node | as node-death, and it comes back with another size |
 | rename | a node | the machine comes back under another name |
@@ -23,7 +23,7 @@ up over the seeds.
 | sample-repeat | a node | its next `count` samples and executions are sent again, `after_ms` later or with the next |
 | sample-loss | a node | `permille` of its samples are lost for `for_ms` |
 | shuffle | metrics-ingest | samples overtake one another for `for_ms` |
-| request-lost | a service | its wishes do not reach the gateway for `for_ms` |
+| request-lost | a service | its requests do not reach the gateway for `for_ms` |
 | yarn-lost, yarn-restart | a NodeManager | not heard for `for_ms`; registers again, back at what it announced |
 | yarn-silent | YARN | no ResourceManager is active for `for_ms` |
 """

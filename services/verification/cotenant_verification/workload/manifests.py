@@ -132,7 +132,7 @@ def _word(truth: int | str) -> str:
 
 
 def move(name: str, args: Args) -> Document:
-    """A user's wish to have a pod moved."""
+    """A user's request to move a pod."""
     namespace, pod = located(str(args["pod"]))
     spec: Document = {
         "podRef": {"namespace": namespace, "name": pod},

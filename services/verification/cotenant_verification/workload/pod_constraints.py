@@ -51,11 +51,11 @@ def constrain(spec: Document, args: Mapping[str, int | str]) -> None:
         affinity["nodeAffinity"] = {REQUIRED: {"nodeSelectorTerms": [_in_zones(str(args["zones"]))]}}
     if "prefers" in args:
         affinity["nodeAffinity"] = {PREFERRED: [{"weight": WEIGHT, "preference": _in_zones(str(args["prefers"]))}]}
-    for side, wish, name in (("apart", "shuns", "podAntiAffinity"), ("near", "likes", "podAffinity")):
+    for side, preference, name in (("apart", "shuns", "podAntiAffinity"), ("near", "likes", "podAffinity")):
         if side in args:
             affinity[name] = {REQUIRED: [_term(str(args[side]), args)]}
-        if wish in args:
-            affinity[name] = {PREFERRED: [{"weight": WEIGHT, "podAffinityTerm": _term(str(args[wish]), args)}]}
+        if preference in args:
+            affinity[name] = {PREFERRED: [{"weight": WEIGHT, "podAffinityTerm": _term(str(args[preference]), args)}]}
     if not affinity:
         del spec["affinity"]
     for name, unsatisfiable in (("spread", "DoNotSchedule"), ("loose", "ScheduleAnyway")):

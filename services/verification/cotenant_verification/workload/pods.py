@@ -19,10 +19,10 @@ DAY = 86_400
 LONG_MS = 6 * 3_600_000
 """From here on a run is long enough for some services to follow the day."""
 TIDE_MS = 3_600_000
-"""From here on crowded times, in which jobs ask for more than there is, and calm ones take turns."""
+"""From here on crowded times, in which jobs ask for more than there is, and idle ones alternate."""
 CROWDED_MS = (600_000, 1_200_000)
-CALM_MS = (1_800_000, 3_600_000)
-CALM_GAP = 8
+IDLE_MS = (1_800_000, 3_600_000)
+IDLE_GAP = 8
 """Times as long as in crowded times is the time between two jobs then."""
 
 
@@ -61,14 +61,14 @@ def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
 
 
 def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
-    """Jobs come all the time, more than the machines can hold; in long runs there are calm times in which the queue empties."""
+    """Jobs come all the time, more than the machines can hold; in long runs there are idle times in which the queue empties."""
     entries: list[Entry] = []
     mean_gap_ms = max(2_000, 120_000_000 // max(capacity, 1))
     tide = _tide(header)
     at, index = float(SETTLE_MS), 0
     while True:
-        calm = bisect(tide, at) % 2
-        at += chance.expovariate(1.0 / mean_gap_ms) * (CALM_GAP if calm else 1)
+        idle = bisect(tide, at) % 2
+        at += chance.expovariate(1.0 / mean_gap_ms) * (IDLE_GAP if idle else 1)
         if at >= header.span_ms - 1_000:
             return entries
         name = f"job-{index}"
@@ -92,13 +92,13 @@ def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
 
 
 def _tide(header: Header) -> list[int]:
-    """When crowded and calm times change, in ms: none in runs shorter than TIDE_MS."""
+    """When crowded and idle times alternate, in ms: none in runs shorter than TIDE_MS."""
     chance = Random(f"tide/{header.seed}")
-    turns: list[int] = []
-    while header.span_ms >= TIDE_MS and (not turns or turns[-1] < header.span_ms):
-        crowded_until = (turns[-1] if turns else 0) + chance.randrange(*CROWDED_MS)
-        turns += [crowded_until, crowded_until + chance.randrange(*CALM_MS)]
-    return turns
+    changes: list[int] = []
+    while header.span_ms >= TIDE_MS and (not changes or changes[-1] < header.span_ms):
+        crowded_until = (changes[-1] if changes else 0) + chance.randrange(*CROWDED_MS)
+        changes += [crowded_until, crowded_until + chance.randrange(*IDLE_MS)]
+    return changes
 
 
 def _meddling(chance: Random, header: Header, name: str, born_ms: int, args: dict[str, int | str]) -> list[Entry]:

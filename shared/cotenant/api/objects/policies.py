@@ -24,11 +24,18 @@ class ElasticQuotaSpec(View, frozen=True, kw_only=True):
     min: dict[str, Scalar] = {}
 
 
+class ElasticQuotaStatus(View, frozen=True, kw_only=True):
+    """What the object itself holds as used; the API shows what quota-tree measures in its place."""
+
+    used: dict[str, Scalar] | None = None
+
+
 class ElasticQuota(View, frozen=True, kw_only=True):
     """scheduling.sigs.k8s.io/v1alpha1 ElasticQuota."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ElasticQuotaSpec = ElasticQuotaSpec()
+    status: ElasticQuotaStatus | None = None
 
 
 class PodDisruptionBudgetSpec(View, frozen=True, kw_only=True):

@@ -1,8 +1,14 @@
-"""What can be wrong with a patch of any type, and how deep one may go."""
+"""What can be wrong with a patch of any type, how deep one may go, and how much work it may make.
+
+A patch of a few hundred bytes can copy a document onto itself again and again, or name one element a thousand times: what
+counts is not its length, but the bytes that it makes the server read and write.
+"""
 
 from __future__ import annotations
 
 MAX_DEPTH = 100
+MAX_WORK_BYTES = 64 * 1024 * 1024
+"""Far beyond what a patch of the largest object needs, and done in about a second."""
 
 
 class PatchError(ValueError):
@@ -11,3 +17,20 @@ class PatchError(ValueError):
 
 class PatchTestError(PatchError):
     """A JSON patch's `test` did not hold, or a path that it needs does not exist."""
+
+
+class PatchTooLargeError(PatchError):
+    """Applying the patch would read and copy more than MAX_WORK_BYTES."""
+
+
+class Work:
+    """Bytes that one patch has read and copied so far."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def spend(self, count: int) -> None:
+        """Count bytes before they are read or copied. Raises PatchTooLargeError."""
+        self.spent += count
+        if self.spent > MAX_WORK_BYTES:
+            raise PatchTooLargeError(f"it would read and copy more than {MAX_WORK_BYTES} bytes: send it in parts")

@@ -1,16 +1,18 @@
 """JSON patch (RFC 6902): add, remove, replace, move, copy, test, at most 10,000 operations.
 
-What the operations do not name stays byte for byte.
+What the operations do not name stays byte for byte. The document is opened along the operations' paths, each level once, so
+that many operations cost what they read and copy, which is bounded (`Work`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Union
 
 import msgspec
 
-from cotenant.api.patching.errors import MAX_DEPTH, PatchError, PatchTestError
+from cotenant.api.patching.errors import MAX_DEPTH, PatchError, PatchTestError, Work
 from cotenant.api.splices import (
     NULL,
     DocumentError,
@@ -31,51 +33,52 @@ class _Operation(msgspec.Struct, frozen=True):
     value: msgspec.Raw = msgspec.Raw(b"")
 
 
+_Node = Union[msgspec.Raw, "dict[str, _Node]", "list[_Node]"]
+"""A value of an open document: verbatim, or a container that an operation went into."""
+_Open = Union["dict[str, _Node]", "list[_Node]"]
 _OPERATIONS = msgspec.json.Decoder(list[_Operation])
 
 
 def json_patch(document: msgspec.Raw, patch: msgspec.Raw) -> msgspec.Raw:
-    """Return the document after an RFC 6902 patch. Raises DocumentError, PatchError, PatchTestError."""
+    """Return the document after an RFC 6902 patch. Raises DocumentError, PatchError, PatchTestError, PatchTooLargeError."""
     try:
         operations = _OPERATIONS.decode(patch)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise DocumentError(f"a JSON patch is an array of operations: {error}") from error
     if len(operations) > MAX_OPERATIONS:
         raise PatchError(f"the patch has {len(operations)} operations: at most {MAX_OPERATIONS} are accepted")
+    tree = _Tree(document)
     for index, operation in enumerate(operations):
         try:
-            document = _apply(document, operation)
+            _apply(tree, operation)
         except PatchError as error:
-            raise type(error)(f"operation {index} ({operation.op} {operation.path}): {error}") from error
-    return document
+            raise type(error)(f"operation {index} ({operation.op} {operation.path[:200]}): {error}") from error
+    return tree.document()
 
 
-def _apply(document: msgspec.Raw, operation: _Operation) -> msgspec.Raw:
+def _apply(tree: _Tree, operation: _Operation) -> None:
     path = _pointer(operation.path)
     if operation.op in ("add", "replace", "test") and not bytes(operation.value):
         raise PatchError("needs a value")
     if operation.op == "add":
-        return _edit(document, path, operation.value, insert=True)
-    if operation.op == "replace":
-        _read(document, path)
-        return _edit(document, path, operation.value, insert=False)
-    if operation.op == "remove":
-        _read(document, path)
-        return _edit(document, path, None, insert=False)
-    if operation.op == "test":
-        found = _read(document, path)
+        tree.put(path, operation.value, insert=True)
+    elif operation.op == "replace":
+        tree.put(path, operation.value, insert=False)
+    elif operation.op == "remove":
+        tree.take(path)
+    elif operation.op == "test":
+        found = tree.read(path)
         if json.loads(bytes(found)) != json.loads(bytes(operation.value)):
             raise PatchTestError(f"the value is {bytes(found)[:200].decode(errors='replace')}")
-        return document
-    if operation.op in ("move", "copy"):
+    elif operation.op == "copy":
+        tree.put(path, tree.read(_pointer(operation.source)), insert=True)
+    elif operation.op == "move":
         origin = _pointer(operation.source)
-        value = _read(document, origin)
-        if operation.op == "move":
-            if path[: len(origin)] == origin and path != origin:
-                raise PatchError("cannot move a value into itself")
-            document = _edit(document, origin, None, insert=False)
-        return _edit(document, path, value, insert=True)
-    raise PatchError("unknown operation: expected add, remove, replace, move, copy or test")
+        if path[: len(origin)] == origin and path != origin:
+            raise PatchError("cannot move a value into itself")
+        tree.put(path, tree.take(origin), insert=True)
+    else:
+        raise PatchError("unknown operation: expected add, remove, replace, move, copy or test")
 
 
 def _pointer(text: str) -> list[str]:
@@ -100,46 +103,95 @@ def _index(token: str, length: int, *, insert: bool) -> int:
     return index
 
 
-def _read(document: msgspec.Raw, path: Sequence[str]) -> msgspec.Raw:
-    for token in path:
-        if is_object(document):
-            inner = members(document).get(token)
-            if inner is None:
+class _Tree:
+    """A document of which the levels on the operations' paths are open, each decoded once; all else is verbatim."""
+
+    def __init__(self, document: msgspec.Raw) -> None:
+        self._work = Work()
+        self._top: list[_Node] = [document]
+        """The document, in a list of one: it is replaced as any other value."""
+
+    def document(self) -> msgspec.Raw:
+        """Return the document as it is now."""
+        return self._closed(self._top[0])
+
+    def read(self, path: Sequence[str]) -> msgspec.Raw:
+        """Return a copy of the value at a path."""
+        value = self._closed(_at(*self._place(path)))
+        self._work.spend(len(value))
+        return value
+
+    def take(self, path: Sequence[str]) -> _Node:
+        """Remove the value at a path and return it; without the whole document there is `null`."""
+        holder, place = self._place(path)
+        value = _at(holder, place)
+        if holder is self._top:
+            self._top[0] = NULL
+        elif isinstance(holder, list):
+            del holder[_number(place)]
+        else:
+            del holder[str(place)]
+        return value
+
+    def put(self, path: Sequence[str], value: _Node, *, insert: bool) -> None:
+        """Put a value at a path: replace what is there, or, with `insert`, add it (before an array's element)."""
+        holder, place = self._place(path, insert=insert)
+        if insert and isinstance(holder, list) and holder is not self._top:
+            holder.insert(_number(place), value)
+        else:
+            _put(holder, place, value)
+
+    def _place(self, path: Sequence[str], *, insert: bool = False) -> tuple[_Open, int | str]:
+        """Return the container and the place in it of a path; with `insert` the place may be new. Raises PatchTestError."""
+        holder: _Open = self._top
+        place: int | str = 0
+        for depth, token in enumerate(path):
+            holder = self._opened(holder, place, token)
+            last = insert and depth == len(path) - 1
+            if isinstance(holder, list):
+                place = _index(token, len(holder), insert=last)
+            elif token in holder or last:
+                place = token
+            else:
                 raise PatchTestError(f"no member {token!r} on the path")
-            document = inner
-        elif is_array(document):
-            listed = elements(document)
-            document = listed[_index(token, len(listed), insert=False)]
+        return holder, place
+
+    def _opened(self, holder: _Open, place: int | str, token: str) -> _Open:
+        inner = _at(holder, place)
+        if not isinstance(inner, msgspec.Raw):
+            return inner
+        self._work.spend(len(inner))
+        if is_object(inner):
+            opened: _Open = {**members(inner)}
+        elif is_array(inner):
+            opened = [*elements(inner)]
         else:
             raise PatchTestError(f"no member {token!r} on the path")
-    return document
+        _put(holder, place, opened)
+        return opened
+
+    def _closed(self, value: _Node) -> msgspec.Raw:
+        if isinstance(value, msgspec.Raw):
+            return value
+        try:
+            closed = raw(value)
+        except RecursionError as error:
+            raise DocumentError("the JSON document is nested too deeply") from error
+        self._work.spend(len(closed))
+        return closed
 
 
-def _edit(document: msgspec.Raw, path: Sequence[str], value: msgspec.Raw | None, *, insert: bool) -> msgspec.Raw:
-    if not path:
-        return value if value is not None else NULL
-    token, rest = path[0], path[1:]
-    if is_object(document):
-        target = members(document)
-        if rest:
-            if token not in target:
-                raise PatchTestError(f"no member {token!r} on the path")
-            target[token] = _edit(target[token], rest, value, insert=insert)
-        elif value is None:
-            target.pop(token, None)
-        else:
-            target[token] = value
-        return raw(target)
-    if is_array(document):
-        listed = elements(document)
-        index = _index(token, len(listed), insert=insert and not rest)
-        if rest:
-            listed[index] = _edit(listed[index], rest, value, insert=insert)
-        elif value is None:
-            del listed[index]
-        elif insert:
-            listed.insert(index, value)
-        else:
-            listed[index] = value
-        return raw(listed)
-    raise PatchTestError(f"no member {token!r} on the path")
+def _at(holder: _Open, place: int | str) -> _Node:
+    return holder[_number(place)] if isinstance(holder, list) else holder[str(place)]
+
+
+def _put(holder: _Open, place: int | str, value: _Node) -> None:
+    if isinstance(holder, list):
+        holder[_number(place)] = value
+    else:
+        holder[str(place)] = value
+
+
+def _number(place: int | str) -> int:
+    assert isinstance(place, int)
+    return place

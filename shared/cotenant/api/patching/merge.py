@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.api.patching.errors import MAX_DEPTH, PatchError
+from cotenant.api.patching.errors import MAX_DEPTH, PatchError, Work
 from cotenant.api.splices import (
     EMPTY_OBJECT,
     is_null,
@@ -14,10 +14,15 @@ from cotenant.api.splices import (
 )
 
 
-def merge_patch(document: msgspec.Raw, patch: msgspec.Raw, depth: int = 0) -> msgspec.Raw:
-    """Return the document after an RFC 7396 merge patch. Raises DocumentError, PatchError."""
+def merge_patch(document: msgspec.Raw, patch: msgspec.Raw) -> msgspec.Raw:
+    """Return the document after an RFC 7396 merge patch. Raises DocumentError, PatchError, PatchTooLargeError."""
+    return _merged(document, patch, Work(), 0)
+
+
+def _merged(document: msgspec.Raw, patch: msgspec.Raw, work: Work, depth: int) -> msgspec.Raw:
     if not is_object(patch):
         return patch
+    work.spend(len(document) + len(patch))
     if depth > MAX_DEPTH:
         raise PatchError(f"the patch is nested deeper than {MAX_DEPTH} levels")
     target = members(document) if is_object(document) else {}
@@ -25,7 +30,7 @@ def merge_patch(document: msgspec.Raw, patch: msgspec.Raw, depth: int = 0) -> ms
         if is_null(value):
             target.pop(name, None)
         elif is_object(value):
-            target[name] = merge_patch(target.get(name, EMPTY_OBJECT), value, depth + 1)
+            target[name] = _merged(target.get(name, EMPTY_OBJECT), value, work, depth + 1)
         else:
             target[name] = value
     return raw(target)

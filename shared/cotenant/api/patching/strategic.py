@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import msgspec
 
-from cotenant.api.patching.errors import MAX_DEPTH, PatchError
+from cotenant.api.patching.errors import MAX_DEPTH, PatchError, Work
 from cotenant.api.splices import (
     EMPTY_OBJECT,
     NULL,
@@ -47,10 +48,15 @@ _ORDER = "$setElementOrder/"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 
 
-def strategic_merge_patch(document: msgspec.Raw, patch: msgspec.Raw, depth: int = 0) -> msgspec.Raw:
-    """Return the document after a Kubernetes strategic merge patch. Raises DocumentError, PatchError."""
+def strategic_merge_patch(document: msgspec.Raw, patch: msgspec.Raw) -> msgspec.Raw:
+    """Return the document after a Kubernetes strategic merge patch. Raises DocumentError, PatchError, PatchTooLargeError."""
+    return _merged(document, patch, Work(), 0)
+
+
+def _merged(document: msgspec.Raw, patch: msgspec.Raw, work: Work, depth: int) -> msgspec.Raw:
     if not is_object(patch):
         return patch
+    work.spend(len(document) + len(patch))
     if depth > MAX_DEPTH:
         raise PatchError(f"the patch is nested deeper than {MAX_DEPTH} levels")
     changes = members(patch)
@@ -73,9 +79,9 @@ def strategic_merge_patch(document: msgspec.Raw, patch: msgspec.Raw, depth: int 
         elif is_null(value):
             target.pop(name, None)
         elif is_object(value):
-            target[name] = strategic_merge_patch(target.get(name, EMPTY_OBJECT), value, depth + 1)
+            target[name] = _merged(target.get(name, EMPTY_OBJECT), value, work, depth + 1)
         elif is_array(value):
-            target[name] = _merge_arrays(name, target.get(name), value, depth)
+            target[name] = _merge_arrays(name, target.get(name), value, work, depth)
         else:
             target[name] = value
     for name, order in orders.items():
@@ -112,7 +118,7 @@ def _text_of_directive(item: Members) -> str:
     return _text(item[_PATCH]) if _PATCH in item else ""
 
 
-def _merge_arrays(name: str, old: msgspec.Raw | None, patch: msgspec.Raw, depth: int) -> msgspec.Raw:
+def _merge_arrays(name: str, old: msgspec.Raw | None, patch: msgspec.Raw, work: Work, depth: int) -> msgspec.Raw:
     changes = elements(patch)
     present = elements(old) if old is not None and is_array(old) else []
     if name in _PRIMITIVE_SETS:
@@ -123,26 +129,27 @@ def _merge_arrays(name: str, old: msgspec.Raw | None, patch: msgspec.Raw, depth:
     key = _merge_key(name, changes)
     if not key:
         return patch
-    merged = list(present)
+    merged: list[msgspec.Raw | None] = [*present]
+    places: dict[bytes, deque[int]] = {}
+    """By the key's value, the elements that have it, first things first."""
+    for index, item in enumerate(present):
+        if is_object(item):
+            places.setdefault(bytes(members(item).get(key, NULL)).strip(), deque()).append(index)
     for change in changes:
         change_members = members(change)
         identity = bytes(change_members[key]).strip()
-        place = next(
-            (
-                index
-                for index, item in enumerate(merged)
-                if is_object(item) and bytes(members(item).get(key, NULL)).strip() == identity
-            ),
-            None,
-        )
+        known_at = places.setdefault(identity, deque())
         if _text_of_directive(change_members) == "delete":
-            if place is not None:
-                del merged[place]
-        elif place is None:
-            merged.append(strategic_merge_patch(EMPTY_OBJECT, change, depth + 1))
+            if known_at:
+                merged[known_at.popleft()] = None
+        elif known_at:
+            before = merged[known_at[0]]
+            assert before is not None
+            merged[known_at[0]] = _merged(before, change, work, depth + 1)
         else:
-            merged[place] = strategic_merge_patch(merged[place], change, depth + 1)
-    return raw(merged)
+            known_at.append(len(merged))
+            merged.append(_merged(EMPTY_OBJECT, change, work, depth + 1))
+    return raw([item for item in merged if item is not None])
 
 
 def _ordered(name: str, listed: msgspec.Raw, order: msgspec.Raw) -> msgspec.Raw:

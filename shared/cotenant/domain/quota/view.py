@@ -68,23 +68,13 @@ _AMOUNTS = msgspec.json.Decoder(dict[str, Scalar])
 _STRINGS = msgspec.json.Decoder(list[str])
 
 
-class _Used(msgspec.Struct):
-    used: dict[str, Scalar] = {}
-
-
-class _Status(msgspec.Struct):
-    status: _Used = msgspec.field(default_factory=_Used)
-
-
-_STATUS = msgspec.json.Decoder(_Status)
-
 
 def decode_quota(document: bytes | msgspec.Raw) -> ElasticQuotaView:
     """The view of a stored document. Raises msgspec.DecodeError (with the field's path) or QuantityError."""
-    return quota_view(_OBJECT.decode(document), used=_STATUS.decode(document).status.used)
+    return quota_view(_OBJECT.decode(document))
 
 
-def quota_view(quota: ElasticQuota, used: dict[str, Scalar] | None = None) -> ElasticQuotaView:
+def quota_view(quota: ElasticQuota) -> ElasticQuotaView:
     """The view of a typed object. Raises QuantityError for a malformed quantity in min, max or used."""
     labels, annotations = quota.metadata.labels, quota.metadata.annotations
     faults: list[str] = []
@@ -107,7 +97,7 @@ def quota_view(quota: ElasticQuota, used: dict[str, Scalar] | None = None) -> El
         namespaces=_strings(annotations.get(ANNOTATION_NAMESPACES, ""), ANNOTATION_NAMESPACES, faults),
         tree_total=_amounts(annotations.get(ANNOTATION_TOTAL, ""), ANNOTATION_TOTAL, faults),
         strict_keys=_strings(annotations.get(ANNOTATION_STRICT_KEYS, ""), ANNOTATION_STRICT_KEYS, faults),
-        used=parse_amounts(used or {}),
+        used=parse_amounts((quota.status.used if quota.status is not None else None) or {}),
         faults=tuple(faults),
     )
 

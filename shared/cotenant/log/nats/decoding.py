@@ -1,4 +1,4 @@
-"""What a stored message says: its event, of subject, sequence, headers and data. And where those go that say nothing."""
+"""Decoding of stored messages: subject, sequence, headers and data in, event out; dead letters for what cannot be decoded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cotenant.log.contract import HISTORY, LOG
 Headers = dict[str, str]
 
 
-class Spoiled(Protocol):
-    """Where messages go that cannot be used."""
+class DeadLetters(Protocol):
+    """Takes messages that cannot be decoded."""
 
     unknown_types: int
-    """So many were of types that this version does not know."""
+    """Messages of types that this version does not know."""
 
-    async def put_aside(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
-        """Keep what could not be used, with the reason; the reader goes on."""
+    async def add_dead_letter(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
+        """Publish the message as a dead letter, with the reason; the reader continues."""
 
 
 def _ttl_seconds(headers: Headers) -> int:
@@ -34,7 +34,8 @@ def _origin_sequence(headers: Headers, own: int) -> int:
 def event_of(
     stream: str, subject: str, sequence: int, data: bytes, headers: Headers, decoders: MessageDecoders = WHOLE
 ) -> Event:
-    """Return the event of a message. What HISTORY holds is told as what it is: a message of LOG, with its sequence there."""
+    """Return the event of a message. A message of HISTORY is returned as the message of LOG that it was, with its sequence
+    there."""
     return decode_event(
         data,
         subject=subject,

@@ -107,7 +107,7 @@ class NatsLog:
         try:
             await drained(self.client, subject)
         except API_ERRORS as error:
-            logger.debug("%s cannot be told to be drained: %s: %s", LOG, type(error).__name__, error)
+            logger.debug("%s cannot be flushed: %s: %s", LOG, type(error).__name__, error)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class NatsLog:
         await reader.open()
         return reader
 
-    async def put_aside(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
+    async def add_dead_letter(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
         """Keep what could not be used on EXECUTION, with the reason; the reader goes on."""
         self.dead_letters += 1
         self.on_dead_letter()

@@ -20,7 +20,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_ji
 from cotenant.events.envelope import WHOLE, Event, EventError, MessageDecoders, UnknownEventTypeError, View, decode_event
 from cotenant.log.contract import HISTORY, LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
-from cotenant.log.nats.decoding import Spoiled, event_of
+from cotenant.log.nats.decoding import DeadLetters, event_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream
 from cotenant.log.nats.snapshot import Snapshot
 from cotenant.log.nats.wire import BusClient, parse_headers
@@ -49,11 +49,11 @@ class NatsReader:
     """Follows one stream. Use `pull` from one task only."""
 
     def __init__(
-        self, client: BusClient, spoiled: Spoiled, stream: str, filters: tuple[str, ...], after: int | None, name: str
+        self, client: BusClient, dead_letters: DeadLetters, stream: str, filters: tuple[str, ...], after: int | None, name: str
     ) -> None:
         self._client = client
         self._api = JetStream(client)
-        self._spoiled = spoiled
+        self._dead_letters = dead_letters
         self._stream = stream
         self._known: Callable[[int], bool] | None = None
         self._decoders = WHOLE
@@ -101,7 +101,7 @@ class NatsReader:
     async def _check_end(self, resume: int) -> None:
         """A killed server may have lost the end of an asynchronous stream: go on from where it ends now.
 
-        LOG is on disk before anybody is told; should its end be gone all the same, what was folded is not a state.
+        LOG is on disk before a write is acknowledged; where its end is missing all the same, the folded state is invalid.
         """
         end = (await self._api.state(self._stream)).last_seq
         if end >= resume:
@@ -165,7 +165,7 @@ class NatsReader:
         if isinstance(event, Event):
             events.append(event)
         elif event is not None:
-            await self._spoiled.put_aside(self._stream, subject, sequence, str(event), data)
+            await self._dead_letters.add_dead_letter(self._stream, subject, sequence, str(event), data)
 
     async def _take(self, events: list[Event], limit: int) -> None:
         """Move what has arrived into `events`; what is in there stays good when this raises."""
@@ -211,7 +211,7 @@ class NatsReader:
                 return decode_event(data, subject=subject, stream=self._stream, sequence=sequence, decoders=self._decoders)
             return event_of(self._stream, subject, sequence, data, parse_headers(block), self._decoders)
         except UnknownEventTypeError as error:
-            self._spoiled.unknown_types += 1
+            self._dead_letters.unknown_types += 1
             logger.debug("%s:%d skipped: %s", self._stream, sequence, error)
             return None
         except EventError as error:

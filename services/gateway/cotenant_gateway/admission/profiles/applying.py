@@ -120,8 +120,8 @@ def _matched(review: Review) -> list[ReadyProfile]:
 
 
 def _note(profile: ReadyProfile, set_by: Mapping[str, str]) -> str:
-    told = [f"{what} {to}" + (f" (over {set_by[what]})" if what in set_by else "") for what, to in profile.sets.items()]
-    return f"ClusterColocationProfile {profile.name}: {', '.join(told) or 'sets nothing'}"
+    changes = [f"{what} {to}" + (f" (over {set_by[what]})" if what in set_by else "") for what, to in profile.sets.items()]
+    return f"ClusterColocationProfile {profile.name}: {', '.join(changes) or 'sets nothing'}"
 
 
 def in_tier_resources(review: Review) -> Mutation | None:

@@ -69,7 +69,7 @@ def ready_profiles(objects: ObjectSource) -> ProfileSet:
     for place, profile in enumerate(profiles):
         selector = profile.spec.selector
         if selector is not None and selector.match_labels and not profile.faults:
-            # One of the labels is enough to find it; the predicate tells about the others.
+            # One of the labels is enough to find it; the predicate checks the others.
             by_label.setdefault(min(selector.match_labels.items()), []).append(place)
         else:
             others.append(place)

@@ -67,9 +67,10 @@ def quota_is_valid(review: Review) -> list[FieldError]:
     if not isinstance(quota, ElasticQuota):
         return []
     found: list[FieldError] = []
-    for section, amounts in (("max", quota.spec.max), ("min", quota.spec.min)):
+    used = quota.status.used if quota.status is not None else None
+    for section, amounts in (("spec.max", quota.spec.max), ("spec.min", quota.spec.min), ("status.used", used or {})):
         for resource, amount in amounts.items():
-            found += quantity(f"spec.{section}[{resource}]", amount)
+            found += quantity(f"{section}[{resource}]", amount)
     if found:
         return found
     return validate_quota(decode_quota(review.document), stored_quotas(review.objects), lambda old: _has_pods(review, old))

@@ -1,1 +1,1 @@
-"""Targets outside of control groups: sysctls, threads, resctrl groups."""
+"""Targets outside of control groups: sysctls, threads, resctrl groups, traffic classes."""

@@ -1,7 +1,7 @@
-"""Reading and writing targets outside of control groups: sysctls, threads, resctrl groups.
+"""Reading and writing targets outside of control groups: the protocol, sysctls and resctrl groups.
 
 In: typed places (`address`) and texts. Out: the same. OSError carries the kernel's refusal; InvalidValueError names a value
-that was not written. Each accessor works below a root folder, or on the threads of this host.
+that was not written. Each accessor works below a root folder.
 """
 
 from __future__ import annotations
@@ -10,20 +10,8 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from cotenant_node_executor.targets.address import (
-    Attribute,
-    NonCgroup,
-    ResctrlAttribute,
-    ResctrlGroup,
-    Sysctl,
-    Thread,
-    ThreadAttribute,
-)
-from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
+from cotenant_node_executor.targets.address import Attribute, NonCgroup, ResctrlAttribute, ResctrlGroup, Sysctl
 from cotenant_node_executor.targets.interface import InvalidValueError
-
-_POLICIES = {"other": os.SCHED_OTHER, "batch": os.SCHED_BATCH, "idle": os.SCHED_IDLE}
-_POLICY_NAMES = {number: name for name, number in _POLICIES.items()}
 
 
 class Accessor(Protocol):
@@ -66,41 +54,6 @@ class SysctlAccessor:
     def holds(self, _attribute: Attribute, wanted: str, present: str) -> bool:
         """Sysctls of several numbers separate them by any white space."""
         return wanted.split() == present.split()
-
-
-class ThreadAccessor:
-    """Scheduling attributes of this host's threads, by system call."""
-
-    def read(self, place: NonCgroup, attribute: Attribute) -> str | None:
-        """The policy's name, or the affinity as a CPU list."""
-        assert isinstance(place, Thread)
-        try:
-            if attribute is ThreadAttribute.POLICY:
-                number = os.sched_getscheduler(place.tid)
-                return _POLICY_NAMES.get(number, str(number))
-            return format_cpu_list(os.sched_getaffinity(place.tid))
-        except ProcessLookupError:
-            return None
-
-    def write(self, place: NonCgroup, attribute: Attribute, value: str) -> None:
-        """Set one attribute of one thread."""
-        assert isinstance(place, Thread)
-        if attribute is ThreadAttribute.POLICY:
-            if value not in _POLICIES:
-                raise InvalidValueError(f"policy {value!r}: expected one of {', '.join(_POLICIES)}")
-            os.sched_setscheduler(place.tid, _POLICIES[value], os.sched_param(0))
-            return
-        try:
-            cpus = parse_cpu_list(value)
-        except ValueError as error:
-            raise InvalidValueError(str(error)) from error
-        os.sched_setaffinity(place.tid, cpus)
-
-    def holds(self, attribute: Attribute, wanted: str, present: str) -> bool:
-        """CPU lists are compared as sets."""
-        if attribute is ThreadAttribute.AFFINITY:
-            return parse_cpu_list(wanted) == parse_cpu_list(present)
-        return wanted == present
 
 
 class ResctrlAccessor:
@@ -164,8 +117,3 @@ def _overwrite(path: Path, value: str) -> None:
         os.write(descriptor, value.encode("ascii"))
     finally:
         os.close(descriptor)
-
-
-def host_accessors() -> dict[type, Accessor]:
-    """The accessors of this host, by kind of place."""
-    return {Sysctl: SysctlAccessor(), Thread: ThreadAccessor(), ResctrlGroup: ResctrlAccessor()}

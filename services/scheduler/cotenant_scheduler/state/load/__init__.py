@@ -1,1 +1,1 @@
-"""Load of nodes: what is measured, what is estimated, what load-aware scheduling may be told."""
+"""Load of nodes: what is measured, what is estimated, how load-aware scheduling is configured."""

@@ -192,7 +192,7 @@ class LoadColumns:
             column[:, row] = 0
 
     def recompute(self, row: int, assigned: Iterable[tuple[tuple[str, str], AssignedPod]]) -> None:
-        """Compute the three views of a row anew from its report and the pods assigned to it."""
+        """Recompute the three views of a row from its report and the pods assigned to it."""
         report = self._reports.get(row) or NodeReport()
         thresholds = self._thresholds.get(row)
         kind = thresholds.aggregation_type if thresholds else ""

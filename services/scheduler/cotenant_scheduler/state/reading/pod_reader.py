@@ -4,7 +4,7 @@ In: the document of a pod, the values of priority classes. Out: `PodFacts` with 
 same one.
 
 Bounds: shapes live as long as a pod has them (one pod has one). Documents seen are recognised by the bytes of their
-relevant parts; at most 16,384 such recognitions are kept, then all are dropped and made anew; as many texts of labels and
+relevant parts; at most 16,384 such recognitions are kept, then all are dropped; as many texts of labels and
 the like, the last ones.
 """
 

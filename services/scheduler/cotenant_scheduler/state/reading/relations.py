@@ -104,7 +104,7 @@ NO_RELATIONS = Relations()
 
 
 class SelectorIndex:
-    """Numbers selectors, and tells which of them select a pod."""
+    """Numbers selectors, and finds those that select a pod."""
 
     def __init__(self) -> None:
         self.selectors: dict[int, Selector] = {}
@@ -207,12 +207,12 @@ class SelectorIndex:
         required = [(_part(term, namespace), term.topology_key) for term in (together.required if together else [])]
         all_parts = tuple(dict.fromkeys(part for part, _ in required))
         everyone = self.number(all_parts) if required else -1
-        wishes = [
-            (wish.pod_affinity_term, sign * wish.weight)
+        weighted = [
+            (term.pod_affinity_term, sign * term.weight)
             for side, sign in ((together, 1), (apart, -1))
-            for wish in (side.preferred if side else [])
+            for term in (side.preferred if side else [])
         ]
-        preferred = [Term(self.number((_part(term, namespace),)), term.topology_key, weight) for term, weight in wishes]
+        preferred = [Term(self.number((_part(term, namespace),)), term.topology_key, weight) for term, weight in weighted]
         spread = []
         for constraint in pod.spec.topology_spread_constraints:
             expressions = _expressions(constraint.label_selector)

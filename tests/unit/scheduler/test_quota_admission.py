@@ -1,0 +1,44 @@
+"""How many equal pods a quota takes at once, and the reason that is given for one that it does not take."""
+
+from __future__ import annotations
+
+import pytest
+
+from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.domain.quota.membership import Membership
+from cotenant.events.quotas import QuotaRuntime
+from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.state.reading.shapes import Shape
+from tests.unit.scheduler.asking import Asking
+
+TEAM = Membership("team", "")
+
+
+def shape(cpu: str) -> Shape:
+    asking = Asking()
+    asking.ask_for("p", requests={"cpu": cpu})
+    asking.current()
+    return asking.shape("p")
+
+
+def admission(cpu_milli: int) -> QuotaAdmission:
+    """A quota that may use so much now."""
+    ledger = QuotaLedger()
+    ledger.publish(QuotaRuntime(tree="", quota="team", max={"cpu": 100_000}, runtime={"cpu": cpu_milli}))
+    return QuotaAdmission(ledger, runtime_limits=True, check_ancestors=True)
+
+
+@pytest.mark.parametrize(("fit", "most"), [(1, 2), (1, 9), (2, 3), (2, 9), (3, 4), (3, 9), (5, 9), (8, 9), (9, 9), (9, 5)])
+def test_as_many_pods_are_taken_as_fit(fit: int, most: int) -> None:
+    assert admission(fit * 2_000 + 1_999).room(shape("2"), TEAM, preemptible=True, most=most) == min(fit, most)
+    assert admission(fit * 2_000).room(shape("2"), TEAM, preemptible=True, most=most) == min(fit, most)
+
+
+def test_a_refusal_is_about_the_pod_and_no_node() -> None:
+    assert admission(2_000).check(shape("2"), TEAM, preemptible=True) is None
+    waiting = admission(1_999).check(shape("2"), TEAM, preemptible=True)
+    assert waiting is not None
+    [reason] = waiting.reasons
+    assert (reason.code, reason.count, reason.resource) == ("quota", 0, "cpu")
+    assert reason.detail == "quota team: cpu 2 needed, runtime is 1999m"
+    assert waiting.wakes_on == ("quotas._.team", "node.*.placement.>", "node.*.run.>")
