@@ -1,1 +1,1 @@
-"""What to move, and which moves may run now."""
+"""Descheduling: decides which pods to move, and which moves may run now."""

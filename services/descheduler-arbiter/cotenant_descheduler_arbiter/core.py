@@ -10,13 +10,13 @@ events. Out, in this order:
     descheduling.<node>     hot nodes with their streaks, each followed by
     migrations.<job>        the moves that relieve it                      (balancing)
 
-and, as requests to the gateway, the evictions that are ordered and not answered. At most 999 events a decision: what
-does not fit follows from the same state in the next one; a judgement and its moves are never parted.
+and, as requests to the gateway, the evictions that are ordered and not answered. A decision has at most 999 events: the next
+one returns the rest from the same state; a judgement and its moves are never separated.
 
-A decision that found nothing is not computed again until an event arrives or time makes a difference: the next cycle's
-slot begins, a metric expires, a job is to be put away or is not over, a lost node's pod is overdue. An event of a pod does not
-count where nobody looks at pods: no node is lost or hot, and no pod is nominated. Of what does follow from single nodes and
-jobs, only those are looked at of which something was folded since nothing followed from them.
+An empty decision is not computed again until an event arrives or time changes the result: the next cycle's slot begins, a
+metric expires, a job is unfinished or due for removal, a lost node's pod is overdue. Events of pods are ignored while the
+decision does not depend on pods: no node is lost or hot, and no pod is nominated. Conditions and jobs are evaluated only for
+nodes and jobs with an event folded since they last had nothing to publish.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cotenant.events.migrations import NodeLoadJudged
 from cotenant.model.subjects import migration_subject
 from cotenant.model.times import NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
-from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, forget_gone_nodes, slot_of, start_of_slot
+from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, end_deleted_nodes, slot_of, start_of_slot
 from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
 from cotenant_descheduler_arbiter.migration.evictions import outstanding_evictions
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
@@ -44,7 +44,7 @@ from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
 CORE_VERSION = "1"
-"""Changes when the same state leads to other decisions."""
+"""Version of the decision rules; increased when the same state gives other decisions."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -57,24 +57,24 @@ class DeschedulerArbiterCore:
         args = policy.low_node_load
         self._look = QuickLook(self.fold, policy, args) if args is not None else None
         self._conditions_due = Agenda()
-        """Nodes of which something was folded since their condition was found to be right."""
+        """Nodes with an event folded since their condition was last up to date."""
         self._jobs_idle = IdleSpan()
-        """Of the jobs' version."""
+        """For which version of the jobs."""
         self._expiry = _EPOCH
-        """No metric expires earlier that has not expired."""
+        """The earliest expiry of a metric that is still fresh."""
         self._idle = IdleSpan()
         """Of `_version`."""
         self._pods_matter = True
-        """Whether pods were looked at to find that nothing follows."""
+        """Whether the last empty decision depended on pods."""
         self._may_be_hot = False
-        """What the last look at all nodes said."""
+        """The result of the last check of all nodes."""
 
     def apply(self, event: Event) -> None:
-        """Fold one fact."""
+        """Fold one event."""
         self.fold.apply(event)
 
     def decide(self, now: datetime) -> Sequence[Event]:
-        """Return what follows from the state."""
+        """Return the events that are due."""
         if self._idle.holds(self._version, now):
             return ()
         self._note_changes()
@@ -92,7 +92,7 @@ class DeschedulerArbiterCore:
         return self.fold.version + self.fold.pods.version if self._pods_matter else self.fold.version
 
     def requests(self, now: datetime) -> Sequence[Request]:
-        """Return the evictions that are ordered and not answered, by job name."""
+        """Return the ordered and unanswered evictions, by job name."""
         return outstanding_evictions(self.fold, self.policy, now)
 
     def _note_changes(self) -> None:
@@ -112,7 +112,7 @@ class DeschedulerArbiterCore:
         for pod, allowed, until in tolerated:
             if until <= now and filters.active_job(pod) is None and not filters.evicted(pod):
                 yield [self._taint_eviction(pod, allowed, now)]
-        yield from ([event] for event in forget_gone_nodes(self.fold))
+        yield from ([event] for event in end_deleted_nodes(self.fold))
         args = self.policy.low_node_load
         self._may_be_hot = self._look is not None and self._look.may_be_hot(now)
         if args is not None and self._may_be_hot:
@@ -133,7 +133,7 @@ class DeschedulerArbiterCore:
         jobs = JobDecisions(self.fold, self.policy, filters, now, frozenset(event.subject for event in preemptions))
         events = [*preemptions, *jobs.decide()]
         if not events:
-            # What follows from a nomination depends on pods: it is looked at again whatever was folded.
+            # Preemption depends on pods, so nominations are evaluated again after any event.
             self._jobs_idle.begin(-1 if self.fold.nominated else self.fold.job_version, now, jobs.idle_until())
         return events
 
@@ -146,7 +146,7 @@ class DeschedulerArbiterCore:
             yield from group
 
     def _next_look(self, tolerated: Iterable[tuple[PodFacts, timedelta, datetime]], now: datetime) -> datetime:
-        """Return when something may follow by the passing of time alone, if nothing follows now."""
+        """Return when a state without due events may have one by the passing of time alone."""
         if self._expiry <= now:
             self._expiry = min((at for at in map(self._expires, self.fold.metrics) if at > now), default=NEVER)
         slot_ends = start_of_slot(slot_of(now, self.policy.interval) + 1, self.policy.interval)
@@ -154,7 +154,7 @@ class DeschedulerArbiterCore:
         return min(slot_ends, self._expiry, self._jobs_idle.until, *overdue)
 
     def _expires(self, node: str) -> datetime:
-        """Return when the node's metric is too old."""
+        """Return when the node's metric becomes stale."""
         metric = self.fold.metrics.get(node)
         updated = metric.value.update_time if metric is not None else None
         return updated + self.policy.metric_expiration if updated is not None else NEVER

@@ -1,4 +1,4 @@
-"""How the service is run: by its process, by the simulator and by replay."""
+"""The service definition for its process, the simulator and replay."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cotenant_descheduler_arbiter.state.fold import FILTERS
 
 
 class CheckedConfiguration(DeschedulerConfiguration, frozen=True, kw_only=True):
-    """The document, checked when it is read: what cannot be meant ends the process at its start with the field's name."""
+    """The document, validated when it is decoded: an invalid value stops the process at start with the field's name."""
 
     def __post_init__(self) -> None:
         resolve(self)
 
 
 def make_core(config: DeschedulerConfiguration) -> DeschedulerArbiterCore:
-    """Return a fresh core. Raises PolicyError where the configuration cannot be used."""
+    """Return an empty core. Raises PolicyError for an invalid configuration."""
     return DeschedulerArbiterCore(resolve(config))
 
 
@@ -27,5 +27,5 @@ DEFINITION = Definition(
     filters=FILTERS,
     config_type=CheckedConfiguration,
     make_core=make_core,
-    summary="decides what to move and which moves may run now, and taints nodes that fell silent",
+    summary="decides which pods to move and which moves may run now, and taints nodes without samples",
 )

@@ -10,7 +10,7 @@ import msgspec
 from cotenant.events.requests import MAX_LOG_ANSWER_BYTES, LogsRequest
 from cotenant.runtime.process import RequestError
 from cotenant_node_executor.core.node import ExecutorNode
-from cotenant_node_executor.core.placed import Placed
+from cotenant_node_executor.core.placed import DecodedPlacement
 from cotenant_node_executor.runtime.interface import LogRequest, LogUnavailableError
 
 
@@ -33,7 +33,7 @@ def read_logs(node: ExecutorNode, request: LogsRequest) -> str:
         raise RequestError(404, f"pod {request.namespace}/{request.name}: {error}") from error
 
 
-def _container(placed: Placed, asked: str) -> str:
+def _container(placed: DecodedPlacement, asked: str) -> str:
     names = [] if placed.to_run is None else [container.name for container in placed.to_run.pod.spec.containers]
     if asked in names:
         return asked

@@ -46,7 +46,7 @@ class NodeOffers:
         self._counted: dict[str, dict[str, int]] = {}
         self.total: dict[str, int] = {}
         """The sum over all declared nodes, updated by adding and subtracting whole nodes; a new dictionary on every change.
-        Resources that nobody offers are not in it."""
+        Resources that no node offers are missing."""
 
     def declare(self, name: str, node: Node | None) -> None:
         """Fold the node's object; None once it is deleted or terminating. On QuantityError the node does not count."""

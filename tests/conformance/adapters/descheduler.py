@@ -36,7 +36,7 @@ from cotenant_descheduler_arbiter.migration.budgets import expected_replicas, gl
 from cotenant_descheduler_arbiter.migration.job_facts import JobFacts, job_moving
 from cotenant_descheduler_arbiter.migration.job_index import JobIndex
 from cotenant_descheduler_arbiter.migration.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
-from cotenant_descheduler_arbiter.migration.jobs import kept_for
+from cotenant_descheduler_arbiter.migration.jobs import retention
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
 from cotenant_descheduler_arbiter.migration.reconcile import condition_of, with_condition
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
@@ -436,6 +436,6 @@ def pmj_scavenge(given: Json, *, name: str) -> object:
     kept = [
         job["name"]
         for job in given["jobs"]
-        if timedelta(seconds=job["ageSeconds"]) < kept_for(job.get("ttlSeconds", 0))
+        if timedelta(seconds=job["ageSeconds"]) < retention(job.get("ttlSeconds", 0))
     ]
     return {"kept": kept}

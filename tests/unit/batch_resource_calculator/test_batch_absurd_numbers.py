@@ -70,6 +70,6 @@ def test_absurd_numbers_leave_the_other_nodes_theirs(name: str) -> None:
     bench.place("plain", node="b", cpu="1")
     for _ in range(3):
         for event in bench.decide():
-            sealed = msgspec.structs.replace(event, id="test", source="/test")
-            decode_event(encode_event(sealed), subject=event.subject, stream="LOG", sequence=1, tombstone=event.tombstone)
+            stamped = msgspec.structs.replace(event, id="test", source="/test")
+            decode_event(encode_event(stamped), subject=event.subject, stream="LOG", sequence=1, tombstone=event.tombstone)
     assert bench.resources("b").batch_cpu_milli >= 0

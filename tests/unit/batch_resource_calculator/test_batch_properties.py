@@ -97,13 +97,13 @@ def test_max_usage_request_offers_the_least(load: dict[str, object]) -> None:
     strategy = load["strategy"]
     assert isinstance(strategy, BatchStrategy)
 
-    def lent(policy: CalculatePolicy) -> Amounts:
+    def offered(policy: CalculatePolicy) -> Amounts:
         chosen = BatchStrategy(strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent, policy, policy)
         return calculate(load | {"strategy": chosen}).batch
 
-    largest = lent(CalculatePolicy.MAX_USAGE_REQUEST)
-    assert largest.cpu <= lent(CalculatePolicy.USAGE).cpu or any(pod.exclusive for pod in load["pods"])  # type: ignore[attr-defined]
-    assert largest.memory <= lent(CalculatePolicy.USAGE).memory
+    largest = offered(CalculatePolicy.MAX_USAGE_REQUEST)
+    assert largest.cpu <= offered(CalculatePolicy.USAGE).cpu or any(pod.exclusive for pod in load["pods"])  # type: ignore[attr-defined]
+    assert largest.memory <= offered(CalculatePolicy.USAGE).memory
 
 
 @UNHURRIED
@@ -131,9 +131,9 @@ def test_zones_never_offer_more_than_their_capacity_less_the_margin(load: dict[s
         strategy=strategy,
     )
     usable = to_zone_level(zone - margin_of(zone, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent))
-    for lent in found:
-        assert 0 <= lent.cpu <= usable.cpu
-        assert 0 <= lent.memory <= usable.memory
+    for offered in found:
+        assert 0 <= offered.cpu <= usable.cpu
+        assert 0 <= offered.memory <= usable.memory
 
 
 @UNHURRIED

@@ -40,7 +40,7 @@ def configuration(
     balance: bool = True,
     **top: object,
 ) -> DeschedulerConfiguration:
-    """A document with LowNodeLoad (40/70 % cpu) and generous budgets unless said otherwise."""
+    """A document with LowNodeLoad (40/70 % cpu) and generous budgets by default."""
     document = {
         "deschedulingInterval": "10s",
         "profiles": [
@@ -75,7 +75,7 @@ class Cluster:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def say(self, subject: str, data: Payload, *, tombstone: bool = False) -> Event:
+    def publish(self, subject: str, data: Payload, *, tombstone: bool = False) -> Event:
         self.sequence += 1
         event = Event(subject=subject, data=data, sequence=self.sequence, time=self.now, tombstone=tombstone)
         self.last[subject] = event
@@ -83,7 +83,7 @@ class Cluster:
         return event
 
     def store(self, subject: str, document: object) -> Event:
-        return self.say(subject, stored(document))
+        return self.publish(subject, stored(document))
 
     def node(
         self,
@@ -135,8 +135,8 @@ class Cluster:
         )
         self.store(pod_subject(namespace, name), document)
         placed = Placement(node=node, namespace=namespace, name=name, uid=uid, bound_at=bound_at)
-        self.say(placement_subject(node, namespace, name), placed)
-        self.say(
+        self.publish(placement_subject(node, namespace, name), placed)
+        self.publish(
             run_subject(node, namespace, name),
             RunStatus(
                 node=node,
@@ -156,26 +156,26 @@ class Cluster:
         node = next(node for node, pods in self.usage.items() if name in pods)
         _, uid = self.pods[name]
         ended = RunStatus(node=node, namespace=namespace, name=name, uid=uid, phase=RunPhase.SUCCEEDED)
-        self.say(run_subject(node, namespace, name), ended)
+        self.publish(run_subject(node, namespace, name), ended)
 
     def end_pod(self, name: str, *, namespace: str = "default") -> None:
-        """The pod's end as the log says it: run, placement and object are gone."""
+        """The pod's end on the log: run, placement and object are removed."""
         node = next(node for node, pods in self.usage.items() if name in pods)
         _, uid = self.pods.pop(name)
         gone = Placement(node=node, namespace=namespace, name=name, uid=uid)
-        self.say(placement_subject(node, namespace, name), gone, tombstone=True)
-        self.say(pod_subject(namespace, name), ObjectDeleted(uid=uid), tombstone=True)
+        self.publish(placement_subject(node, namespace, name), gone, tombstone=True)
+        self.publish(pod_subject(namespace, name), ObjectDeleted(uid=uid), tombstone=True)
         del self.usage[node][name]
 
     def executor(self, node: str) -> None:
-        self.say(executor_subject(node), ExecutorStatus(node=node))
+        self.publish(executor_subject(node), ExecutorStatus(node=node))
 
     def metric(self, node: str, *, at: datetime | None = None, unknown_since: datetime | None = None) -> Event:
         pods = tuple(
             PodMetric(namespace=self.pods[name][0], name=name, uid=self.pods[name][1], usage=Usage(cpu_milli=used))
             for name, used in sorted(self.usage[node].items())
         )
-        return self.say(
+        return self.publish(
             metrics_subject(node),
             NodeMetricComputed(node=node, update_time=at or self.now, unknown_since=unknown_since, pods=pods),
         )
@@ -204,12 +204,12 @@ class Cluster:
 
     def delete_job(self, name: str) -> None:
         subject = object_subject("scheduling.koordinator.sh", "podmigrationjobs", "", name)
-        self.say(subject, ObjectDeleted(uid=f"uid-job-{name}"), tombstone=True)
+        self.publish(subject, ObjectDeleted(uid=f"uid-job-{name}"), tombstone=True)
 
     def answer(self, job: str, *, allowed: bool = True, message: str = "") -> None:
         """The gateway's answer to the job's eviction."""
         wanted = self.migration(job)
-        self.say(
+        self.publish(
             eviction_subject(wanted.namespace, wanted.pod),
             EvictionOutcome(
                 namespace=wanted.namespace, name=wanted.pod, uid=wanted.uid, allowed=allowed, job=job, message=message
@@ -230,10 +230,10 @@ class Cluster:
                 return stored
             for event in events:
                 self.sequence += 1
-                sealed = msgspec.structs.replace(event, sequence=self.sequence, time=self.now)
-                self.last[event.subject] = sealed
-                self.core.apply(sealed)
-                stored.append(sealed)
+                stamped = msgspec.structs.replace(event, sequence=self.sequence, time=self.now)
+                self.last[event.subject] = stamped
+                self.core.apply(stamped)
+                stored.append(stamped)
         raise AssertionError("decisions do not come to an end")
 
     def advance(self, by: timedelta = CYCLE) -> list[Event]:

@@ -209,7 +209,7 @@ def test_a_resource_that_a_target_does_not_have_does_not_keep_pods_away_that_do_
     result = cycle(*nodes, pool=pool)
     assert moved(result) == [("hot-7", "plain"), ("hot-6", "plain")]
     assert result.moves[0].target_before == {"cpu": 0, "memory": 0, GPU: 0}
-    assert kept(cycle(*nodes[:2], pool=pool)) == {"hot-7": NO_ROOM}, "nobody has any of it"
+    assert kept(cycle(*nodes[:2], pool=pool)) == {"hot-7": NO_ROOM}, "no node has any of it"
 
 
 # -- the prod pass -------------------------------------------------------------------------------------------------

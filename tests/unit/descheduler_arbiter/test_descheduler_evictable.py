@@ -55,7 +55,7 @@ def test_a_pod_with_an_owner_may_go_and_a_bare_one_may_not() -> None:
     assert why_not_evictable(facts(owner=None), ANY) == "it has no owner that would create it again"
 
 
-def test_bare_pods_go_where_the_rules_say_so() -> None:
+def test_bare_pods_are_evictable_where_the_rules_allow_it() -> None:
     failed, running = facts(owner=None, phase="Failed"), facts(owner=None)
     assert why_not_evictable(failed, ANY) is not None
     assert why_not_evictable(failed, EvictableRules(evict_failed_bare_pods=True)) is None
@@ -73,7 +73,7 @@ def test_bare_pods_go_where_the_rules_say_so() -> None:
         (facts(deleted="2026-01-01T00:00:00Z"), "it is terminating already"),
     ],
 )
-def test_what_kubelet_and_daemons_run_and_what_is_ending_stays(pod: PodFacts, reason: str) -> None:
+def test_static_mirror_daemon_and_terminating_pods_stay(pod: PodFacts, reason: str) -> None:
     assert why_not_evictable(pod, EvictableRules(evict_all_bare_pods=True)) == reason
 
 
@@ -81,7 +81,7 @@ def test_a_pod_of_the_api_is_not_static() -> None:
     assert why_not_evictable(facts(annotations={"kubernetes.io/config.source": "api"}), ANY) is None
 
 
-def test_the_evict_annotation_opens_every_filter() -> None:
+def test_the_evict_annotation_overrides_every_filter() -> None:
     pod = facts(owner={**OWNER, "kind": "DaemonSet"}, annotations={EVICT: "false"})
     assert forced(pod.pod)
     assert not forced(facts().pod)
@@ -129,7 +129,7 @@ CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
         (["unreadable"], ANY, "it uses local storage"),
     ],
 )
-def test_pods_with_storage_stay_as_the_rules_say(volumes: list[object], rules: EvictableRules, reason: str | None) -> None:
+def test_pods_with_storage_stay_by_the_rules(volumes: list[object], rules: EvictableRules, reason: str | None) -> None:
     assert why_not_evictable(facts(volumes=volumes), rules) == reason
 
 

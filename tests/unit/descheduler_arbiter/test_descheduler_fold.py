@@ -36,7 +36,7 @@ def test_any_order_of_the_last_messages_leads_to_the_same_decision(random) -> No
     assert cluster.core.decide(cluster.now) == expected
 
 
-def test_an_overtaken_message_changes_nothing() -> None:
+def test_an_outdated_message_changes_nothing() -> None:
     cluster = busy()
     before = cluster.last["objects.core.pods.default.web-1"]
     cluster.pod("web-1", "cold")
@@ -67,7 +67,7 @@ def test_an_object_that_cannot_be_read_is_left_out_and_named() -> None:
     assert cluster.core.fold.refused == {}
 
 
-def test_rubbish_in_a_pod_or_metric_never_stops_a_decision() -> None:
+def test_malformed_pods_and_metrics_never_stop_a_decision() -> None:
     cluster = hot_and_cold(configuration(load={"anomalyCondition": {"consecutiveAbnormalities": 1}}))
     known = msgspec.json.decode(cluster.last["objects.core.pods.default.web-3"].data.object)  # type: ignore[attr-defined]
     known["spec"]["volumes"] = ["not a volume", {"hostPath": 3}]
@@ -96,14 +96,14 @@ def test_the_configuration_survives_the_start_markers_text() -> None:
     assert "3" in text
 
 
-def test_a_configuration_that_cannot_be_meant_is_refused_when_it_is_read() -> None:
+def test_an_invalid_configuration_is_refused_when_it_is_decoded() -> None:
     with pytest.raises(msgspec.ValidationError, match="deschedulingInterval: 'often' is not a duration"):
         DEFINITION.config_from('{"deschedulingInterval": "often"}')
 
 
 def test_a_deleted_nodes_judgement_ends_with_it() -> None:
     cluster = busy()
-    cluster.say("objects.core.nodes._.hot", cluster.last["objects.core.nodes._.hot"].data, tombstone=True)
+    cluster.publish("objects.core.nodes._.hot", cluster.last["objects.core.nodes._.hot"].data, tombstone=True)
     cluster.decide()
     assert cluster.last["descheduling.hot"].tombstone
 

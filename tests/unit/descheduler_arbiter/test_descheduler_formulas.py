@@ -105,7 +105,7 @@ def test_an_unschedulable_node_is_never_low() -> None:
     assert classify(load(0, 0, unschedulable=True)) is LoadClass.NORMAL
     assert classify(load(71, 0, unschedulable=True)) is LoadClass.HIGH
     band = BandAmounts(low={"cpu": 40}, high={"cpu": 70})
-    assert classify(NodeLoad("a", {}, {}, {}, band, band)) is LoadClass.BOTH_LOW, "nodes are schedulable unless said otherwise"
+    assert classify(NodeLoad("a", {}, {}, {}, band, band)) is LoadClass.BOTH_LOW, "nodes are schedulable by default"
 
 
 def test_over_and_under_take_a_resource_without_usage_as_unused() -> None:
@@ -215,7 +215,7 @@ def test_an_anomaly_ends_when_its_time_is_over_and_abnormal_marks_do_not_extend_
     assert current(marked, CONDITION, NOON + seconds(31)) == AnomalyStreak()
 
 
-def test_a_timeout_of_nothing_is_a_minute() -> None:
+def test_a_timeout_of_zero_means_a_minute() -> None:
     for timeout, expected in ((0.0, 60.0), (-1.0, 60.0), (1.0, 1.0)):
         condition = AnomalyCondition(timeout=seconds(timeout), consecutive_abnormalities=0)
         assert marks(AnomalyStreak(), False, condition=condition).expires_at == NOON + seconds(expected)

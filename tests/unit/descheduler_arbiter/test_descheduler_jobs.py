@@ -53,7 +53,7 @@ def test_the_eviction_is_wanted_until_it_is_answered_and_never_again() -> None:
     assert cluster.requests() == []
 
 
-def test_a_refusal_by_a_budget_is_said_and_asked_again_later() -> None:
+def test_a_refusal_by_a_budget_is_reported_and_retried() -> None:
     cluster = replicas()
     cluster.job("move", "web-0")
     cluster.decide()
@@ -147,7 +147,7 @@ def test_a_paused_job_waits_and_goes_on_when_it_is_no_longer_paused() -> None:
     assert cluster.migration("move").phase == "Running"
 
 
-def test_a_malformed_ttl_or_mode_fails_the_job_and_says_why() -> None:
+def test_a_malformed_ttl_or_mode_fails_the_job_with_a_reason() -> None:
     cluster = replicas()
     cluster.job("late", "web-0", ttl="soon")
     cluster.job("odd", "web-1", mode="Teleport")
@@ -156,7 +156,7 @@ def test_a_malformed_ttl_or_mode_fails_the_job_and_says_why() -> None:
     assert cluster.migration("odd").reason == "InvalidMode"
 
 
-def test_a_deleted_job_is_put_away_and_asks_for_nothing() -> None:
+def test_a_deleted_job_is_removed_and_requests_nothing() -> None:
     cluster = replicas()
     cluster.job("move", "web-0")
     cluster.decide()
@@ -193,7 +193,7 @@ def test_only_as_many_pods_of_a_workload_migrate_as_may_be_away() -> None:
     assert "2 of 5 pods of its workload migrate, at most 2 may" in waiting.message
 
 
-def test_who_waited_goes_on_when_the_budget_is_free_again() -> None:
+def test_a_waiting_job_runs_once_the_budget_is_free() -> None:
     cluster = replicas(5)
     for index in range(3):
         cluster.job(f"move-{index}", f"web-{index}")
@@ -279,7 +279,7 @@ def test_a_jobs_own_evict_annotation_exempts_it_from_the_object_limiter() -> Non
     assert [cluster.migration(job).evict_ordered for job in ("first", "forced", "second")] == [True, True, False]
 
 
-def test_an_eviction_that_nobody_has_answered_takes_from_the_object_limiter() -> None:
+def test_an_unanswered_eviction_counts_in_the_object_limiter() -> None:
     limiter = {"workload": {"duration": "5m", "maxMigrating": 1}}
     cluster = replicas(8, configuration(balance=False, jobs={"objectLimiters": limiter, "maxMigratingPerWorkload": 4}))
     cluster.job("first", "web-0", ttl="1h")
@@ -309,7 +309,7 @@ def test_the_object_limiter_holds_where_all_pods_of_the_workload_have_ended() ->
     assert cluster.migration("second").evict_ordered
 
 
-def test_a_workload_that_was_moved_is_left_alone_for_a_growing_pause() -> None:
+def test_a_moved_workload_has_a_growing_back_off() -> None:
     cluster = hot_and_cold(configuration(load=AT_ONCE, workloadBackOff={"base": "1m", "maximum": "10m"}), pods=10)
     pauses = []
     for _ in range(3):
@@ -332,7 +332,7 @@ def test_a_workload_that_was_moved_is_left_alone_for_a_growing_pause() -> None:
     assert all(pause == min(timedelta(minutes=1) * 2 ** (number - 1), timedelta(minutes=10)) for number, pause in pauses)
 
 
-def test_finished_jobs_are_put_away_after_their_time() -> None:
+def test_finished_jobs_are_removed_after_their_retention() -> None:
     cluster = hot_and_cold(configuration(load=AT_ONCE))
     cluster.cycle()
     (job,) = cluster.migrations()

@@ -8,7 +8,7 @@ import pytest
 
 from cotenant.events.migrations import Migration
 from cotenant_descheduler_arbiter.config.policy import CycleLimits
-from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, next_in_row, pause, remembered_until, workload_key
+from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, needed_until, next_consecutive, pause, workload_key
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.eviction.object_limiter import limited, tokens_left
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
@@ -36,7 +36,7 @@ def test_an_eviction_without_a_token_takes_none() -> None:
     assert tokens_left([NOON, NOON + seconds(0.5)], 1.0, 1, NOON + seconds(0.5)) == 0.5
 
 
-def test_time_that_goes_back_fills_nothing() -> None:
+def test_a_clock_that_goes_back_adds_no_tokens() -> None:
     assert tokens_left([NOON, NOON - seconds(5)], 1.0, 3, NOON - seconds(9)) == 1
 
 
@@ -123,13 +123,13 @@ def test_pauses_double_up_to_the_maximum() -> None:
     assert found == [0, 0, 10, 20, 40, 60, 60]
 
 
-def test_the_row_goes_on_within_a_pause_after_the_pause() -> None:
+def test_moves_within_a_pause_after_the_pause_are_consecutive() -> None:
     last = moved("j", moves=2, retry_at=NOON)
-    assert next_in_row(last, BASE, MAXIMUM, NOON + seconds(19)) == 3
-    assert next_in_row(last, BASE, MAXIMUM, NOON + seconds(20)) == 1
-    assert next_in_row(None, BASE, MAXIMUM, NOON) == next_in_row(moved("j", moves=2), BASE, MAXIMUM, NOON) == 1
-    assert remembered_until(last, BASE, MAXIMUM) == NOON + seconds(20)
-    assert remembered_until(moved("j"), BASE, MAXIMUM) is None
+    assert next_consecutive(last, BASE, MAXIMUM, NOON + seconds(19)) == 3
+    assert next_consecutive(last, BASE, MAXIMUM, NOON + seconds(20)) == 1
+    assert next_consecutive(None, BASE, MAXIMUM, NOON) == next_consecutive(moved("j", moves=2), BASE, MAXIMUM, NOON) == 1
+    assert needed_until(last, BASE, MAXIMUM) == NOON + seconds(20)
+    assert needed_until(moved("j"), BASE, MAXIMUM) is None
 
 
 def test_the_last_granted_move_of_a_workload_counts() -> None:

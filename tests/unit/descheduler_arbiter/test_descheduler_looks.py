@@ -49,7 +49,7 @@ def measured(cpu: int, *, memory: int = 0, memory_capacity: str = "100", allocat
 
 def measure(cluster: Cluster, cpu: int, memory: int = 0) -> None:
     usage = Usage(cpu_milli=cpu, memory_bytes=memory)
-    cluster.say(metrics_subject("a"), NodeMetricComputed(node="a", update_time=cluster.now, system_usage=usage))
+    cluster.publish(metrics_subject("a"), NodeMetricComputed(node="a", update_time=cluster.now, system_usage=usage))
 
 
 def look_at(cluster: Cluster, *pools: Pool) -> QuickLook:
@@ -91,7 +91,7 @@ def test_a_resource_without_a_threshold_is_hot_above_its_capacity() -> None:
         msgspec.structs.replace(POOL, low_thresholds={PODS: 50.0}),
     ],
 )
-def test_where_a_pool_compares_more_than_the_look_knows_every_cycle_is_computed(pool: Pool) -> None:
+def test_a_pool_that_compares_more_than_cpu_and_memory_computes_every_cycle(pool: Pool) -> None:
     look = look_at(measured(0), pool)
     assert look.may_be_hot(EPOCH)
 
@@ -112,7 +112,7 @@ def test_only_doubtful_nodes_are_looked_at_and_a_normal_one_no_longer() -> None:
     measure(cluster, 0)
     assert not look.may_be_hot(cluster.now)
     measure(cluster, 9000)
-    assert not look.may_be_hot(cluster.now), "that it was measured anew is for the caller to say"
+    assert not look.may_be_hot(cluster.now), "the caller reports that it was measured again"
 
 
 def test_a_node_without_a_fresh_metric_is_not_hot() -> None:
@@ -125,7 +125,7 @@ def test_a_node_without_a_fresh_metric_is_not_hot() -> None:
 
 def test_a_node_that_was_judged_in_this_cycle_waits_for_the_next() -> None:
     cluster = measured(9000)
-    cluster.say(descheduling_subject("a"), NodeLoadJudged(node="a", judged_at=cluster.now))
+    cluster.publish(descheduling_subject("a"), NodeLoadJudged(node="a", judged_at=cluster.now))
     look = look_at(cluster, POOL)
     look.doubt(["a"])
     assert not look.may_be_hot(cluster.now)
@@ -135,9 +135,9 @@ def test_a_node_that_was_judged_in_this_cycle_waits_for_the_next() -> None:
 def test_a_node_with_a_streak_is_looked_at_until_it_is_broken() -> None:
     cluster = measured(0)
     streak = AnomalyStreak(total=1, abnormal=1, abnormal_streak=1)
-    cluster.say(descheduling_subject("a"), NodeLoadJudged(node="a", judged_at=cluster.now - CYCLE, node_streak=streak))
+    cluster.publish(descheduling_subject("a"), NodeLoadJudged(node="a", judged_at=cluster.now - CYCLE, node_streak=streak))
     assert doubting(cluster)
-    cluster.say(descheduling_subject("a"), NodeLoadJudged(node="a", judged_at=cluster.now - CYCLE))
+    cluster.publish(descheduling_subject("a"), NodeLoadJudged(node="a", judged_at=cluster.now - CYCLE))
     assert not doubting(cluster)
 
 
@@ -146,9 +146,9 @@ def test_load_that_is_on_its_way_counts_and_jobs_make_every_node_doubtful() -> N
     look = look_at(cluster, POOL)
     assert not look.may_be_hot(cluster.now)
     job = Migration(job="j", namespace="n", pod="p", uid="u", node="b", target="a", phase="Running", pod_usage={"cpu": 501})
-    cluster.say(migration_subject("j"), job)
+    cluster.publish(migration_subject("j"), job)
     assert look.may_be_hot(cluster.now)
-    cluster.say(migration_subject("j"), msgspec.structs.replace(job, pod_usage={"cpu": 500}))
+    cluster.publish(migration_subject("j"), msgspec.structs.replace(job, pod_usage={"cpu": 500}))
     assert not look.may_be_hot(cluster.now)
     assert not look.may_be_hot(cluster.now), "the jobs are as they were"
 
@@ -211,7 +211,7 @@ def test_nodes_that_the_policy_does_not_select_take_no_part() -> None:
     assert {job.target for job in cluster.migrations()} == {"cold"}
 
 
-def test_a_workload_that_was_moved_is_left_alone_until_its_pause_is_over() -> None:
+def test_a_moved_workload_is_not_moved_until_its_back_off_is_over() -> None:
     cluster = hot_and_cold(configuration(load=AT_ONCE))
     retry_at = cluster.now + 2 * CYCLE
     job = Migration(
@@ -226,7 +226,7 @@ def test_a_workload_that_was_moved_is_left_alone_until_its_pause_is_over() -> No
         workload_moves=2,
         workload_retry_at=retry_at,
     )
-    cluster.say(migration_subject("before"), job)
+    cluster.publish(migration_subject("before"), job)
     cluster.cycle()
     assert [each.job for each in cluster.migrations()] == ["before"]
     until = retry_at.isoformat(timespec="seconds")
@@ -252,7 +252,7 @@ def test_what_is_published_of_a_hot_node() -> None:
     assert {name.rpartition(".")[0] for name in figures} == {"cpu", "memory", "prod.cpu", "prod.memory"}
 
 
-def test_a_dry_run_names_the_moves_in_words_only() -> None:
+def test_a_dry_run_names_the_moves_in_its_message_only() -> None:
     cluster = hot_and_cold(configuration(load=AT_ONCE, dryRun=True))
     cluster.cycle()
     assert cluster.judged("hot").moved == ()
@@ -260,7 +260,7 @@ def test_a_dry_run_names_the_moves_in_words_only() -> None:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_hot_node_from_which_nothing_can_be_moved_is_published_with_that(dry_run: bool) -> None:
+def test_a_hot_node_without_a_possible_move_is_published_with_that_message(dry_run: bool) -> None:
     cluster = Cluster(configuration(load=AT_ONCE, dryRun=dry_run))
     cluster.node("hot")
     cluster.node("cold")
@@ -273,7 +273,7 @@ def test_a_hot_node_from_which_nothing_can_be_moved_is_published_with_that(dry_r
     assert (len(judged.kept), judged.kept_count) == (10, 12)
 
 
-def test_a_node_that_is_waiting_for_its_streak_is_published_without_words() -> None:
+def test_a_hot_node_below_its_detections_is_published_without_a_message() -> None:
     cluster = hot_and_cold()
     cluster.cycle()
     assert cluster.judged("hot").message == ""

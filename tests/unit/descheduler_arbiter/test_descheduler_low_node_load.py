@@ -74,7 +74,7 @@ def test_a_move_names_the_metrics_of_source_and_target_and_the_pod_as_causes() -
     assert set(event.causes) == named
 
 
-def test_a_pod_that_would_overload_every_target_stays_and_the_reason_is_said() -> None:
+def test_a_pod_that_would_overload_every_target_stays_with_a_reason() -> None:
     cluster = Cluster(configuration(load=AT_ONCE))
     cluster.node("hot")
     cluster.node("cold")
@@ -90,7 +90,7 @@ def test_a_pod_that_would_overload_every_target_stays_and_the_reason_is_said() -
     assert kept["rest"] == "it has no owner that would create it again"
 
 
-def test_a_pod_whose_move_would_turn_the_hot_node_into_a_cold_one_stays() -> None:
+def test_a_pod_whose_move_would_make_the_hot_node_low_stays() -> None:
     cluster = Cluster(configuration(load=AT_ONCE, jobs={"skipCheckExpectedReplicas": True}))
     cluster.node("hot")
     cluster.node("cold")
@@ -102,7 +102,7 @@ def test_a_pod_whose_move_would_turn_the_hot_node_into_a_cold_one_stays() -> Non
     assert {pod.name for pod in cluster.judged("hot").kept} <= {"big"}
 
 
-def test_a_stale_metric_is_never_acted_on() -> None:
+def test_a_stale_metric_is_never_used() -> None:
     cluster = hot_and_cold(configuration(load=AT_ONCE))
     for node in ("hot", "cold"):
         cluster.metric(node, at=cluster.now - timedelta(seconds=180))
@@ -112,7 +112,7 @@ def test_a_stale_metric_is_never_acted_on() -> None:
     assert cluster.migrations() == []
 
 
-def test_a_node_of_which_nothing_is_known_is_neither_source_nor_target() -> None:
+def test_an_unknown_node_is_neither_source_nor_target() -> None:
     cluster = hot_and_cold(configuration(load=AT_ONCE, nodeLifecycle={"enabled": False}))
     cluster.now += CYCLE
     cluster.metric("hot")
@@ -128,7 +128,7 @@ def test_host_applications_and_system_usage_make_a_node_hot() -> None:
     assert isinstance(known, NodeMetricComputed)
     outside = (HostApplicationMetric(name="database", usage=Usage(cpu_milli=2000)),)
     loaded = msgspec.structs.replace(known, system_usage=Usage(cpu_milli=1500), host_applications=outside)
-    cluster.say("metrics.hot", loaded)
+    cluster.publish("metrics.hot", loaded)
     cluster.metric("cold")
     cluster.decide()
     figures = {figure.name: figure.value for figure in cluster.judged("hot").figures}
@@ -182,7 +182,7 @@ def test_no_more_than_max_migrating_per_node() -> None:
     assert any("maxMigratingPerNode is 1" in pod.reason for pod in cluster.judged("hot").kept)
 
 
-def test_dry_run_says_what_it_would_do_and_does_nothing() -> None:
+def test_dry_run_reports_the_moves_and_creates_no_job() -> None:
     cluster = hot_and_cold(configuration(load=AT_ONCE, dryRun=True))
     cluster.cycle()
     assert cluster.migrations() == []
@@ -198,17 +198,17 @@ def test_one_node_alone_is_never_relieved() -> None:
     assert cluster.cycle() == []
 
 
-def test_a_quiet_cluster_stores_nothing() -> None:
+def test_an_idle_cluster_stores_nothing() -> None:
     cluster = hot_and_cold(pods=3)
     assert cluster.cycle(10) == []
 
 
-def test_an_anomaly_that_was_relieved_ends_and_is_told_once() -> None:
+def test_a_relieved_anomaly_ends_and_is_published_once() -> None:
     cluster = hot_and_cold()
     cluster.cycle(6)
     assert cluster.judged("hot").node_streak.state is DetectorState.OK, "the computed usage is inside the band"
     cluster.usage["hot"] = dict.fromkeys(cluster.usage["hot"], 100)
     cluster.cycle(3)
-    told = [event for event in cluster.decided if isinstance(event.data, NodeLoadJudged)]
+    published = [event for event in cluster.decided if isinstance(event.data, NodeLoadJudged)]
     assert cluster.judged("hot").node_streak.abnormal_streak == 0
-    assert len(told) <= 7
+    assert len(published) <= 7

@@ -39,9 +39,9 @@ def test_a_node_that_reports_has_no_condition_event() -> None:
 def test_a_silent_node_is_unreachable_with_both_taints() -> None:
     cluster = two_nodes()
     silent(cluster, "lost")
-    told = condition(cluster, "lost")
-    assert told.status == "Unknown"
-    assert told.taints == (
+    published = condition(cluster, "lost")
+    assert published.status == "Unknown"
+    assert published.taints == (
         ("node.kubernetes.io/unreachable", "", "NoSchedule"),
         ("node.kubernetes.io/unreachable", "", "NoExecute"),
     )
@@ -53,8 +53,8 @@ def test_an_executor_that_came_back_without_samples_is_not_ready() -> None:
     silent(cluster, "lost")
     cluster.executor("lost")
     cluster.decide()
-    told = condition(cluster, "lost")
-    assert (told.status, told.taints[0][0]) == ("False", "node.kubernetes.io/not-ready")
+    published = condition(cluster, "lost")
+    assert (published.status, published.taints[0][0]) == ("False", "node.kubernetes.io/not-ready")
 
 
 def test_a_node_that_is_measured_again_loses_its_taints() -> None:
@@ -63,8 +63,8 @@ def test_a_node_that_is_measured_again_loses_its_taints() -> None:
     cluster.advance(timedelta(minutes=1))
     cluster.metric("lost")
     cluster.decide()
-    told = condition(cluster, "lost")
-    assert (told.status, told.taints, told.since) == ("True", (), cluster.now)
+    published = condition(cluster, "lost")
+    assert (published.status, published.taints, published.since) == ("True", (), cluster.now)
 
 
 def test_pods_of_a_lost_node_go_after_five_minutes_and_no_budget_keeps_them() -> None:
@@ -126,7 +126,7 @@ def test_a_node_that_is_deleted_loses_its_condition() -> None:
     cluster = two_nodes()
     silent(cluster, "lost")
     for subject in ("objects.core.nodes._.lost", "node.lost.executor"):
-        cluster.say(subject, cluster.last[subject].data, tombstone=True)
+        cluster.publish(subject, cluster.last[subject].data, tombstone=True)
     cluster.decide()
     assert cluster.last["node.lost.condition"].tombstone
 

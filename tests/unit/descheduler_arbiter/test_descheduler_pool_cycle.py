@@ -16,7 +16,13 @@ from cotenant.events.migrations import AnomalyStreak, DetectorState, Migration
 from cotenant.model.subjects import metrics_subject, migration_subject
 from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, Streaks, normal_is_news, run_cycle
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import (
+    CycleResult,
+    Judgement,
+    Streaks,
+    normal_changes_streaks,
+    run_cycle,
+)
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
@@ -227,9 +233,9 @@ def test_nodes_without_a_streak_that_are_not_hot_are_not_spoken_of() -> None:
 
 def test_to_be_found_normal_is_news_where_some_pool_would_change_the_streaks() -> None:
     args = LowNodeLoad(pools=(DAMPED, POOL))
-    assert normal_is_news(args, Streaks(abnormal_at=NOW), NOW), "the pool without a condition forgets the time"
-    assert not normal_is_news(args, Streaks(), NOW)
-    assert normal_is_news(LowNodeLoad(pools=(DAMPED,)), Streaks(HOT_TWICE), NOW)
+    assert normal_changes_streaks(args, Streaks(abnormal_at=NOW), NOW), "the pool without a condition forgets the time"
+    assert not normal_changes_streaks(args, Streaks(), NOW)
+    assert normal_changes_streaks(LowNodeLoad(pools=(DAMPED,)), Streaks(HOT_TWICE), NOW)
 
 
 def test_a_class_is_published_without_prod_where_no_prod_threshold_is_given() -> None:

@@ -26,7 +26,7 @@ def nominate(cluster: Cluster, *victims: str, violates: bool = False, at: dateti
         Victim(namespace="default", name=name, uid=cluster.pods[name][1], priority=1, violates_budget=violates)
         for name in victims
     )
-    cluster.say(
+    cluster.publish(
         waiting_subject("default", "high"),
         Waiting(
             namespace="default",
@@ -51,7 +51,7 @@ def test_every_victim_is_evicted_without_arbitration_and_for_a_reason() -> None:
     cluster = replicas()
     nominate(cluster, "low-0", "low-2")
     cluster.decide()
-    assert [(wish.name, wish.ignore_budgets) for wish in asked(cluster)] == [("low-0", False), ("low-2", False)]
+    assert [(request.name, request.ignore_budgets) for request in asked(cluster)] == [("low-0", False), ("low-2", False)]
     job = job_of(cluster, "low-0")
     assert (job.trigger, job.phase, job.node) == ("Preemption", "Running", "a")
     assert job.evict_reason == "makes room on node a for pod default/high of priority 1000, its own is 1"
@@ -85,7 +85,7 @@ def test_a_refusal_by_a_budget_is_repeated_with_growing_pauses() -> None:
         assert retry_at is not None
         pauses.append((retry_at - cluster.now).total_seconds())
         cluster.advance(retry_at - cluster.now)
-        assert [wish.name for wish in asked(cluster)] == ["low-0"]
+        assert [request.name for request in asked(cluster)] == ["low-0"]
     assert pauses == [3, 6, 12, 24]
 
 
@@ -98,7 +98,7 @@ def test_where_no_choice_spares_the_budget_it_is_not_asked_and_a_refused_job_is_
     assert asked(cluster) == []
     nominate(cluster, "low-0", violates=True)
     cluster.decide()
-    assert [(wish.name, wish.ignore_budgets) for wish in asked(cluster)] == [("low-0", True)]
+    assert [(request.name, request.ignore_budgets) for request in asked(cluster)] == [("low-0", True)]
     cluster.answer(job_of(cluster, "low-0").job)
     cluster.decide()
     assert job_of(cluster, "low-0").phase == "Running"
@@ -126,8 +126,9 @@ def test_what_no_nomination_names_any_more_is_given_up() -> None:
     nominate(cluster, "low-1")
     cluster.decide()
     assert (job_of(cluster, "low-0").phase, job_of(cluster, "low-0").reason) == ("Aborted", "NotPreempted")
-    assert [wish.name for wish in asked(cluster)] == ["low-1"]
-    cluster.say(waiting_subject("default", "high"), Waiting(namespace="default", name="high", uid="uid-high"), tombstone=True)
+    assert [request.name for request in asked(cluster)] == ["low-1"]
+    ended = Waiting(namespace="default", name="high", uid="uid-high")
+    cluster.publish(waiting_subject("default", "high"), ended, tombstone=True)
     cluster.decide()
     assert asked(cluster) == []
 
@@ -138,7 +139,8 @@ def test_what_was_granted_is_not_given_up() -> None:
     cluster.decide()
     cluster.answer(job_of(cluster, "low-0").job)
     cluster.decide()
-    cluster.say(waiting_subject("default", "high"), Waiting(namespace="default", name="high", uid="uid-high"), tombstone=True)
+    ended = Waiting(namespace="default", name="high", uid="uid-high")
+    cluster.publish(waiting_subject("default", "high"), ended, tombstone=True)
     cluster.decide()
     assert job_of(cluster, "low-0").phase == "Running"
     cluster.end_pod("low-0")
@@ -169,7 +171,7 @@ def test_waiting_pods_without_nomination_cost_no_decision() -> None:
     cluster = replicas()
     cluster.decide()
     version = cluster.core.fold.version
-    cluster.say(waiting_subject("default", "other"), Waiting(namespace="default", name="other", uid="uid-other"))
+    cluster.publish(waiting_subject("default", "other"), Waiting(namespace="default", name="other", uid="uid-other"))
     assert cluster.core.fold.version == version
 
 

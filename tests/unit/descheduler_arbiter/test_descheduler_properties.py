@@ -80,8 +80,8 @@ def test_a_move_is_only_made_while_its_node_is_hot(usages: list[list[int]]) -> N
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.lists(st.booleans(), max_size=40))
-def test_an_anomaly_needs_more_than_n_detections_in_a_row(needed: int, calm: int, marks: list[bool]) -> None:
-    condition = AnomalyCondition(timedelta(hours=1), needed, calm)
+def test_an_anomaly_needs_more_than_n_detections_in_a_row(needed: int, normalities: int, marks: list[bool]) -> None:
+    condition = AnomalyCondition(timedelta(hours=1), needed, normalities)
     detector, row = AnomalyStreak(), 0
     for normal in marks:
         before = detector.state

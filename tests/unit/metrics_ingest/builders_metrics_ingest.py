@@ -45,9 +45,9 @@ class MetricsLog:
     def _store(self, event: Event) -> Event:
         """Through the wire's form: what a reader gets is what was encoded."""
         stream = self.usage if event.stream == USAGE else self.log
-        sealed = msgspec.structs.replace(event, id="test", source="/cell/test", time=event.time or self.now)
+        stamped = msgspec.structs.replace(event, id="test", source="/cell/test", time=event.time or self.now)
         stored = decode_event(
-            encode_event(sealed),
+            encode_event(stamped),
             subject=event.subject,
             stream=event.stream,
             sequence=len(stream) + 1,

@@ -273,7 +273,7 @@ def test_samples_of_a_node_without_an_object_are_counted_and_dropped() -> None:
     log = MetricsLog()
     log.decide()
     for number in range(5):
-        log.sample([1000], node=f"stranger-{number}")
+        log.sample([1000], node=f"undeclared-{number}")
     assert log.decide() == []
     assert log.core.refusals == {"NoNodeObject": 5}
     assert log.core._nodes == {}

@@ -30,7 +30,7 @@ IDENTITY = {
 
 
 def composed(seen: Situation) -> dict[tuple[str, str], str]:
-    """What every file shall say."""
+    """The desired value of every file."""
     looked = Observation(
         snapshot=seen.snapshot, states={}, groups=seen.groups, current=seen.current, identity_sysctl=seen.identity_sysctl
     )
@@ -89,7 +89,7 @@ def test_rule_and_sysctl_both_off_write_no_identity() -> None:
     assert on[("besteffort", "cpu.bvt_warp_ns")] == "0"
 
 
-def test_an_ls_pods_annotation_goes_before_the_rule() -> None:
+def test_an_ls_pods_annotation_overrides_the_rule() -> None:
     own = service("web", annotations={"koordinator.sh/cpuQOS": '{"enable": true, "groupIdentity": -1}'})
     found = composed(situation([own], node_slo=slo(**IDENTITY)))
     assert found[("burstable/poduid-web", "cpu.idle")] == "1"
@@ -100,7 +100,7 @@ def test_a_strategy_without_stated_precedence_for_a_file_is_refused() -> None:
         compose([Desired(Knob.CPU_IDLE, "1", "suppress")], PRECEDENCE)
 
 
-def test_one_strategy_cannot_want_two_values_for_one_file() -> None:
+def test_one_strategy_cannot_desire_two_values_for_one_file() -> None:
     desired = [Desired(Knob.CPU_QUOTA, "1000", "suppress"), Desired(Knob.CPU_QUOTA, "2000", "suppress")]
     with pytest.raises(CompositionError, match="1000"):
         compose(desired, PRECEDENCE)
@@ -146,7 +146,7 @@ GROUPS = st.sampled_from(["", "besteffort", "burstable/pod1"])
         max_size=12,
     )
 )
-def test_whatever_was_desired_before_the_files_follow_from_what_is_desired_now(
+def test_the_files_depend_on_the_current_desired_values_only(
     puts: list[tuple[str, DesiredValues]],
 ) -> None:
     composer = Composer()

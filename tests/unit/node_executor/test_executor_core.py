@@ -54,7 +54,7 @@ def running(bench: Bench, entry: Pod, **more: Any) -> RunStatus:
     return last(bench.look())
 
 
-def test_nothing_happens_before_the_own_start_marker_comes_back() -> None:
+def test_nothing_happens_before_the_start_marker_is_delivered() -> None:
     bench = Bench()
     bench.place(batch("job"))
     bench.look()
@@ -66,7 +66,7 @@ def test_nothing_happens_before_the_own_start_marker_comes_back() -> None:
     assert orders(bench) == [("start", 0)]
 
 
-def test_pods_are_looked_after_when_the_node_and_the_start_marker_were_ended() -> None:
+def test_pods_stay_supervised_after_the_node_and_the_start_marker_are_removed() -> None:
     bench = Bench().load()
     bench.place(batch("job"))
     bench.look()
@@ -90,7 +90,7 @@ def test_a_placed_pod_is_started_with_its_groups_and_values_and_reported_with_it
     assert orders(bench) == []
 
 
-def test_a_report_that_does_not_say_what_is_true_is_corrected_and_one_that_does_is_the_last() -> None:
+def test_an_outdated_report_is_corrected_and_a_current_one_is_not_repeated() -> None:
     bench = Bench().load()
     job = batch("job")
     bench.place(job)
@@ -119,7 +119,7 @@ def test_a_pod_that_is_never_restarted_ends_with_its_exit_code(code: int, phase:
     assert orders(bench.look()) == []
 
 
-def test_the_first_restart_is_immediate_and_the_following_wait_ever_longer() -> None:
+def test_the_first_restart_is_immediate_and_the_following_back_off() -> None:
     bench = Bench().load()
     job = batch("job", restartPolicy="OnFailure")
     bench.place(job)
@@ -138,7 +138,7 @@ def test_the_first_restart_is_immediate_and_the_following_wait_ever_longer() -> 
         wait = expected
 
 
-def test_a_long_run_starts_the_back_off_over() -> None:
+def test_a_long_run_resets_the_back_off() -> None:
     bench = Bench().load()
     job = batch("job", restartPolicy="Always")
     bench.place(job)
@@ -191,7 +191,7 @@ def test_a_pod_past_its_active_deadline_is_stopped_and_has_failed() -> None:
     assert (report.phase, report.reason) == (RunPhase.FAILED, "DeadlineExceeded")
 
 
-def test_a_container_whose_traces_are_lost_ended_unseen_and_its_policy_decides() -> None:
+def test_a_container_without_files_ended_with_an_unknown_code_and_its_policy_decides() -> None:
     bench = Bench().load()
     lost = ContainerRun(name="main", state="running", ready=True, restarts=2, started_at=START)
     for name, policy in (("again", "Always"), ("once", "Never")):
@@ -207,7 +207,7 @@ def test_a_container_whose_traces_are_lost_ended_unseen_and_its_policy_decides()
     assert reports["once"].containers[0].reason == "ContainerStatusUnknown"
 
 
-def test_a_pod_that_nobody_placed_is_stopped_and_then_forgotten() -> None:
+def test_an_orphaned_pod_is_stopped_and_then_forgotten() -> None:
     bench = Bench().load()
     job = batch("job")
     bench.saw(job, started_at=START, pid=5)
@@ -251,7 +251,7 @@ def test_a_new_pod_of_the_same_name_replaces_the_former_ones_processes_and_repor
         ({"containers": []}, "names of their own"),
     ],
 )
-def test_what_cannot_run_as_processes_has_failed_with_the_reason(manifest: dict[str, Any], message: str) -> None:
+def test_a_pod_that_cannot_run_as_processes_fails_with_the_reason(manifest: dict[str, Any], message: str) -> None:
     bench = Bench().load()
     bench.place(pod("odd", "BE", **manifest))
     report = last(bench.look())
@@ -298,7 +298,7 @@ def test_a_core_that_loads_only_the_last_messages_ends_up_equal_in_any_order() -
             assert fresh.core.last_sequence(subject) == bench.core.last_sequence(subject)
 
 
-def test_an_older_message_that_comes_late_changes_nothing() -> None:
+def test_an_outdated_message_changes_nothing() -> None:
     bench = Bench().load()
     first = bench.place(batch("job"))
     bench.place(batch("job"), PlacementPhase.TERMINATING)

@@ -1,4 +1,4 @@
-"""What a node says of usage and of what it did, and in which order."""
+"""A node's usage and execution events, and their order."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_message_holds_the_samples_of_its_period_oldest_first() -> None:
     assert not made.due(START + second(10))
 
 
-def test_samples_that_come_a_little_early_or_late_do_not_stretch_the_period() -> None:
+def test_samples_slightly_early_or_late_do_not_change_the_period() -> None:
     made = UsageWindow("node-1", "boot", sample_seconds=5.0, report_seconds=15.0)
     published: list[float] = []
     for number in range(60):
@@ -60,7 +60,7 @@ def test_samples_that_come_a_little_early_or_late_do_not_stretch_the_period() ->
     assert [round(later - earlier) for earlier, later in itertools.pairwise(published)] == [15] * 19
 
 
-def test_a_pod_that_came_later_has_a_shorter_series_and_one_that_went_has_none() -> None:
+def test_a_new_pod_has_a_shorter_series_and_an_ended_one_has_none() -> None:
     made = window()
     made.add(snapshot(1000, {"uid-old": 5}), START)
     made.add(snapshot(1000, {"uid-new": None}), START + second(1))
@@ -69,7 +69,7 @@ def test_a_pod_that_came_later_has_a_shorter_series_and_one_that_went_has_none()
     assert [(entry.name, entry.series.cpu_milli) for entry in published.pods] == [("new", (7,))]
 
 
-def test_the_first_reading_of_a_life_is_no_sample_and_forgotten_periods_are_bounded() -> None:
+def test_the_first_reading_of_an_incarnation_is_no_sample_and_unpublished_periods_are_bounded() -> None:
     made = window(1.0)
     made.add(snapshot(None), START)
     assert not made.filled
@@ -139,7 +139,7 @@ def test_many_changes_are_counted_in_one_bounded_event() -> None:
     assert f"and {len(written) - 1} more" in event.data.summary
 
 
-def test_usage_goes_before_what_names_it_as_its_cause() -> None:
+def test_usage_is_stored_before_the_events_that_it_causes() -> None:
     node = simulated_node("sim", NodeSize(), periods=Periods(report_seconds=2))
     marker = node.start_marker(START)
     node.apply(Event(subject=marker.subject, data=marker.data, sequence=1))
@@ -155,7 +155,7 @@ def test_usage_goes_before_what_names_it_as_its_cause() -> None:
     assert node.refer(named).causes == ("USAGE:9", "LOG:5")
 
 
-def test_samples_of_a_simulated_node_are_numbered_within_its_life() -> None:
+def test_samples_of_a_simulated_node_are_numbered_within_its_incarnation() -> None:
     node = simulated_node("sim", NodeSize(), boot="incarnation", periods=Periods(report_seconds=2))
     marker = node.start_marker(START)
     node.apply(Event(subject=marker.subject, data=marker.data, sequence=1))

@@ -1,4 +1,4 @@
-"""Simulated machines refuse what a kernel refuses, and throttle whoever wants more than its quota."""
+"""Simulated machines refuse the same writes as a kernel, and throttle pods above their quota."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_on_v1_a_child_may_not_be_wider_than_its_parent() -> None:
     assert [made.read(group, CPUS) for group in GROUPS] == ["0-1"] * 3
 
 
-def test_on_v2_a_child_may_say_more_than_its_parent() -> None:
+def test_on_v2_a_child_may_have_more_than_its_parent() -> None:
     made = files(CgroupVersion.V2, {})
     quota = {BE: {Knob.CPU_QUOTA: "100000"}, POD: {Knob.CPU_QUOTA: "200000"}}
     assert write(made, {BE: {**quota[BE], CPUS: "0"}, POD: {**quota[POD], CPUS: "0-3"}}) == []

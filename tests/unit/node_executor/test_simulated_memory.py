@@ -1,4 +1,4 @@
-"""Memory that runs out on a simulated node: whom the kernel ends, and that they start again as their policy says."""
+"""Out of memory on a simulated node: which pods the kernel kills, and their restart by policy."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def small_node() -> World:
 
 
 def holding(
-    name: str, memory: str, *, request: str = "", limit: str = "", policy: str = "Always", borrowed: bool = False
+    name: str, memory: str, *, request: str = "", limit: str = "", policy: str = "Always", best_effort: bool = False
 ) -> dict[str, Any]:
     """A pod that holds so much memory: a quantity, or a range with a period."""
-    resource = "kubernetes.io/batch-memory" if borrowed else "memory"
+    resource = "kubernetes.io/batch-memory" if best_effort else "memory"
     return pod_document(
         name,
-        labels={"koordinator.sh/qosClass": "BE" if borrowed else "LS"},
+        labels={"koordinator.sh/qosClass": "BE" if best_effort else "LS"},
         annotations={"cotenant.io/simulated-usage": f"memory={memory}"},
         restartPolicy=policy,
         requests={resource: request} if request else {},
@@ -50,7 +50,7 @@ def reports(world: World, name: str) -> list[RunStatus]:
     return [event.data for event in world.history if isinstance(event.data, RunStatus) and event.data.name == name]
 
 
-def test_a_leak_ends_at_its_limit_and_starts_over_after_growing_waits() -> None:
+def test_a_leaking_pod_is_killed_at_its_limit_and_restarts_with_a_growing_back_off() -> None:
     world = small_node()
     place(world, holding("leak", "64Mi..1024Mi,period=40s,from=start", request="128Mi", limit="256Mi"))
     world.run_until(START + timedelta(seconds=70))
@@ -69,10 +69,10 @@ def test_a_leak_ends_at_its_limit_and_starts_over_after_growing_waits() -> None:
     assert len(lasted) >= 3
 
 
-def test_a_batch_pod_beyond_what_it_borrowed_fails_and_says_why() -> None:
+def test_a_batch_pod_above_its_batch_memory_fails_with_a_reason() -> None:
     world = small_node()
-    place(world, holding("job", "300Mi", request="256Mi", limit="256Mi", policy="Never", borrowed=True))
-    place(world, holding("modest", "256Mi", request="256Mi", limit="256Mi", policy="Never", borrowed=True))
+    place(world, holding("job", "300Mi", request="256Mi", limit="256Mi", policy="Never", best_effort=True))
+    place(world, holding("modest", "256Mi", request="256Mi", limit="256Mi", policy="Never", best_effort=True))
     world.run_until(START + timedelta(seconds=5))
     run = run_of(world, "job")
     assert (run.phase, run.reason, run.containers[0].exit_code) == (RunPhase.FAILED, "OOMKilled", 137)
@@ -82,7 +82,7 @@ def test_a_batch_pod_beyond_what_it_borrowed_fails_and_says_why() -> None:
 def test_a_machine_without_memory_ends_best_effort_work_before_a_service_within_its_request() -> None:
     world = small_node()
     place(world, holding("service", "6Gi", request="6Gi"))
-    place(world, holding("job", "1Gi", request="1Gi", limit="2Gi", policy="Never", borrowed=True))
+    place(world, holding("job", "1Gi", request="1Gi", limit="2Gi", policy="Never", best_effort=True))
     world.run_until(START + timedelta(seconds=5))
     assert run_of(world, "job").phase is RunPhase.RUNNING
     place(world, holding("bloat", "1Gi", request="1Gi"))
@@ -94,7 +94,7 @@ def test_a_machine_without_memory_ends_best_effort_work_before_a_service_within_
 def test_scores_are_kubelets() -> None:
     both = {"cpu": "1", "memory": "4Gi"}
     assert oom_score_adj(pod("guaranteed", requests=both, limits=both), 4 * GIB, MACHINE) == -997
-    assert oom_score_adj(batch("borrowing", 1000), 0, MACHINE) == 1000
+    assert oom_score_adj(batch("batch-only", 1000), 0, MACHINE) == 1000
     assert oom_score_adj(service("web"), 4 * GIB, MACHINE) == 750
     assert oom_score_adj(service("tiny"), 1, MACHINE) == 999
     assert oom_score_adj(service("huge"), MACHINE, MACHINE) == 3
@@ -107,7 +107,7 @@ def test_scores_are_kubelets() -> None:
     ),
     free=st.integers(0, 16 * GIB),
 )
-def test_who_is_left_fits_and_nobody_ends_without_need(pods: dict[str, tuple[int, int, int]], free: int) -> None:
+def test_the_remaining_pods_fit_and_no_pod_is_killed_needlessly(pods: dict[str, tuple[int, int, int]], free: int) -> None:
     held = {uid: Holding(*each) for uid, each in pods.items()}
     gone = dict(ended(held, free, MACHINE))
     left = sum(each.memory_bytes for uid, each in held.items() if uid not in gone)

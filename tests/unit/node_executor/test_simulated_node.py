@@ -111,7 +111,7 @@ def test_without_periodic_samples_a_job_of_months_ends_on_time() -> None:
 
 
 @pytest.mark.parametrize("answers_lost", [0, 1])
-def test_a_node_is_woken_by_the_echo_of_a_report_only_where_no_answer_confirmed_that_it_is_stored(answers_lost: int) -> None:
+def test_a_node_wakes_for_its_own_report_only_if_its_write_was_not_acknowledged(answers_lost: int) -> None:
     world, participant = world_with_node(periodic=False)
     world.run_until(world.now + timedelta(seconds=2))
     link, before = world.trouble(participant.name), world.steps
@@ -123,7 +123,7 @@ def test_a_node_is_woken_by_the_echo_of_a_report_only_where_no_answer_confirmed_
     assert world.steps - before == 2
 
 
-def test_a_node_has_nothing_to_do_between_its_samples_until_a_fact_of_its_own_changes() -> None:
+def test_a_node_is_idle_between_its_samples_until_its_placements_or_policy_change() -> None:
     world, participant = world_with_node()
     manifest = document("web", "LS", "cpu", "1")
     world.run_until(world.now + timedelta(seconds=2))
@@ -139,13 +139,13 @@ def test_a_node_has_nothing_to_do_between_its_samples_until_a_fact_of_its_own_ch
     for subject, data in others:
         participant.node.apply(Event(subject=subject, data=data, time=world.now, sequence=world.streams.log.last_sequence + 1))
         assert participant.node.due(world.now)
-        # The first may write files, the second sees what they say then.
+        # The first cycle may write files, the second observes their new values.
         for _ in range(2):
             participant.node.step(world.now, sample=False)
         assert not participant.node.due(world.now)
 
 
-def test_a_stopped_pod_ends_and_its_report_is_buried_with_its_placement() -> None:
+def test_a_stopped_pod_ends_and_its_report_gets_a_tombstone_with_its_placement() -> None:
     world, _ = world_with_node()
     manifest = document("web", "LS", "cpu", "1")
     place(world, manifest)
@@ -155,7 +155,7 @@ def test_a_stopped_pod_ends_and_its_report_is_buried_with_its_placement() -> Non
     assert run_of(world, "web").phase is RunPhase.STOPPED
 
 
-def test_a_restarted_executor_goes_on_where_the_last_one_was() -> None:
+def test_a_restarted_executor_continues_from_the_last_reports() -> None:
     world, first = world_with_node()
     place(world, document("job", "BE", "kubernetes.io/batch-cpu", "2000", duration="60s"))
     world.run_until(world.now + timedelta(seconds=10))
@@ -170,7 +170,7 @@ def test_a_restarted_executor_goes_on_where_the_last_one_was() -> None:
 
 
 def test_on_a_machine_that_was_lost_everything_starts_again() -> None:
-    """Seeds 143 and 155: a new machine had the old one's pods, without the limits that its files do not say yet."""
+    """Seeds 143 and 155: a new machine had the old one's pods, without limits, as its files had no values yet."""
     world, first = world_with_node()
     place(world, document("web", "LS", "cpu", "1") | {"spec": {"containers": [{"name": "main"}]}})
     place(world, document("job", "BE", "kubernetes.io/batch-cpu", "2000", duration="60s"))
@@ -197,20 +197,20 @@ def test_batch_gives_way_when_a_service_wants_more_and_constant_load_settles() -
         NodeSLORendered(node=NODE, enable=True, cpu_suppress_policy="cfsQuota", cpu_suppress_threshold_percent=65),
     )
     place(world, document("job", "BE", "kubernetes.io/batch-cpu", "6000"))
-    place(world, document("calm", "LS", "cpu", "1", usage="cpu=500m"))
+    place(world, document("steady", "LS", "cpu", "1", usage="cpu=500m"))
     world.run_until(world.now + timedelta(seconds=30))
-    quiet = len(executions(world, "suppress"))
+    before = len(executions(world, "suppress"))
     world.run_until(world.now + timedelta(seconds=120))
-    assert len(executions(world, "suppress")) == quiet
+    assert len(executions(world, "suppress")) == before
     place(world, document("busy", "LS", "cpu", "4", usage="cpu=3"))
     world.run_until(world.now + timedelta(seconds=4))
-    published = executions(world, "suppress")[quiet:]
+    published = executions(world, "suppress")[before:]
     assert published
     assert int(published[-1].changes[0].new) == 8000 * 65 - 100 * (500 + 3000 + 240)
     assert published[-1].figures["services.cpu-milli"] == 3500
 
 
-def test_usage_is_said_in_messages_of_the_report_period_without_gaps() -> None:
+def test_usage_is_published_once_per_report_period_without_gaps() -> None:
     world, _ = world_with_node()
     place(world, document("web", "LS", "cpu", "1", usage="cpu=500m..1500m,period=10m"))
     world.run_until(world.now + timedelta(seconds=31))
@@ -248,7 +248,7 @@ def test_a_malformed_usage_is_refused(text: str) -> None:
         wanted_usage(service("web", annotations={"cotenant.io/simulated-usage": text}), 0)
 
 
-def test_a_pod_that_says_nothing_uses_a_part_of_its_request_and_a_batch_pod_all_of_it() -> None:
+def test_without_an_annotation_a_pod_uses_part_of_its_request_and_a_batch_pod_all_of_it() -> None:
     assert wanted_usage(service("web", "2"), 0).cpu == Curve(1200, 1200)
     assert wanted_usage(batch("job", 1500), 0).cpu == Curve(1500, 1500)
     assert wanted_usage(pod("small"), 0).cpu == Curve(100, 100)
@@ -276,7 +276,7 @@ def test_shares_never_exceed_demand_or_capacity_and_serve_all_where_there_is_eno
         assert given_ == wanted
 
 
-def test_an_executor_that_starts_while_it_is_cut_off_works_once_the_log_is_there() -> None:
+def test_an_executor_that_starts_without_a_log_works_once_it_is_reachable() -> None:
     """Found by `cotenant simulate --chaos --seed 20 --nodes 4 --for 4m`: the simulated one lost its start marker for good."""
     world, first = world_with_node()
     world.remove(first)

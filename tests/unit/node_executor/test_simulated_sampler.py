@@ -40,7 +40,7 @@ STEPS = st.tuples(st.sets(st.sampled_from(sorted(PODS))), st.lists(WRITES, max_s
 
 
 @given(st.lists(STEPS, max_size=12))
-def test_after_any_changes_a_sample_is_that_of_a_sampler_without_a_past(
+def test_after_any_changes_a_sample_equals_that_of_a_new_sampler(
     steps: list[tuple[set[str], list[tuple[str, Knob, str]]]],
 ) -> None:
     files = SimulatedFiles(CgroupVersion.V2, tuple(range(8)))

@@ -58,13 +58,13 @@ def test_a_pods_values_are_the_sums_of_its_containers() -> None:
     ]
 
 
-def test_one_container_without_a_limit_lifts_that_of_the_pod() -> None:
+def test_one_container_without_a_limit_makes_the_pod_unlimited() -> None:
     whole, parts = of_pod(container("a", {"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}), container("b"))
     assert whole == {"cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": "-1"}
     assert parts[1] == {"cpu.shares": "2", "cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": "-1"}
 
 
-def test_requests_that_are_not_stated_are_the_limits_and_nothing_without_any() -> None:
+def test_missing_requests_default_to_the_limits() -> None:
     whole, _ = of_pod(container("a", limits={"cpu": "2"}), container("b", {"cpu": "1"}), container("c"))
     assert whole["cpu.shares"] == "3072"
 

@@ -100,7 +100,7 @@ def test_memory_carries_over_the_cycles_and_its_values_reach_every_kind_of_targe
     assert bench.core.plan(bench.now).targets.others[SYSCTL] == {SysctlAttribute.VALUE: "2"}
 
 
-def test_a_strategy_of_every_cycle_keeps_the_node_busy() -> None:
+def test_a_node_with_a_strategy_of_every_cycle_is_never_idle() -> None:
     idle, busy = Bench().load().look(), Bench(strategies=(*STRATEGIES, strategy())).load().look()
     for bench in (idle, busy):
         bench.core.plan(bench.now)
@@ -108,7 +108,7 @@ def test_a_strategy_of_every_cycle_keeps_the_node_busy() -> None:
     assert (idle.core.has_work, busy.core.has_work) == (False, True)
 
 
-def test_a_copied_core_goes_on_from_the_memory_of_the_copied_one() -> None:
+def test_a_copied_core_continues_from_the_original_memory() -> None:
     bench = Bench(strategies=(*STRATEGIES, strategy())).load().look()
     bench.core.plan(bench.now)
     other = copy.deepcopy(bench.core)
@@ -117,7 +117,7 @@ def test_a_copied_core_goes_on_from_the_memory_of_the_copied_one() -> None:
     assert other.plan(bench.now).targets.others[SYSCTL] == {SysctlAttribute.VALUE: "2"}
 
 
-def test_a_reset_gives_the_initial_value_back() -> None:
+def test_a_reset_restores_the_initial_value() -> None:
     bench = running_bench()
     assert bench.core.plan(bench.now).targets.texts["besteffort"][Knob.CPU_BURST] == "0"
 
@@ -175,7 +175,7 @@ def test_an_eviction_is_published_once_with_the_figures_of_its_decision() -> Non
     assert event.causes == (bench.core.placed["default", "job"].ref,)
 
 
-def test_what_a_strategy_does_not_declare_stops_the_cycle() -> None:
+def test_an_undeclared_attribute_stops_the_cycle() -> None:
     bench = Bench(strategies=(*STRATEGIES, strategy(sets=(Knob.CPU_BURST,)))).load().look()
     with pytest.raises(CompositionError, match="no stated precedence"):
         bench.core.plan(bench.now)

@@ -65,7 +65,7 @@ def test_the_strategy_takes_the_floor_and_the_reservation_of_the_node_slo() -> N
     assert reserved.quantity_milli == 5200 - 1000
 
 
-def test_the_decision_in_words_and_figures() -> None:
+def test_the_decision_as_text_and_figures() -> None:
     decided = suppress(
         situation([service("web"), batch("job")], node_slo=slo(), reading=snapshot(4000, {"uid-web": 1500, "uid-job": 2000}))
     )
@@ -129,7 +129,7 @@ def test_growth_is_a_tenth_of_the_node_at_most_counted_in_whole_cpus() -> None:
 
 
 def machine(*buckets: tuple[tuple[int, int], ...], sockets: tuple[int, ...] = ()) -> list[Processor]:
-    """One bucket of (cpu, core) for each NUMA node, on the socket of the same number unless `sockets` says otherwise."""
+    """One bucket of (cpu, core) for each NUMA node, on the socket of the same number unless `sockets` is given."""
     return [
         Processor(cpu=cpu, core=core, socket=sockets[node] if sockets else node, node=node)
         for node, bucket in enumerate(buckets)
@@ -217,7 +217,7 @@ def test_a_single_usable_cpu_is_used_where_no_more_are_wanted() -> None:
     assert next_cpuset(1000, EIGHT[:1], frozenset({0}), {}) is None, "two are wanted, and there is one"
 
 
-def test_a_quantity_just_above_the_present_cpus_is_steadied() -> None:
+def test_a_quantity_just_above_the_present_cpus_is_within_the_dead_band() -> None:
     # 1 % of 20 CPUs is 200 milli-CPU
     assert with_dead_band(2199, 2, 20_000) == 2000
     assert with_dead_band(2200, 2, 20_000) == 2200

@@ -63,7 +63,7 @@ def test_seed_5_a_batch_pod_that_ended_since_the_sample_is_not_taken_for_a_servi
     assert decided.split.pods_non_be_milli == 1000
 
 
-def test_nothing_is_touched_without_node_slo_or_without_usage() -> None:
+def test_nothing_is_written_without_node_slo_or_usage() -> None:
     assert suppress(situation([batch("job")], reading=snapshot(100))) is None
     assert suppress(situation([batch("job")], node_slo=slo())) is None
     assert suppress(situation([batch("job")], node_slo=slo(), reading=snapshot(None))) is None
@@ -108,7 +108,7 @@ def test_where_the_kernel_has_no_cpu_sets_the_cpuset_policy_works_by_quota() -> 
     assert values(decided) == {QUOTA: "420000"}
 
 
-def test_cpus_that_a_pod_holds_alone_and_reserved_cpus_are_never_given_to_batch() -> None:
+def test_exclusive_and_reserved_cpus_are_never_used_by_batch() -> None:
     lse = pod("lse", "LSE", annotations={"scheduling.koordinator.sh/resource-status": '{"cpuset":"2-3"}'})
     decided = suppress(
         situation([lse, batch("job")], node_slo=slo(enable=False, reserved_cpus="0"), reading=snapshot(0))

@@ -15,7 +15,7 @@ V1, V2 = CgroupVersion.V1, CgroupVersion.V2
 
 
 @given(st.integers(convert.MIN_SHARES, convert.MAX_SHARES))
-def test_every_share_has_a_weight_and_the_way_back_loses_little(shares: int) -> None:
+def test_every_share_has_a_weight_and_converts_back_almost_exactly(shares: int) -> None:
     weight = convert.shares_to_weight(shares)
     assert convert.MIN_WEIGHT <= weight <= convert.MAX_WEIGHT
     assert abs(convert.weight_to_shares(weight) - shares) <= 27  # one weight is worth 26.2 shares
@@ -75,7 +75,7 @@ def test_a_malformed_cpu_list_is_refused_by_name(text: str) -> None:
         parse_cpu_list(text)
 
 
-def test_best_effort_really_has_the_smallest_of_its_cpusets() -> None:
+def test_best_effort_can_use_the_smallest_of_its_cpusets() -> None:
     assert smallest_cpu_list("0-3", ["0-3", "2", "0"]) == (2,)
 
 
@@ -135,7 +135,7 @@ def test_a_value_is_written_as_the_version_wants_it(version: CgroupVersion, knob
         (V2, Knob.CPUSET_CPUS, "0-3\n", "0-3"),
     ],
 )
-def test_a_files_content_is_read_in_our_terms(version: CgroupVersion, knob: Knob, content: str, value: str) -> None:
+def test_a_files_content_is_read_in_v1_units(version: CgroupVersion, knob: Knob, content: str, value: str) -> None:
     assert own_value(version, knob, content) == value
 
 

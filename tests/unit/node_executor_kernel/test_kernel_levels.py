@@ -65,7 +65,7 @@ def test_a_value_without_an_order_is_written_whole_on_the_way_down() -> None:
     assert (step.phase, step.final) == (Phase.WIDEN, True)
 
 
-def test_an_unknown_old_value_is_written_over() -> None:
+def test_an_unknown_old_value_is_overwritten() -> None:
     assert order(FileChange(POD, Knob.CPU_QUOTA, None, "10000")) == [(POD, Knob.CPU_QUOTA, "10000")]
 
 

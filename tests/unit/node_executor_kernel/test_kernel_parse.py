@@ -1,4 +1,4 @@
-"""What the kernel's texts say, where the shared vectors do not already."""
+"""Parsing of the kernel's texts that the shared vectors do not cover."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_v1_numa_line_with_its_sum_is_read() -> None:
         (V2, "file N0=1\nanon N0=1"),
     ],
 )
-def test_a_numa_text_that_does_not_hold_together_is_refused(version: CgroupVersion, content: str) -> None:
+def test_an_inconsistent_numa_text_is_refused(version: CgroupVersion, content: str) -> None:
     with pytest.raises(ValueError, match="numa_stat"):
         parse.parse_numa_stat(version, content)
 
@@ -42,7 +42,7 @@ def test_a_counter_that_is_no_number_is_named(content: str) -> None:
         parse.parse_cpu_stat(V1, content)
 
 
-def test_the_working_set_leaves_out_what_can_be_dropped() -> None:
+def test_the_working_set_excludes_reclaimable_memory() -> None:
     stat = parse.parse_memory_stat(
         V2, "anon 9\nfile 9\ninactive_file 1\nactive_file 2\ninactive_anon 10\nactive_anon 20\nunevictable 40\n"
     )
@@ -73,7 +73,7 @@ def test_a_broken_pressure_text_is_refused(content: str) -> None:
 
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("qos", list(KubeQoS))
-def test_a_pods_directory_tells_its_uid_and_tier(layout: Layout, qos: KubeQoS) -> None:
+def test_uid_and_tier_are_parsed_from_a_pods_directory(layout: Layout, qos: KubeQoS) -> None:
     directory = paths.pod_dir(layout, qos, "a-b")
     assert paths.kube_qos_of_dir(directory) is qos
     assert paths.pod_uid_of_dir(layout, directory.rsplit("/", 1)[1]) == ("a-b" if layout is Layout.CGROUPFS else "a_b")
@@ -95,6 +95,6 @@ def test_a_pod_without_container_statuses_has_no_sandbox_yet() -> None:
     assert paths.sandbox_container_id(Layout.SYSTEMD, ["docker-1.scope"], [], []) == ""
 
 
-def test_systemd_is_taken_where_both_layouts_are_there_or_nothing_is_known() -> None:
+def test_systemd_is_the_layout_if_both_exist_or_none_is_known() -> None:
     assert paths.detect_layout(V2, ["kubepods", "kubepods.slice"]) is Layout.SYSTEMD
     assert paths.detect_layout(V2, [], kubelet=Layout.CGROUPFS) is Layout.CGROUPFS

@@ -1,4 +1,4 @@
-"""Facilities that are no group's file are looked for where they live."""
+"""Facilities outside of cgroups are probed where the kernel exposes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def facilities(tmp_path: Path, *files: str) -> dict[str, str]:
     return {name: support.why for name, support in found.knobs.items() if not name.startswith(("cpu", "mem", "blk", "io"))}
 
 
-def test_what_is_there_is_supported(tmp_path: Path) -> None:
+def test_present_knobs_are_supported(tmp_path: Path) -> None:
     found = facilities(
         tmp_path,
         "proc/pressure/cpu",
@@ -38,7 +38,7 @@ def test_what_is_there_is_supported(tmp_path: Path) -> None:
         assert found[name] == "", name
 
 
-def test_what_is_missing_says_what(tmp_path: Path) -> None:
+def test_a_missing_knob_is_reported_with_its_reason(tmp_path: Path) -> None:
     found = facilities(tmp_path, "sys/fs/resctrl/.keep")
     assert found["resctrl"] == "/sys/fs/resctrl is not mounted"
     assert "/proc/pressure" in found["psi.node"]

@@ -35,7 +35,7 @@ def sandbox(directory: Path, version: CgroupVersion = V2) -> SandboxDriver:
 
 @contextmanager
 def refusal(number: int) -> Iterator[None]:
-    with pytest.raises(OSError) as caught:  # noqa: PT011 - the errno says which
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - the errno is checked below
         yield
     assert caught.value.errno == number, caught.value
 
@@ -155,7 +155,7 @@ def test_members_are_found_by_descent_and_by_session(tmp_path: Path) -> None:
     assert os.getpid() not in found
 
 
-def test_a_number_that_passed_to_a_stranger_is_not_believed() -> None:
+def test_a_reused_pid_is_not_a_member() -> None:
     rows = read_processes(Path("/proc"))
     mine = os.getpid()
     assert mine in members(rows, [mine], rows[mine].started)

@@ -99,7 +99,7 @@ def test_a_group_that_comes_back_starts_from_zero(driver: StillDriver, sampler: 
     assert sampler.snapshot(3 * SECOND).pods["a"].usage.cpu_milli is None
 
 
-def test_a_file_that_says_nothing_sensible_costs_its_pod_alone(driver: StillDriver, sampler: Sampler) -> None:
+def test_a_malformed_file_skips_its_pod_only(driver: StillDriver, sampler: Sampler) -> None:
     driver.create("podb")
     path = driver.stat_path("podb", Stat.CPU_USAGE)
     assert path is not None
@@ -110,7 +110,7 @@ def test_a_file_that_says_nothing_sensible_costs_its_pod_alone(driver: StillDriv
     assert "cpuacct.usage" in seen.skipped[0].reason
 
 
-def test_pods_of_every_tier_are_told_apart(driver: StillDriver, sampler: Sampler) -> None:
+def test_pods_of_every_tier_are_distinguished(driver: StillDriver, sampler: Sampler) -> None:
     for group in ("podg", "burstable/podb", "probe"):
         driver.create(group)
     seen = sampler.snapshot(SECOND)
@@ -129,7 +129,7 @@ def test_host_applications_are_no_part_of_the_system(driver: StillDriver, sample
     assert [skipped.group for skipped in seen.skipped] == ["none"]
 
 
-def test_a_clock_that_stands_still_gives_no_rate(sampler: Sampler) -> None:
+def test_without_elapsed_time_there_is_no_rate(sampler: Sampler) -> None:
     sampler.snapshot(SECOND)
     again = sampler.snapshot(SECOND)
     assert (again.interval_ns, again.node.cpu_milli) == (None, None)

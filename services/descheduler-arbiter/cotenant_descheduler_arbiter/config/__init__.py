@@ -1,1 +1,1 @@
-"""The configuration document, checked once at the start: what it says, and the policy that follows from it."""
+"""The configuration document, validated once at start, and the policy resolved from it."""

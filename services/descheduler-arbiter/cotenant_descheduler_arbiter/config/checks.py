@@ -1,4 +1,4 @@
-"""Checks of single fields of the configuration: the error names the field and what is expected."""
+"""Validation of single configuration fields: the error names the field and the expected value."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cotenant_descheduler_arbiter.config.scaling import IntOrPercent, scaled
 
 
 class PolicyError(ValueError):
-    """The configuration cannot be used; the text says which field and what is expected."""
+    """Invalid configuration; the text names the field and the expected value."""
 
 
 def duration(field: str, text: str) -> timedelta:
-    """Return the duration of a Go text. Raises PolicyError."""
+    """Parse a Go duration. Raises PolicyError."""
     try:
         return parse_duration(text)
     except DurationError as error:
@@ -32,14 +32,14 @@ def check(holds: bool, field: str, message: str) -> None:
 
 
 def namespace_rule(field: str, rule: NamespaceRule | None) -> NamespaceRule:
-    """Return the rule, an empty one where none is given. Raises PolicyError."""
+    """Return the rule, or an empty one for None. Raises PolicyError."""
     rule = rule or NamespaceRule()
     check(not (rule.include and rule.exclude), field, "give include or exclude, not both")
     return rule
 
 
 def checked_selector(field: str, selector: LabelSelector | None) -> LabelSelector | None:
-    """Return the selector. Raises PolicyError where it cannot be evaluated."""
+    """Return the selector. Raises PolicyError if it is invalid."""
     if selector is not None:
         try:
             check_selector(selector)

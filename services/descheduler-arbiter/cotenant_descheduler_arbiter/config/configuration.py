@@ -14,8 +14,8 @@
       - name: MigrationController
         args: {evictQPS: "10", maxMigratingPerNode: 2}
 
-The structs hold what is written; `policy` says what it means. Fields that concern Kubernetes' own API or leader election are
-accepted and have no effect. An unknown field in a plugin's args is an error.
+The structs hold the document as written; `policy` holds the resolved values. Fields about the Kubernetes API or leader election
+are accepted and have no effect. An unknown field in a plugin's args is an error.
 """
 
 from __future__ import annotations
@@ -80,16 +80,16 @@ class Profile(Document, frozen=True, kw_only=True):
 
 
 class NodeLifecycleConfiguration(Document, frozen=True, kw_only=True):
-    """Taints of nodes that fell silent, and the evictions that follow; cotenant's own."""
+    """Taints of nodes without samples, and the evictions by taint; an extension of cotenant."""
 
     enabled: bool = True
     default_toleration_seconds: int = 300
 
 
 class BackOffConfiguration(Document, frozen=True, kw_only=True):
-    """How long a workload is left alone after a move: base * 2^(moves in a row - 1), at most the maximum; cotenant's own.
+    """The back-off of a workload after a move: base * 2^(consecutive moves - 1), at most the maximum; an extension of cotenant.
 
-    The row ends when twice the back-off has passed without a move.
+    The count restarts when twice the back-off has passed without a move.
     """
 
     base: str = "1m"
@@ -135,7 +135,7 @@ class AnomalyConditionArgs(Args, frozen=True, kw_only=True):
 
 
 class PoolArgs(Args, frozen=True, kw_only=True):
-    """What a node pool may say; what it does not say it takes from the top level."""
+    """Arguments of a node pool; unset fields are inherited from the top level."""
 
     name: str = ""
     node_selector: LabelSelector | None = None

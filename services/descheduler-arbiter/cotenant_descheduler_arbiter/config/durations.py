@@ -1,8 +1,8 @@
-"""Go durations as configuration and migration jobs write them: "5m0s", "500ms", "1h30m", "0".
+"""Go durations in configuration and migration jobs: "5m0s", "500ms", "1h30m", "0".
 
-In: the text. Out: a timedelta; anything else is a DurationError that says what is expected.
+In: the text. Out: a timedelta; any other text raises a DurationError with the expected form.
 
-Source: Go `time.ParseDuration`; finer than a microsecond is cut off.
+Source: Go `time.ParseDuration`; fractions below a microsecond are truncated.
 """
 
 from __future__ import annotations

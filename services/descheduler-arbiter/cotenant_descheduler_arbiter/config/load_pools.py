@@ -1,11 +1,11 @@
 """LowNodeLoad's arguments: pools resolved, thresholds checked.
 
 In: the arguments, the descheduling interval. Out: a LowNodeLoad, or a PolicyError that names the field. The pool fields at the
-top level are the first pool, `__default_node_pool__`, if they name a threshold; a pool in `nodePools` takes what it does not
-say from the top level. The weight of a resource that is not given is 1. An anomaly condition with 0 takes the default.
+top level are the first pool, `__default_node_pool__`, if they have a threshold; a pool in `nodePools` inherits unset fields
+from the top level. The default weight of a resource is 1. An anomaly condition with 0 means the default.
 
 Checked: numberOfNodes >= 0; percents >= 0, low <= high, prodHigh <= high; detections > 0; the descheduling interval below the
-anomaly's timeout and the detectors' cache time, for a node could never become abnormal otherwise.
+anomaly's timeout and the detectors' cache time, as a node could otherwise never become abnormal.
 
 Source: koord-descheduler defaults and validation of v1alpha2; pool inheritance as in its version 1.8.
 """

@@ -1,6 +1,6 @@
-"""The policy that the core decides by: the configuration with defaults filled in and everything checked (see `resolution`).
+"""The core's policy: the validated configuration with defaults filled in (see `resolution`).
 
-One struct for each rule that takes arguments; the rules themselves are in the folders that use them.
+One struct for each rule with arguments; the rules themselves are in the folders that use them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_ANOMALY_TIMEOUT = timedelta(seconds=60)
 
 
 class AnomalyCondition(msgspec.Struct, frozen=True):
-    """When a detection counts: more than N abnormal marks in a row; more than M normal ones end it."""
+    """A node is abnormal after more than N consecutive abnormal marks, and normal after more than M consecutive normal ones."""
 
     timeout: timedelta = DEFAULT_ANOMALY_TIMEOUT
     consecutive_abnormalities: int = 5
@@ -29,12 +29,12 @@ class AnomalyCondition(msgspec.Struct, frozen=True):
 
     @property
     def immediate(self) -> bool:
-        """True where the first detection is enough."""
+        """Whether the first detection is enough."""
         return self.consecutive_abnormalities == 1
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """Arguments of one pool, resolved. Thresholds are percentages."""
+    """Resolved arguments of one pool. Thresholds are percentages."""
 
     name: str
     node_selector: LabelSelector | None = None
@@ -55,7 +55,7 @@ class Pool(msgspec.Struct, frozen=True):
 
 
 class LowNodeLoad(msgspec.Struct, frozen=True):
-    """Arguments that hold for all pools."""
+    """Arguments of all pools."""
 
     pools: tuple[Pool, ...] = ()
     number_of_nodes: int = 0
@@ -64,7 +64,7 @@ class LowNodeLoad(msgspec.Struct, frozen=True):
 
 
 class EvictableRules(msgspec.Struct, frozen=True):
-    """Which kinds of pods may go. `priority_threshold` is the value, resolved where a PriorityClass was named."""
+    """Which pods are evictable. `priority_threshold`: the value, resolved from a PriorityClass if one was named."""
 
     evict_failed_bare_pods: bool = False
     evict_all_bare_pods: bool = False
@@ -97,7 +97,7 @@ class Budgets(msgspec.Struct, frozen=True):
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """An object limiter, resolved. `max_migrating` None: that of the workload."""
+    """A resolved object limiter. `max_migrating` None: the workload's own."""
 
     duration: timedelta
     max_migrating: IntOrPercent | None
@@ -105,7 +105,7 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Everything that the core decides by."""
+    """All parameters of the core's decisions."""
 
     interval: timedelta
     dry_run: bool
@@ -119,7 +119,7 @@ class Policy(msgspec.Struct, frozen=True):
     balance_dry_run: bool
     evictable: EvictableRules
     priority_threshold_class: str
-    """Name of a PriorityClass whose value is the threshold; empty where a value or nothing is given."""
+    """Name of a PriorityClass whose value is the threshold; empty if a value or nothing is configured."""
     namespaces: NamespaceRule
     budgets: Budgets
     limiters: dict[str, RateLimit]

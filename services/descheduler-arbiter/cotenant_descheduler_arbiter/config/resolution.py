@@ -1,4 +1,4 @@
-"""From the configuration document to the policy: defaults filled in, everything checked once at the start.
+"""Resolves the configuration document to the policy: fills in defaults and validates everything once at start.
 
 In: the document. Out: a Policy, or a PolicyError that names the field. Checked here: expiration > 0; evictQPS and evictBurst
 > 0; include xor exclude; one profile; known plugins.

@@ -9,7 +9,7 @@ IntOrPercent = int | str
 
 
 def scaled(value: IntOrPercent, replicas: int) -> int:
-    """Return the count that an int or a percentage text means. Raises ValueError on any other text."""
+    """Return the count for an int, or for a percentage of `replicas`. Raises ValueError on any other text."""
     if isinstance(value, int):
         return value
     digits = value[:-1] if value.endswith("%") else ""

@@ -1,1 +1,1 @@
-"""What holds for every eviction, whoever asks for it: who may be evicted, where it would fit, and how often."""
+"""Rules for every eviction: which pods may be evicted, where they would fit, and how often."""

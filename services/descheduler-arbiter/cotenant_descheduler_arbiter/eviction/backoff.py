@@ -1,12 +1,12 @@
-"""How long a workload is left alone after a move: a back-off that grows with every move in a row.
+"""The back-off of a workload after a move, which grows with every consecutive move.
 
-In: the workload's last granted move (fields of its Migration event), the time. Out: the number of the next move in the
-row, and when another may follow.
+In: the workload's last granted move (fields of its Migration event), the time. Out: the number of the next consecutive move,
+and when it is allowed.
 
-    pause(n) = min(base * 2^(n-1), maximum)          n = moves in a row
-    the row goes on while the next move comes within pause(n) after the pause itself has passed; else it starts again at 1
+    pause(n) = min(base * 2^(n-1), maximum)          n = consecutive moves
+    n increases if the next move comes within pause(n) after the pause has passed; else it restarts at 1
 
-A bare pod counts as a workload of its own, by its name.
+A bare pod is a workload of its own, identified by its name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MAX_EXPONENT = 30
 
 
 def workload_key(workload: str, namespace: str, pod: str) -> str:
-    """Return what the back-off is kept by."""
+    """Return the key of the back-off."""
     return workload or f"{namespace}/{pod}"
 
 
 def pause(moves: int, base: timedelta, maximum: timedelta) -> timedelta:
-    """Return the pause after the n-th move in a row."""
+    """Return the pause after the n-th consecutive move."""
     return min(base * 2 ** min(max(moves - 1, 0), _MAX_EXPONENT), maximum) if moves > 0 else timedelta(0)
 
 
@@ -42,15 +42,15 @@ def latest_moves(jobs: Iterable[Migration]) -> dict[str, Migration]:
     return latest
 
 
-def next_in_row(last: Migration | None, base: timedelta, maximum: timedelta, now: datetime) -> int:
-    """Return the number of a move that is granted now."""
+def next_consecutive(last: Migration | None, base: timedelta, maximum: timedelta, now: datetime) -> int:
+    """Return the consecutive number of a move that is granted now."""
     if last is None or last.workload_retry_at is None:
         return 1
     return last.workload_moves + 1 if now < last.workload_retry_at + pause(last.workload_moves, base, maximum) else 1
 
 
-def remembered_until(job: Migration, base: timedelta, maximum: timedelta) -> datetime | None:
-    """Return until when the job's part in the back-off must be kept."""
+def needed_until(job: Migration, base: timedelta, maximum: timedelta) -> datetime | None:
+    """Return until when the back-off needs the job."""
     if job.workload_retry_at is None:
         return None
     return job.workload_retry_at + pause(job.workload_moves, base, maximum)

@@ -14,10 +14,10 @@ from cotenant_descheduler_arbiter.config.policy import CycleLimits
 
 
 class CycleCounts:
-    """The counts of one cycle while it is being computed."""
+    """The eviction counts of the cycle in progress."""
 
     def __init__(self, limits: CycleLimits, evicted: Iterable[tuple[str, str]] = ()) -> None:
-        """Start from the (node, namespace) of what the cycle has evicted already."""
+        """`evicted`: (node, namespace) of the cycle's earlier evictions."""
         self.limits = limits
         self.per_node: dict[str, int] = {}
         self.per_namespace: dict[str, int] = {}
@@ -47,11 +47,11 @@ class CycleCounts:
         self.total += 1
 
     def node_full(self, node: str) -> bool:
-        """Tell whether the node has no eviction left in this cycle."""
+        """Whether the node has no eviction left in this cycle."""
         return _full(self.per_node.get(node, 0), self.limits.max_no_of_pods_to_evict_per_node)
 
     def namespace_full(self, namespace: str) -> bool:
-        """Tell whether the namespace has no eviction left in this cycle."""
+        """Whether the namespace has no eviction left in this cycle."""
         return _full(self.per_namespace.get(namespace, 0), self.limits.max_no_of_pods_to_evict_per_namespace)
 
 

@@ -1,10 +1,10 @@
-"""May this pod be evicted at all: the safety filter before anything else is asked.
+"""Whether a pod is evictable at all: the first filter.
 
 In: the pod and the arguments. Out: None, or the reason why it stays. The annotation `descheduler.alpha.kubernetes.io/evict`
-(any value) makes a pod evictable whatever else holds. Otherwise it stays if it: belongs to a DaemonSet; is a mirror or
-static pod; is terminating; has no owner (unless failed bare pods or all bare pods may go); is system critical (priority >=
-2e9, or at the priority threshold); uses hostPath or emptyDir; uses a persistent volume claim while these are to be spared;
-is not selected. A gate named in `skip_gates` is not asked.
+(any value) makes a pod evictable unconditionally. Otherwise it stays if it: belongs to a DaemonSet; is a mirror or static pod;
+is terminating; has no owner (unless failed bare pods or all bare pods are evictable); is system critical (priority >= 2e9, or
+at least the priority threshold); uses hostPath or emptyDir; uses a persistent volume claim with `ignorePvcPods`; is not
+selected. Gates in `skip_gates` are skipped.
 
 Source: kubernetes-sigs descheduler DefaultEvictor, koord-descheduler's copy with skipEvictionGates.
 """
@@ -43,7 +43,7 @@ _VOLUME_DECODER = msgspec.json.Decoder(_Volume)
 
 
 _UNREADABLE = _Volume(host_path=msgspec.Raw(b"{}"))
-"""What cannot be read counts as local storage: the pod stays."""
+"""Unreadable volumes count as local storage, so the pod stays."""
 
 
 def _volumes(pod: Pod) -> Iterator[_Volume]:
@@ -59,12 +59,12 @@ def _given(raw: msgspec.Raw) -> bool:
 
 
 def forced(pod: Pod) -> bool:
-    """Tell whether the evict annotation opens every filter; its value does not matter."""
+    """Whether the evict annotation overrides every filter; its value does not matter."""
     return ANNOTATION_EVICT in pod.metadata.annotations
 
 
 def parse_cost(text: str | None) -> int:
-    """Return a cost annotation's value; 0 for anything that is not an int32 in plain decimal."""
+    """Return a cost annotation's value; 0 unless it is a decimal int32."""
     if text is None:
         return 0
     digits = text[1:] if text.startswith("-") else text
@@ -77,7 +77,7 @@ def parse_cost(text: str | None) -> int:
 
 
 def below_max_cost(pod: Pod) -> bool:
-    """Tell whether the pod's eviction cost lets it be evicted; the largest int32 means never."""
+    """Whether the pod's eviction cost allows its eviction; the largest int32 means never."""
     return parse_cost(pod.metadata.annotations.get(ANNOTATION_EVICTION_COST)) != MAX_EVICTION_COST
 
 

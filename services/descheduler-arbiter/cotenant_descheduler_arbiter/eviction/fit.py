@@ -1,10 +1,10 @@
-"""Would this pod fit on that node: the test before a pod is sent away.
+"""Whether a pod would fit on a node: the check before a pod is moved.
 
-In: pod, node, what the node's pods request. Out: None, or the first reason why not. All must hold: the node is schedulable;
+In: pod, node, the requests of the node's pods. Out: None, or the first reason why not. Conditions: the node is schedulable;
 nodeSelector and required node affinity match; taints with effect NoSchedule or NoExecute are tolerated; every requested
-resource fits into allocatable minus what is requested there; a pod slot is free.
+resource fits into allocatable minus present requests; a pod slot is free.
 
-The slot is counted here although koord-descheduler's LowNodeLoad does not: a pod that finds no slot would wait.
+Unlike koord-descheduler's LowNodeLoad the slot is checked: a pod without a free slot would stay pending.
 
 Source: koord-descheduler NodeFit; Kubernetes taints and node affinity.
 """

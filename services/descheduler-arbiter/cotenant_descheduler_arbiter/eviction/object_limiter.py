@@ -1,10 +1,10 @@
-"""How fast one workload or namespace may lose pods: a token bucket, replayed from the times of its evictions.
+"""Rate limit of evictions per workload or namespace: a token bucket, replayed from the times of past evictions.
 
     rate = max migrating / duration, size = burst (1 unless given); the bucket is full at the first eviction
     each eviction takes one token if there is one; limited = tokens - 1 < 0
-    it is forgotten 1.5 x duration after the last eviction; duration 0 or max migrating 0: not tracked
+    the bucket is dropped 1.5 x duration after the last eviction; duration 0 or max migrating 0: no limit
 
-The bucket is no counter: it follows from the evictions that the log holds.
+The bucket has no stored counter: it is computed from the evictions on the log.
 
 Source: koord-descheduler migration controller (object limiters), Go's rate.Limiter.
 """
@@ -18,7 +18,7 @@ FORGET_FACTOR = 1.5
 
 
 def tokens_left(evictions: Sequence[datetime], rate_per_second: float, burst: int, now: datetime) -> float:
-    """Return the tokens of a bucket now, given the times of what took from it in ascending order."""
+    """Return the tokens in a bucket now; `evictions`: times in ascending order."""
     tokens = float(burst)
     last: datetime | None = None
     for at in evictions:
@@ -35,7 +35,7 @@ def tokens_left(evictions: Sequence[datetime], rate_per_second: float, burst: in
 def limited(
     evictions: Sequence[datetime], *, duration: timedelta, max_migrating: int, burst: int, now: datetime
 ) -> bool:
-    """Tell whether one more eviction must wait. `evictions` are those of the same workload or namespace, ascending."""
+    """Whether one more eviction must wait. `evictions`: times for the same workload or namespace, ascending."""
     if duration <= timedelta(0) or max_migrating <= 0 or not evictions:
         return False
     if now - evictions[-1] > duration * FORGET_FACTOR:

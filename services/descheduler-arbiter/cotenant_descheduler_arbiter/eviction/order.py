@@ -1,12 +1,12 @@
-"""Which pod first. First = evicted first; each key decides only where the ones before are equal:
+"""The eviction order of pods. Each key decides only where the earlier keys are equal; the first pod is evicted first:
 
     1 Koordinator priority class: free < batch < mid < prod < none      2 spec.priority (none = 0)
     3 Kubernetes QoS: BestEffort < Burstable < Guaranteed               4 Koordinator QoS: BE < LS < LSR < LSE = SYSTEM < none
     5 pod-deletion-cost        6 eviction-cost
-    7 how well the pod's usage covers the node's excess, best first; pods without a metric last (only where a node is relieved)
+    7 how well the pod's usage covers the node's excess, best first; pods without a metric last (only when relieving a node)
     8 creation time, newest first        9 namespace/name, last first, as a StatefulSet scales down
 
-Source: koord-descheduler sorter; its full ties may come out in any order, the ninth key is ours.
+Source: koord-descheduler sorter; the ninth key is an addition, as its order of equal pods is undefined.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PodRank = tuple[int, int, int, int, int, int, int, float, float]
 
 
 def creation_seconds(text: str | None) -> int:
-    """Return an RFC 3339 creation time in whole seconds since 1970; 0 where there is none or it cannot be read."""
+    """Return an RFC 3339 creation time in whole seconds since 1970; 0 if it is absent or malformed."""
     if not text:
         return 0
     try:
@@ -47,7 +47,7 @@ def creation_seconds(text: str | None) -> int:
 
 
 def pod_rank(facts: PodFacts, score: float | None, *, by_usage: bool) -> PodRank:
-    """Return the keys of a pod; `score` is None where it has no metric."""
+    """Return the keys of a pod; `score`: None without a metric."""
     pod = facts.pod
     annotations = pod.metadata.annotations
     return (

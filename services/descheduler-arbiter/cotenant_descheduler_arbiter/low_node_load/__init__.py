@@ -1,1 +1,1 @@
-"""LowNodeLoad: from the measured usage of a pool's nodes to the pods that move."""
+"""LowNodeLoad: selects pods to move by the measured usage of a pool's nodes."""

@@ -1,14 +1,14 @@
-"""Whether a hot node has been hot long enough: the anomaly detector of one node.
+"""The anomaly detector of one node: whether a hot node has been hot for long enough.
 
-In: the detector's counters (fields of an event), one mark a cycle, the time. Out: the counters after the mark.
+In: the detector's counters (fields of an event), one mark per cycle, the time. Out: the counters after the mark.
 
     current(now): if ANOMALY and (now > expires_at or normal streak > M) -> OK
     mark normal:   normal streak + 1, abnormal streak = 0; if ANOMALY and normal streak > M -> OK
     mark abnormal: abnormal streak + 1, normal streak = 0; if OK and abnormal streak > N -> ANOMALY
-    a change of state clears all counters; ANOMALY expires one timeout after it began and is not extended by further marks
+    a change of state clears all counters; ANOMALY expires one timeout after it began, and further marks do not extend it
 
-N and M are exceeded, not reached: the (N+1)th detection in a row makes the anomaly. N = 1 (or no condition) is special: the
-first detection counts and no detector is kept. A timeout of 0 or less means 60 s.
+N and M must be exceeded: the (N+1)th consecutive detection starts the anomaly. N = 1 (or no condition) is special: the first
+detection counts and there is no detector. A timeout of 0 or less means 60 s.
 
 Source: koord-descheduler anomaly detection (BasicDetector) as LowNodeLoad uses it.
 """
@@ -33,7 +33,7 @@ def _enter(detector: AnomalyStreak, state: DetectorState, condition: AnomalyCond
 
 
 def current(detector: AnomalyStreak, condition: AnomalyCondition, now: datetime) -> AnomalyStreak:
-    """Return the detector as it is now: an anomaly that ended or ran out is OK with cleared counters."""
+    """Return the detector's state at `now`: an anomaly that ended or expired is OK with cleared counters."""
     if detector.state is DetectorState.ANOMALY and (
         (detector.expires_at is not None and now > detector.expires_at)
         or detector.normal_streak > condition.consecutive_normalities
@@ -69,5 +69,5 @@ def mark(detector: AnomalyStreak, condition: AnomalyCondition, now: datetime, *,
 
 
 def reset(detector: AnomalyStreak) -> AnomalyStreak:
-    """Return the detector in state OK; in that state already, its counters stay as they are."""
+    """Return the detector in state OK; if it is OK already its counters are unchanged."""
     return detector if detector.state is DetectorState.OK else AnomalyStreak()

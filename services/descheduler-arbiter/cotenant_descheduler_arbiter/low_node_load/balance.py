@@ -1,22 +1,22 @@
-"""Which pods leave the hot nodes of a pool, and where they would find room.
+"""Selects the pods to move off a pool's hot nodes, and their targets.
 
-In: the pool's measured nodes with their classes, the hot nodes in order, and two questions that the caller answers: may
-this pod move at all, may it be evicted now. Out: moves with their figures, and the pods that stay with the reason.
+In: the pool's measured nodes with their classes, the hot nodes in order, and two callbacks: whether a pod may move at all, and
+whether it may be evicted now. Out: moves with their figures, and the pods that stay with the reason.
 
 Two passes. Node pass: from HIGH nodes to LOW and BOTH_LOW ones, against the node band. Prod pass: prod pods from PROD_HIGH
-nodes to PROD_LOW and BOTH_LOW ones, against the prod band. What may be moved in all:
+nodes to PROD_LOW and BOTH_LOW ones, against the prod band. Total amount that may be moved:
 
     available(targets) = sum over targets of (high - usage)
     node pass: available(LOW) + available(BOTH_LOW)
-    prod pass: available of prod(PROD_LOW) + min(available of prod(BOTH_LOW), what the node pass left of available(BOTH_LOW))
+    prod pass: available of prod(PROD_LOW) + min(available of prod(BOTH_LOW), the node pass's rest of available(BOTH_LOW))
 
 Per hot node, hottest first, and per pod in eviction order: stop when the node is no longer over or nothing is available.
-The pod stays unless it has a metric, fits a target (requests, affinity, taints, slots), and the computed after-state lies
-inside the bands: no target resource above its high amount, and the source not under all of its low amounts (a node that
-a move turns into a destination would get the load back). Room is counted at once, so later pods see less.
+The pod stays unless it has a metric, fits a target (requests, affinity, taints, slots), and the computed usage after the move
+is inside the bands: no target resource above its high amount, and the source not under all of its low amounts (otherwise it
+would become a destination and get the load back). Capacity is subtracted at once, for the following pods.
 
-Source: koord-descheduler LowNodeLoad; as there, the node pass leaves the prod usages as they were. Room is taken by pods that
-really move only, in eviction order; koord-descheduler takes it for all removable pods in the order of their names.
+Source: koord-descheduler LowNodeLoad; as there, the node pass does not update prod usages. Only pods that move use capacity, in
+eviction order; koord-descheduler subtracts it for all removable pods, by name.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, MeasuredPod
 
 WhyNot = Callable[[PodFacts], str | None]
-"""Returns why a pod may not, or None."""
+"""Returns the reason against the pod, or None."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A pod that shall leave. Usages are those of node or prod pods, as the pass compares them."""
+    """A pod to move. Usages are those of the node or of its prod pods, depending on the pass."""
 
     facts: PodFacts
     source: str
@@ -79,7 +79,7 @@ class Balance:
         why_not_movable: WhyNot,
         why_not_now: WhyNot,
     ) -> None:
-        """`why_not_now` is asked last, and counts the eviction when it allows it."""
+        """`why_not_now` is called last, and counts the eviction if it allows it."""
         self.nodes = {node.facts.name: node for node in nodes}
         self.loads = loads
         self.classes = classes
@@ -96,7 +96,7 @@ class Balance:
         self.kept: list[StayingPod] = []
 
     def run(self, hot: Sequence[str], prod_hot: Sequence[str]) -> None:
-        """Do both passes over the hot nodes, hottest first; fills `moves` and `kept`."""
+        """Run both passes over the hot nodes, hottest first; fills `moves` and `kept`."""
         low, both = self._named(LoadClass.LOW), self._named(LoadClass.BOTH_LOW)
         available_both = self._available(both, prod=False)
         remaining = _plus(self._available(low, prod=False), available_both)
@@ -210,7 +210,7 @@ class Balance:
     def _find_target(
         self, pod: MeasuredPod, source: str, targets: Sequence[str], taken: Mapping[str, int], *, prod: bool
     ) -> tuple[str | None, str]:
-        """Return the first target that takes the pod and stays inside its bands, else why none does."""
+        """Return the first target that fits the pod and stays inside its bands, else the reason why none does."""
         first: str | None = None
         for target in targets:
             if target == source:

@@ -1,13 +1,12 @@
-"""One LowNodeLoad cycle over the state: who is hot, what moves, and what is said about it.
+"""One LowNodeLoad cycle over the state: hot nodes, moves, and the events about them.
 
-In: the state, the policy, the time. Out: a NodeLoadJudged per hot (or formerly hot) node, each followed by the
-Migration jobs created for it. Cycles are the slots of `interval` since 1970; a node is judged once per slot, which its
-time of the last judgement shows it.
+In: the state, the policy, the time. Out: a NodeLoadJudged per hot (or formerly hot) node, each followed by the Migration jobs
+created for it. Cycles are slots of `interval` since 1970; a node is judged once per slot, by the time of its last judgement.
 
-Usage is corrected by what is under way: pods with a job that is not over, or was over less than a report interval
-before the node's metric, no longer count on their source, and count on the target that the job was decided with.
+Usage is corrected by moves in progress: pods with an unfinished job, or with a job finished less than a report interval before
+the node's metric, no longer count on their source, but on the job's target.
 
-Only nodes that are ready, selected and freshly measured take part. With one node or none there is nothing to balance.
+Only nodes that are ready, selected and have a fresh metric take part, and at least two are needed.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def slot_of(at: datetime, interval: timedelta) -> int:
-    """Return the number of the cycle that a time lies in."""
+    """Return the number of the cycle at a time."""
     return (at - _EPOCH) // interval
 
 
@@ -52,7 +51,7 @@ def start_of_slot(slot: int, interval: timedelta) -> datetime:
 
 
 def candidates(fold: ClusterFold, policy: Policy) -> list[str]:
-    """Return the nodes that cycles look at: ready and selected."""
+    """Return the nodes that take part in cycles: ready and selected."""
     return [
         node
         for node in node_names(fold)
@@ -61,7 +60,7 @@ def candidates(fold: ClusterFold, policy: Policy) -> list[str]:
 
 
 def judged_in_slot(fold: ClusterFold, policy: Policy, now: datetime) -> frozenset[str]:
-    """Return the nodes that the present cycle has judged already."""
+    """Return the nodes that were judged in the current cycle."""
     slot = slot_of(now, policy.interval)
     return frozenset(
         name
@@ -70,8 +69,8 @@ def judged_in_slot(fold: ClusterFold, policy: Policy, now: datetime) -> frozense
     )
 
 
-def forget_gone_nodes(fold: ClusterFold) -> Iterator[Event]:
-    """Yield the end of what is known of nodes that are no more."""
+def end_deleted_nodes(fold: ClusterFold) -> Iterator[Event]:
+    """Yield tombstones of the judgements of deleted nodes."""
     for name, known in sorted(fold.judged.items()):
         if name not in fold.nodes and name not in fold.executors:
             yield end(descheduling_subject(name), known)
@@ -132,7 +131,7 @@ class Balancing:
             and slot_of(known.value.created_at, self.policy.interval) == self.slot
         ]
 
-    # -- questions of the balance --------------------------------------------------------------------------------
+    # -- callbacks of the balance --------------------------------------------------------------------------------
 
     def _why_not_movable(self, pod: PodFacts) -> str | None:
         active = self.filters.active_job(pod)

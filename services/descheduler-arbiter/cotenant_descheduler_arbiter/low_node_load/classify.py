@@ -1,12 +1,12 @@
-"""Which nodes are low, which are high: the comparison of a node's measured usage with its band.
+"""Classifies nodes as low or high: compares a node's measured usage with its band.
 
-In: usage of the node and of its prod pods, the bands of both, whether the node takes new pods. Out: one class a node.
+In: usage of the node and of its prod pods, the bands of both, whether the node is schedulable. Out: one class per node.
 
     under = for all r: usage[r] <= low[r]       over = for some r: usage[r] > high[r]  (strict)
     under:     prod over -> PROD_HIGH; prod under -> BOTH_LOW; else LOW
     not under: over -> HIGH; prod over -> PROD_HIGH; prod under -> PROD_LOW; else NORMAL
 
-A node that is unschedulable is never under, so it is never a destination.
+An unschedulable node is never under, so it is never a destination.
 
 Source: koord-descheduler LowNodeLoad with prod thresholds.
 """
@@ -22,7 +22,7 @@ from cotenant_descheduler_arbiter.low_node_load.thresholds import BandAmounts
 
 
 class LoadClass(StrEnum):
-    """What a node is for one cycle."""
+    """The class of a node in one cycle."""
 
     HIGH = "high"
     PROD_HIGH = "prodHigh"
@@ -50,12 +50,12 @@ def over_resources(usage: Mapping[str, int], high: Mapping[str, int]) -> tuple[s
 
 
 def is_over(usage: Mapping[str, int], high: Mapping[str, int]) -> bool:
-    """Tell whether some resource is above its high amount."""
+    """Whether some resource is above its high amount."""
     return any(usage.get(name, 0) > limit for name, limit in high.items())
 
 
 def is_under(usage: Mapping[str, int], low: Mapping[str, int]) -> bool:
-    """Tell whether every resource is at or below its low amount."""
+    """Whether every resource is at or below its low amount."""
     return all(usage.get(name, 0) <= limit for name, limit in low.items())
 
 

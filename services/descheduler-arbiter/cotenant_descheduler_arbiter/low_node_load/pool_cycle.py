@@ -1,16 +1,16 @@
-"""LowNodeLoad: one cycle over all pools, from measured usage to the pods that shall move.
+"""LowNodeLoad: one cycle over all pools, from measured usage to the moves.
 
-In: the pools, the nodes with a fresh metric, the streaks so far, the time. Out: how each hot (or formerly hot) node was
-judged with its new streaks, the moves, the pods that stay.
+In: the pools, the nodes with a fresh metric, the streaks so far, the time. Out: the judgement of each hot (or formerly hot)
+node with its new streaks, the moves, the pods that stay.
 
-Per pool: classify; every hot node is marked abnormal, every other node that has a streak is marked normal; a hot node is
-relieved only in state Anomaly (at once where the pool has no anomaly condition, or one of a single detection). Nothing moves
-when no node is low, or when the low ones are not more than `number_of_nodes`, or when all are. After the balance a relieved
-node is marked normal once, and its anomaly ends where the computed usage is no longer over.
+Per pool: classify; every hot node is marked abnormal, every other node with a streak is marked normal; a hot node is relieved
+only in state Anomaly (at once if the pool has no anomaly condition, or one of a single detection). Nothing moves if no node is
+low, if at most `number_of_nodes` are low, or if all are. After the balance a relieved node is marked normal once, and its
+anomaly ends if the computed usage is no longer over.
 
-A node that was judged in this cycle already is not judged again. A detector is forgotten when its node has not been hot for
-`detector_cache_timeout`. koord-descheduler leaves the streak of a node that is neither hot nor low untouched; here it is
-broken, because "consecutive" says so.
+A node is judged at most once per cycle. A detector is dropped when its node has not been hot for `detector_cache_timeout`.
+koord-descheduler does not change the streak of a node that is neither hot nor low; here the streak ends, as detections must be
+consecutive.
 
 Source: koord-descheduler LowNodeLoad, the version with prod thresholds.
 """
@@ -46,19 +46,19 @@ class Streaks(msgspec.Struct, frozen=True):
 
     @property
     def idle(self) -> bool:
-        """True where nothing would change by another normal mark."""
+        """Whether another normal mark would change nothing."""
         return all(
             each.state is DetectorState.OK and each.abnormal_streak == 0 for each in (self.node, self.prod)
         )
 
 
 def streaks_of(judged: NodeLoadJudged) -> Streaks:
-    """Return the streaks that a stored judgement carries."""
+    """Return the streaks in a stored judgement."""
     return Streaks(node=judged.node_streak, prod=judged.prod_streak, abnormal_at=judged.abnormal_at)
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """How one node was judged; `abnormal` says that it was relieved if there was room."""
+    """The judgement of one node; `abnormal`: it is relieved as far as targets have capacity."""
 
     node: str
     pool: str
@@ -69,13 +69,13 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class CycleResult(msgspec.Struct):
-    """What one cycle comes to."""
+    """The result of one cycle."""
 
     judgements: list[Judgement] = []
     moves: list[Move] = []
     kept: list[StayingPod] = []
     classes: dict[str, dict[str, LoadClass]] = {}
-    """Per pool: node to class."""
+    """Classes by node, per pool."""
 
 
 def run_cycle(
@@ -89,7 +89,7 @@ def run_cycle(
     why_not_movable: WhyNot,
     why_not_now: WhyNot,
 ) -> CycleResult:
-    """Return what follows for all pools. `nodes` in a stated order; `measured` holds those with a fresh metric."""
+    """Return the result over all pools. `nodes`: in order of evaluation; `measured`: those with a fresh metric."""
     result = CycleResult()
     processed: set[str] = set()
     labelled = [(node.name, node.labels) for node in nodes]
@@ -141,15 +141,14 @@ def _run_pool(
     processed.update(name for name, each in classes.items() if each in SOURCES)
     for name in fresh:
         if classes[name] in SOURCES or marked[name] != streaks.get(name, Streaks()):
+            load_class = _published_class(pool, classes[name])
             result.judgements.append(
-                Judgement(
-                    name, pool.name, _told(pool, classes[name]), judged.loads[name], marked[name], abnormal=name in abnormal
-                )
+                Judgement(name, pool.name, load_class, judged.loads[name], marked[name], abnormal=name in abnormal)
             )
 
 
-def _told(pool: Pool, load_class: LoadClass) -> LoadClass:
-    """Return the class as it is published: without prod thresholds, every node is low for prod."""
+def _published_class(pool: Pool, load_class: LoadClass) -> LoadClass:
+    """Return the class to publish: without prod thresholds every node is low for prod."""
     if pool.prod_low_thresholds or pool.prod_high_thresholds:
         return load_class
     return {LoadClass.BOTH_LOW: LoadClass.LOW, LoadClass.PROD_LOW: LoadClass.NORMAL}.get(load_class, load_class)
@@ -216,8 +215,8 @@ def _marked(
     return Streaks(node=node, prod=prod, abnormal_at=now if source else before.abnormal_at)
 
 
-def normal_is_news(args: LowNodeLoad, known: Streaks, now: datetime) -> bool:
-    """Tell whether it would change a node's streaks to be found not hot."""
+def normal_changes_streaks(args: LowNodeLoad, known: Streaks, now: datetime) -> bool:
+    """Whether a normal mark would change a node's streaks."""
     return any(_marked(args, pool, known, LoadClass.NORMAL, now) != known for pool in args.pools)
 
 

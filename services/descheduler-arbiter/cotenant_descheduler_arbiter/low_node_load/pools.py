@@ -1,10 +1,10 @@
-"""Node pools: which nodes are compared with each other, by which thresholds and weights.
+"""Node pools: groups of nodes that share thresholds and weights.
 
 In: the pool's arguments and measured nodes. Out: the pool's nodes, and each node's load with its bands.
 
-A pool takes the nodes that its selector selects and that no earlier pool has acted on; a pool without a selector takes all
-of those. (koord-descheduler lets a pool without a selector act on the same node again.) The weight of a resource is 1 for
-cpu, memory and each resource named in a threshold map, unless a positive weight is given.
+A pool takes the nodes that match its selector and that no earlier pool has acted on; a pool without a selector matches all
+nodes. (In koord-descheduler a pool without a selector acts on the same node again.) The weight of a resource is 1 for
+cpu, memory and each resource in a threshold map, unless a positive weight is configured.
 
 Source: koord-descheduler LowNodeLoad.
 """
@@ -31,7 +31,7 @@ from cotenant_descheduler_arbiter.state.measuring import MeasuredNode
 
 
 class JudgedPool(msgspec.Struct, frozen=True):
-    """A pool's loads by node name, and the percentages that held."""
+    """A pool's loads by node name, and the percentages in force."""
 
     loads: dict[str, NodeLoad]
     band: Band
@@ -47,7 +47,7 @@ def filter_nodes(
 
 
 def judge(pool: Pool, nodes: Sequence[MeasuredNode]) -> JudgedPool:
-    """Return every node's usage beside its bands."""
+    """Return every node's usage with its bands."""
     deviation = pool.use_deviation_thresholds
     resources = pool_resources(
         pool.low_thresholds, pool.high_thresholds, pool.prod_low_thresholds, pool.prod_high_thresholds

@@ -1,11 +1,11 @@
-"""Whether a LowNodeLoad cycle can come to anything: a cheap look before pods are counted.
+"""Whether a LowNodeLoad cycle can publish anything: a cheap check before pods are counted.
 
-In: the state, the pools. Out: False only if no node that is still to be judged in this cycle can be hot and no streak
-of one can change, so that the full cycle would publish nothing.
+In: the state, the pools. Out: False only if no node that is still to be judged in this cycle can be hot and none of their
+streaks can change, so that the full cycle would publish nothing.
 
-The look knows cpu and memory of fresh metrics, and counts what is on its way to a node and not what is leaving it. Where a
-pool compares anything else (pods, prod usage, deviation from the mean), the answer is True. A node that was found normal
-stays so until something is folded of it or of a job: only the others are looked at.
+The check uses cpu and memory of fresh metrics, and adds usage that is moving to a node without subtracting usage that is moving
+away. If a pool compares anything else (pods, prod usage, deviation from the mean), the result is True. A normal node stays
+normal until an event of it or of a job is folded: only the others are checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import datetime
 from cotenant.model.names import CPU, MEMORY
 from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Policy
 from cotenant_descheduler_arbiter.low_node_load.balancing import judged_in_slot
-from cotenant_descheduler_arbiter.low_node_load.pool_cycle import normal_is_news, streaks_of
+from cotenant_descheduler_arbiter.low_node_load.pool_cycle import normal_changes_streaks, streaks_of
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.measuring import add_amounts, fresh
@@ -26,7 +26,7 @@ _SIMPLE = frozenset({CPU, MEMORY})
 
 
 class QuickLook:
-    """Mutable: remembers which nodes are normal. `now` does not go back from one look to the next."""
+    """Mutable: caches which nodes are normal. `now` must not decrease between calls."""
 
     def __init__(self, fold: ClusterFold, policy: Policy, args: LowNodeLoad) -> None:
         self._fold = fold
@@ -34,7 +34,7 @@ class QuickLook:
         self._args = args
         self._lowest = {CPU: 100.0, MEMORY: 100.0}
         self._knows_enough = True
-        """Whether all pools compare only what the look knows."""
+        """Whether all pools compare only cpu and memory of nodes."""
         self._doubtful: set[str] = set()
         self._job_version = 0
         for pool in args.pools:
@@ -45,11 +45,11 @@ class QuickLook:
                 self._lowest[name] = min(self._lowest.get(name, 100.0), percent)
 
     def doubt(self, nodes: Iterable[str]) -> None:
-        """Something was folded of these nodes."""
+        """Mark these nodes: an event of them was folded."""
         self._doubtful.update(nodes)
 
     def may_be_hot(self, now: datetime) -> bool:
-        """Tell whether the full cycle must be computed."""
+        """Whether the full cycle must be computed."""
         if not self._args.pools:
             return False
         if not self._knows_enough:
@@ -72,7 +72,7 @@ class QuickLook:
 
     def _may_be_judged(self, node: str, arriving: Mapping[str, Sequence[Mapping[str, int]]], now: datetime) -> bool:
         judged = self._fold.judged.get(node)
-        if judged is not None and normal_is_news(self._args, streaks_of(judged.value), now):
+        if judged is not None and normal_changes_streaks(self._args, streaks_of(judged.value), now):
             return True
         used = add_amounts(self._fold.measured_usage(node), *arriving.get(node, ()))
         capacity = capacity_for_load(self._fold, node)

@@ -1,4 +1,4 @@
-"""The words of an eviction by load: which usage is above which threshold.
+"""The reason text of an eviction by load: the usages above their thresholds.
 
     node is overutilized, node cpu usage(66.67%)>threshold(50.00%), node memory usage(...)>threshold(...)
 

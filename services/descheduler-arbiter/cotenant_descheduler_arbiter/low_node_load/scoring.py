@@ -1,11 +1,11 @@
-"""How heavily a node or a pod uses what it uses: the numbers that the sorts compare.
+"""Usage scores of nodes and pods, the sort keys.
 
     percent floor[r] = floor(usage * 100 / allocatable), 0 where nothing is allocatable
     most_requested(u, c) = floor(min(u, c) * 1000 / c), 0 where c = 0
     usage_score = (sum over r in usage of w_r * most_requested(u_r, c_r)) div (sum of w_r over r in usage)
     excess_score: only over-used resources weigh; ex = usage - high of the node, ratio = pod usage / ex (0 where ex = 0),
         s = ratio if ratio < 1 else 1 + 1/ratio; score = sum(w * s) / sum(w)
-        so the pod whose usage just covers the excess comes first
+        so the pod whose usage just covers the excess has the best score
 
 Units: cpu in milli-cores, the rest plain. A resource without a weight has weight 0; weights that sum to 0 give 0.
 
@@ -28,12 +28,12 @@ def percent_floor(usage: Mapping[str, int], allocatable: Mapping[str, int]) -> d
 
 
 def most_requested(usage: int, capacity: int) -> int:
-    """Return 0..1000."""
+    """Return the score of one resource, 0..1000."""
     return min(usage, capacity) * _FULL_SCORE // capacity if capacity else 0
 
 
 def usage_score(usage: Mapping[str, int], capacity: Mapping[str, int], weights: Mapping[str, int]) -> int:
-    """Return the weighted whole score 0..1000 of a node or pod."""
+    """Return the weighted integer score 0..1000 of a node or pod."""
     weight_sum = sum(weights.get(name, 0) for name in usage)
     if weight_sum == 0:
         return 0

@@ -1,11 +1,11 @@
-"""What counts as low and as high on a node: percentages of a pool, turned into amounts of one node.
+"""Low and high bounds of a node: a pool's percentages converted to the node's amounts.
 
 In: the pool's percentage maps, a node's allocatable, and in deviation mode the mean usage of the measured nodes.
 Out: two maps of amounts (cpu in milli-cores, everything else in plain units).
 
-Resources of a pool are those named in any of its maps, plus memory. A resource that one side does not name never decides:
-both sides become 100 % (in deviation mode 0, which means the full allocatable). A high value that stands alone is kept, and
-a low value that stands alone gets the high value 100 %: a threshold that a user wrote is never overwritten.
+Resources of a pool are those in any of its maps, plus memory. A resource without any value never decides: both sides become
+100 % (in deviation mode 0, which means the full allocatable). A high value without a low one is unchanged, and a low value
+without a high one gets the high value 100 %: configured thresholds are never overwritten.
 
     amount[r] = trunc(percent[r] * 0.01 * allocatable[r])
     deviation: low = clamp(mean[r] - low[r], 0, 100), high = clamp(mean[r] + high[r], 0, 100) percent;
@@ -30,7 +30,7 @@ _FULL = 100.0
 
 
 class Band(msgspec.Struct, frozen=True):
-    """Percentages with every resource of the pool on both sides."""
+    """Percentages, with every resource of the pool on both sides."""
 
     low: dict[str, float]
     high: dict[str, float]
@@ -44,12 +44,12 @@ class BandAmounts(msgspec.Struct, frozen=True):
 
 
 def pool_resources(*maps: Percentages) -> tuple[str, ...]:
-    """Return the resources that a pool compares, sorted: all that are named, plus memory."""
+    """Return the resources that a pool compares, sorted: all in its maps, plus memory."""
     return tuple(sorted({MEMORY, *(name for each in maps for name in each)}))
 
 
 def fill_band(low: Percentages, high: Percentages, resources: Sequence[str], *, deviation: bool) -> Band:
-    """Return both sides complete over `resources`."""
+    """Return both sides with a value for each of `resources`."""
     absent = 0.0 if deviation else _FULL
     return Band(
         low={name: float(low.get(name, absent)) for name in resources},
@@ -75,7 +75,7 @@ def _clamp(percent: float) -> float:
 
 
 def band_percent(band: Band, means: Percentages | None) -> Band:
-    """Return the percentages that hold now: as configured, or around the mean in deviation mode (`means` given)."""
+    """Return the percentages in force: as configured, or around the mean in deviation mode (`means` given)."""
     if means is None:
         return band
     low: dict[str, float] = {}

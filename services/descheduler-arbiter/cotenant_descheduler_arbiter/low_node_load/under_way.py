@@ -1,8 +1,8 @@
-"""Load that is under way between nodes: still measured where it leaves, not yet measured where it comes to.
+"""Load that is moving between nodes: still measured at its source, not yet at its target.
 
-In: the state. Out: the pods that no longer count where they are, and the usages that count on the node they go to. A job
-counts from when its pod is sure to go: one of LowNodeLoad at once, any other when it runs. Of a job that evicted its pod and
-is over, a node's metric says nothing before a report interval has passed.
+In: the state. Out: the pods that no longer count on their node, and the usages that count on their target. A job counts once
+its pod is certain to move: a job of LowNodeLoad at once, any other when it runs. A finished job counts until a report interval
+has passed, as the nodes' metrics do not show its effect before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
 
 def under_way(fold: ClusterFold) -> tuple[set[tuple[str, str, str]], dict[str, list[dict[str, int]]]]:
-    """Return the pods (node, key, uid) that no longer count where they are, and what is on its way to which node."""
+    """Return the pods (node, key, uid) that no longer count on their node, and the usages moving to each target node."""
     leaving: set[tuple[str, str, str]] = set()
     arriving: dict[str, list[dict[str, int]]] = {}
     for _, known in sorted(fold.jobs.items()):

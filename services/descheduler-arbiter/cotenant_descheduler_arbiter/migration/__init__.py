@@ -1,1 +1,1 @@
-"""Migration jobs: created, arbitrated, and taken through their phases."""
+"""Migration jobs: creation, arbitration, phases."""

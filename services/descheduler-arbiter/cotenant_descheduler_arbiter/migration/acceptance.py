@@ -1,6 +1,6 @@
-"""Users' jobs: from a PodMigrationJob object to the job that is run under its name.
+"""Users' jobs: creates the Migration for a PodMigrationJob object.
 
-In: the object, the pod that it names, the policy. Out: a pending Migration, or a failed one whose reason names the field.
+In: the object, its pod, the policy. Out: a pending Migration, or a failed one whose reason names the field.
 Source: koord-descheduler migration controller (defaults of mode and ttl).
 """
 
@@ -25,7 +25,7 @@ ANNOTATION_TRIGGER = "koordinator.sh/evict-trigger"
 
 
 def job_of_object(name: str, declared: PodMigrationJob, filters: JobFilters, policy: Policy, now: datetime) -> Migration:
-    """Return the job of a user's object, failed where the object cannot be run."""
+    """Return the job of a user's object; failed if the object is invalid."""
     ref, annotations = declared.spec.pod_ref, declared.metadata.annotations
     pod = filters.pod(f"{ref.namespace}/{ref.name}")
     created = creation_seconds(declared.metadata.creation_timestamp)

@@ -1,8 +1,8 @@
-"""One arbitration round: which waiting jobs may run now, which wait on, which never will.
+"""One arbitration round: which waiting jobs run now, keep waiting, or fail.
 
-In: the waiting jobs in order, and for each the two filters. Out: a verdict a job. A job whose pod is missing passes (its run
-will say what is missing). A pod that may never be moved fails the job; a budget that is used up keeps it waiting. What
-passed counts in the budgets at once, so later jobs of the round see less.
+In: the waiting jobs in order, and for each the two filters. Out: a decision per job. A job whose pod is missing passes (its run
+reports the missing pod). A pod that may never be moved fails the job; an exhausted budget keeps it waiting. A job that passed
+counts in the budgets at once, for the following jobs of the round.
 
 Source: koord-descheduler arbitrator.
 """
@@ -20,7 +20,7 @@ REASON_FORBIDDEN = "ForbiddenMigratePod"
 
 
 class ArbitrationResult(StrEnum):
-    """What becomes of a waiting job."""
+    """The result for a waiting job."""
 
     PASSED = "passed"
     WAITING = "waiting"
@@ -28,7 +28,7 @@ class ArbitrationResult(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A verdict and why; the reason is empty where the job passed."""
+    """A result and its reason; the reason is empty if the job passed."""
 
     job: str
     verdict: ArbitrationResult
@@ -36,7 +36,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(pod_exists: bool, forbidden: str | None, exhausted: str | None) -> tuple[ArbitrationResult, str]:
-    """Return the verdict from the two filters' reasons (None: the filter lets the pod through)."""
+    """Return the result for the two filters' reasons (None: the filter accepts the pod)."""
     if not pod_exists:
         return ArbitrationResult.PASSED, ""
     if forbidden is not None:
@@ -53,7 +53,7 @@ def run_round(
     why_exhausted: Callable[[JobFacts], str | None],
     let_through: Callable[[JobFacts], None],
 ) -> list[Decision]:
-    """Return a decision a job. `let_through` is called with each job that passes, before the next one is asked."""
+    """Return a decision per job. `let_through` is called for each job that passes, before the next job is evaluated."""
     decisions: list[Decision] = []
     for job in waiting:
         exists = pod_exists(job)

@@ -1,9 +1,8 @@
-"""How many pods may migrate at the same time: the filters of arbitration.
+"""Budgets of concurrent migrations: the filters of arbitration.
 
-In: the pod, all jobs, all pods. Out: None, or the reason. Two kinds: one that can never change for the better by
-waiting (expected replicas) and four that can. A job counts when it is running, or pending and (during arbitration) let
-through; jobs of the pod itself never count. A maximum of 0 or none is unlimited; gates named in `skip_gates` are not
-asked.
+In: the pod, all jobs, all pods. Out: None, or the reason. There is one permanent filter (expected replicas) and four temporary
+ones. A job counts if it is running, or pending and (during arbitration) let through; jobs of the pod itself never count. A
+maximum of 0 or none is unlimited; gates in `skip_gates` are skipped.
 
     globally, per namespace: counting jobs >= maximum
     per node: other pods of the node with a counting job >= maximum
@@ -11,7 +10,7 @@ asked.
                   those together with the workload's unavailable pods >= max unavailable(replicas)
     expected replicas: rejected when replicas is 1, or equal to either maximum: one more would be all of them
 
-A workload's replicas are the pods that have the same controller and have not ended; the replicas that a controller asks for are
+A workload's replicas are the pods with the same controller that have not ended; the controller's desired number of replicas is
 not known here.
 
 Source: koord-descheduler arbitrator filters, migration controller arguments.
@@ -28,7 +27,7 @@ from cotenant_descheduler_arbiter.state.facts import PodFacts
 
 
 def expected_replicas(pod: PodFacts, replicas: int, budgets: Budgets) -> str | None:
-    """Return why a workload of this size never lets a pod go, or None."""
+    """Return why no pod of a workload of this size may ever be moved, or None."""
     if not pod.workload or budgets.skip_check_expected_replicas or "ExpectedReplicas" in budgets.skip_gates:
         return None
     migrating = max_away(replicas, budgets.max_migrating_per_workload)

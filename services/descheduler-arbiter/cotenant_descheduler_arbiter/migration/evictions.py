@@ -1,6 +1,6 @@
-"""Evictions that are ordered: the requests to the gateway that are outstanding, and its answers.
+"""Ordered evictions: outstanding requests to the gateway, and its answers.
 
-In: the state, the policy, the time. Out: one request a running job whose eviction is ordered and not answered.
+In: the state, the policy, the time. Out: one request per running job with an ordered and unanswered eviction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
 
 def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:
-    """Return the gateway's answer: to this job, or to whoever had the pod evicted."""
+    """Return the gateway's answer to this job, or to another eviction of the pod."""
     known = fold.outcomes.get(f"{job.namespace}/{job.pod}")
     if known is None or known.value.uid != job.uid or not (known.value.allowed or known.value.job == job.job):
         return None
@@ -25,7 +25,7 @@ def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:
 
 
 def outstanding_evictions(fold: ClusterFold, policy: Policy, now: datetime) -> list[Request]:
-    """Return the evictions that are ordered and not answered, by job name."""
+    """Return the ordered and unanswered evictions, by job name."""
     requests: list[Request] = []
     if policy.dry_run:
         return requests

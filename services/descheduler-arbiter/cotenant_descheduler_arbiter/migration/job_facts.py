@@ -1,4 +1,4 @@
-"""What arbitration reads of a migration job."""
+"""The facts of a migration job that arbitration uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class JobFacts(msgspec.Struct, frozen=True):
-    """A migration job. `uid` is its pod's uid as far as the job knows it; `created` whole seconds since 1970."""
+    """A migration job. `uid`: its pod's uid, empty if unknown; `created`: whole seconds since 1970."""
 
     name: str
     namespace: str
@@ -17,7 +17,7 @@ class JobFacts(msgspec.Struct, frozen=True):
     created: int = 0
     phase: str = "Pending"
     passed: bool = False
-    """Arbitration let it through."""
+    """Whether arbitration let it through."""
 
     @property
     def pod_key(self) -> str:
@@ -30,14 +30,14 @@ class JobFacts(msgspec.Struct, frozen=True):
         return self.phase in ("", "Pending", "Running")
 
     def counts(self, *, arbitrating: bool) -> bool:
-        """Tell whether the job takes from a budget: running, or pending and (during arbitration) let through."""
+        """Whether the job counts in the budgets: running, or pending and (during arbitration) let through."""
         if self.phase == "Running":
             return True
         return self.phase in ("", "Pending") and (self.passed or not arbitrating)
 
 
 def job_moving(jobs: Iterable[JobFacts], pod_key: str, uid: str) -> JobFacts | None:
-    """Return the first unfinished job of a pod, None where there is none; where both name a uid it must be the same."""
+    """Return the first unfinished job of a pod, or None; if both have a uid, the uids must be equal."""
     for job in jobs:
         if job.active and job.pod_key == pod_key and (not (job.uid and uid) or job.uid == uid):
             return job

@@ -1,8 +1,8 @@
-"""May this pod be moved: all filters over the present state, asked before a job is created and again when it is arbitrated.
+"""Whether a pod may be moved: all filters over the present state, applied before a job is created and again at arbitration.
 
-Never (`why_forbidden`): another namespace, the largest eviction cost, not evictable, a workload too small to lose one.
+Never (`why_forbidden`): an excluded namespace, the largest eviction cost, not evictable, a workload too small to lose a pod.
 Not now (`why_exhausted`): the budgets of migrating pods; (`why_limited`): the object limiters. The evict annotation
-opens all but the limiters.
+overrides all but the limiters.
 
 Source: koord-descheduler arbitrator, its non-retryable and retryable filters and object limiters.
 """
@@ -29,7 +29,7 @@ from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
 
 def job_facts(job: Migration) -> JobFacts:
-    """Return what arbitration reads of a job."""
+    """Return the facts of a job that arbitration uses."""
     return JobFacts(
         name=job.job,
         namespace=job.namespace,
@@ -51,7 +51,7 @@ def namespace_refusal(rule: NamespaceRule, namespace: str) -> str | None:
 
 
 class JobFilters:
-    """The filters over one state. Reads only; what it looks up twice it remembers."""
+    """The filters over one state. Read-only, with cached look-ups."""
 
     def __init__(self, fold: ClusterFold, policy: Policy) -> None:
         self.fold = fold
@@ -92,7 +92,7 @@ class JobFilters:
         return job_moving(self._active.get(pod.key, ()), pod.key, pod.uid)
 
     def evicted(self, pod: PodFacts) -> bool:
-        """Tell whether the pod's eviction was granted before: it happens once."""
+        """Whether the pod's eviction was granted before; it is granted only once."""
         outcome = self.fold.outcomes.get(pod.key)
         return outcome is not None and outcome.value.allowed and outcome.value.uid == pod.uid
 
@@ -112,11 +112,11 @@ class JobFilters:
         return reason
 
     def index(self, *, arbitrating: bool) -> JobIndex:
-        """Return the jobs that take from the budgets."""
+        """Return the jobs that count in the budgets."""
         return JobIndex(self.jobs, self.pod, arbitrating=arbitrating)
 
     def why_exhausted(self, pod: PodFacts, index: JobIndex) -> str | None:
-        """Return why the pod may not be moved while these jobs are what they are."""
+        """Return why the pod may not be moved beside these jobs."""
         if forced(pod.pod):
             return None
         limits = self.policy.budgets
@@ -129,8 +129,8 @@ class JobFilters:
         )
 
     def why_limited(self, pod: PodFacts, now: datetime) -> str | None:
-        """Return which object limiter has no token left for the pod. A workload of which all pods have ended keeps the pace
-        of one pod."""
+        """Return which object limiter has no token left for the pod. A workload whose pods have all ended keeps the rate of a
+        single replica."""
         for kind, limiter in self.policy.limiters.items():
             if kind == "workload":
                 if not pod.workload:
@@ -147,12 +147,12 @@ class JobFilters:
         return None
 
     def ordered(self, job: Migration) -> None:
-        """Take note of an eviction that this decision orders: the next pod of the same workload sees it."""
+        """Count an eviction that this decision orders, for the next pods of the same workload."""
         if self._leavings is not None:
             _note(self._leavings, job)
 
     def _left(self, kind: str, name: str) -> list[datetime]:
-        """Return when pods of a workload or namespace were evicted, or ordered to be where nobody has answered; ascending."""
+        """Return the times of evictions of a workload or namespace, including unanswered orders, ascending."""
         if self._leavings is None:
             self._leavings = {}
             for known in self.fold.jobs.values():

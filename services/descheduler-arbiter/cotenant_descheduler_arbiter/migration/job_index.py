@@ -1,7 +1,7 @@
-"""The jobs that take from the budgets, by what the budgets are kept for: everything, node, namespace, workload.
+"""An index of the jobs that count in the budgets: all, by node, by namespace, by workload.
 
-In: jobs that count, the pods they move. Out: the few of them that a budget has to look at, those of the asking pod left
-out. The formulas in `budgets` filter by themselves; this only keeps them from looking at all jobs for every pod.
+In: jobs that count, and their pods. Out: the jobs that are relevant to one budget of a pod, without the pod's own. The
+formulas in `budgets` filter themselves; the index saves a scan over all jobs for every pod.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cotenant_descheduler_arbiter.state.facts import PodFacts
 
 
 class JobIndex:
-    """Grows while a round or a cycle lets jobs through."""
+    """Grows as a round or a cycle lets jobs through."""
 
     def __init__(self, jobs: Iterable[JobFacts], pod_of: Callable[[str], PodFacts | None], *, arbitrating: bool) -> None:
         """`arbitrating`: pending jobs count only if arbitration let them through."""
@@ -28,7 +28,7 @@ class JobIndex:
                 self.add(job)
 
     def add(self, job: JobFacts) -> None:
-        """Let a job count from now on."""
+        """Add a job."""
         self._all.append(job)
         self._by_namespace.setdefault(job.namespace, []).append(job)
         pod = self._pod_of(job.pod_key)

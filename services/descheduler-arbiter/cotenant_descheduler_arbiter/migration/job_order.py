@@ -1,4 +1,4 @@
-"""In which order waiting jobs are arbitrated: four stable sorts one after the other, so that the last one dominates.
+"""The order in which waiting jobs are arbitrated: four successive stable sorts, so the last one dominates.
 
     a  creation time, newest first (whole seconds)
     b  eviction order of their pods; jobs without a pod first
@@ -32,13 +32,13 @@ def by_pod(jobs: Sequence[JobFacts], rank: Mapping[str, int]) -> list[JobFacts]:
 
 
 def batch_job_of(pod: PodFacts | None) -> str:
-    """Return the uid of the batch Job that controls the pod, or an empty text."""
+    """Return the uid of the batch Job that controls the pod, or ""."""
     controller = pod.controller if pod is not None else None
     return controller.uid if controller is not None and controller.kind == "Job" else ""
 
 
 def by_controller(jobs: Sequence[JobFacts], pods: Pods) -> list[JobFacts]:
-    """Return the jobs with those of one batch Job side by side."""
+    """Return the jobs with those of one batch Job next to each other."""
     first: dict[str, int] = {}
     places: list[int] = []
     for index, job in enumerate(jobs):
@@ -74,6 +74,6 @@ def by_migrating(jobs: Sequence[JobFacts], all_jobs: Sequence[JobFacts], pods: P
 def arbitration_order(
     waiting: Sequence[JobFacts], all_jobs: Sequence[JobFacts], pods: Pods, rank: Mapping[str, int]
 ) -> list[JobFacts]:
-    """Return the waiting jobs in the order in which a round takes them."""
+    """Return the waiting jobs in the order of arbitration."""
     ordered = by_pod(by_creation(waiting), rank)
     return by_migrating(by_controller(ordered, pods), all_jobs, pods)

@@ -2,12 +2,11 @@
 
 In: the state, the policy, the time. Out: Migration events, one per job at most.
 
-A user's job is accepted under the name of its object. Waiting jobs go through one arbitration round per decision; a
-reason to wait is stored again when it changed and the last one is 30 s old. Running jobs take one step. Evictions are
-ordered under a token bucket over all jobs, and a workload's under its object limiter unless the job's own evict annotation
-exempts it. A job is removed (tombstone)
-when it is over and its ttl + 5 min (30 min without a ttl) and what the back-off and the limiters need of it have
-passed; a user's job when its object is gone.
+A user's job is accepted under the name of its object. Waiting jobs go through one arbitration round per decision; a changed
+waiting reason is published once the last one is 30 s old. Running jobs take one step. Evictions are ordered under a token
+bucket over all jobs, and under the workload's object limiter unless the job's own evict annotation exempts it. A finished job
+is removed (tombstone) after its ttl + 5 min (30 min without a ttl), and once the back-off and the limiters no longer need it;
+a user's job when its object is deleted.
 
 Source: koord-descheduler migration controller, arbitrator and scavenger.
 """
@@ -24,7 +23,7 @@ from cotenant.events.migrations import Migration
 from cotenant.model.subjects import migration_subject
 from cotenant.model.times import NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
-from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, next_in_row, pause, remembered_until, workload_key
+from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, needed_until, next_consecutive, pause, workload_key
 from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICT, forced
 from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR, tokens_left
 from cotenant_descheduler_arbiter.eviction.order import sort_pods
@@ -47,7 +46,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class JobDecisions:
-    """What follows for the jobs from one state."""
+    """The decisions about jobs over one state."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class JobDecisions:
         self.filters = filters
         self.now = now
         self.decided = decided
-        """Subjects of jobs that this decision has an event for already."""
+        """Subjects of jobs with an event in this decision."""
         self._moves: dict[str, Migration] | None = None
 
     def decide(self) -> Iterator[Event]:
@@ -97,7 +96,7 @@ class JobDecisions:
                 yield Event(subject=migration_subject(name), data=job, causes=(known.ref,))
 
     def _current(self, job: Migration) -> Migration:
-        """Return the job with what its object may change."""
+        """Return the job with the mutable fields of its object."""
         known = self.fold.job_objects.get(job.job)
         if known is None or known.value.metadata.uid != job.object_uid:
             return job
@@ -109,7 +108,7 @@ class JobDecisions:
     # -- arbitration ---------------------------------------------------------------------------------------------
 
     def _blocked(self, job: Migration) -> bool:
-        """Tell whether a waiting job would fail whatever arbitration says."""
+        """Whether a waiting job would fail regardless of arbitration."""
         pod = self.filters.pod(f"{job.namespace}/{job.pod}")
         return job.mode == "ReservationFirst" or pod is None or bool(job.uid and pod.uid != job.uid)
 
@@ -174,7 +173,7 @@ class JobDecisions:
         return self.filters.why_limited(pod, self.now)
 
     def _forced(self, job: Migration) -> bool:
-        """Tell whether the job's own object carries the evict annotation: the object limiters do not hold it."""
+        """Whether the job's own object has the evict annotation, which exempts it from the object limiters."""
         known = self.fold.job_objects.get(job.job)
         if known is None or known.value.metadata.uid != job.object_uid:
             return False
@@ -186,11 +185,11 @@ class JobDecisions:
         return sorted(at for at in orders if at is not None and at > since)
 
     def _counted(self, job: Migration) -> Migration:
-        """Return the job with its place in the workload's row of moves."""
+        """Return the job with its number among the workload's consecutive moves."""
         base, maximum = self.policy.back_off_base, self.policy.back_off_maximum
         if self._moves is None:
             self._moves = latest_moves(known.value for known in self.fold.jobs.values())
-        number = next_in_row(self._moves.get(workload_key(job.workload, job.namespace, job.pod)), base, maximum, self.now)
+        number = next_consecutive(self._moves.get(workload_key(job.workload, job.namespace, job.pod)), base, maximum, self.now)
         return msgspec.structs.replace(
             job, workload_moves=number, workload_retry_at=self.now + pause(number, base, maximum)
         )
@@ -206,12 +205,12 @@ class JobDecisions:
 
     def _remove_old(self) -> Iterator[Event]:
         for name, known in sorted(self.fold.jobs.items()):
-            kept_until = self._kept_until(known.value)
+            kept_until = self._retained_until(known.value)
             if kept_until is not None and kept_until <= self.now:
                 yield end(migration_subject(name), known)
 
-    def _kept_until(self, job: Migration) -> datetime | None:
-        """Return when the job is removed; None while it is not over, or a user's object stands for it."""
+    def _retained_until(self, job: Migration) -> datetime | None:
+        """Return when the job is removed; None while it is unfinished, or its user's object exists."""
         if job.object_uid:
             if not self._orphaned(job):
                 return None
@@ -221,19 +220,19 @@ class JobDecisions:
             return None
         times = [_EPOCH]
         if job.created_at is not None and not job.object_uid:
-            times.append(job.created_at + kept_for(job.ttl_seconds))
+            times.append(job.created_at + retention(job.ttl_seconds))
         if job.evicted_at is not None:
             window = max((limiter.duration for limiter in self.policy.limiters.values()), default=timedelta(0))
             times.append(job.evicted_at + window * FORGET_FACTOR + timedelta.resolution)
-        until = remembered_until(job, self.policy.back_off_base, self.policy.back_off_maximum)
+        until = needed_until(job, self.policy.back_off_base, self.policy.back_off_maximum)
         return max(times if until is None else (*times, until))
 
     def idle_until(self) -> datetime:
-        """Return until when nothing follows for the jobs if nothing follows now, nothing is folded of a job and no pod is
-        nominated: `now` where a job is not over, as its pod, the budgets and the limiters then matter."""
+        """Return until when the jobs need no event, if none is due now, no event of a job is folded and no pod is nominated:
+        `now` while a job is unfinished, as it depends on its pod, the budgets and the limiters."""
         if any(not known.value.finished for known in self.fold.jobs.values()):
             return self.now
-        kept = (self._kept_until(known.value) for known in self.fold.jobs.values())
+        kept = (self._retained_until(known.value) for known in self.fold.jobs.values())
         return min((until for until in kept if until is not None), default=NEVER)
 
 
@@ -241,6 +240,6 @@ def _waits(job: Migration) -> bool:
     return not job.finished and job.phase != "Running" and not job.passed_arbitration
 
 
-def kept_for(ttl_seconds: int) -> timedelta:
-    """Return how old a job must be to be removed."""
+def retention(ttl_seconds: int) -> timedelta:
+    """Return the age at which a finished job is removed."""
     return timedelta(seconds=ttl_seconds) + KEPT_AFTER_TTL if ttl_seconds else KEPT_WITHOUT_TTL

@@ -1,7 +1,7 @@
-"""How many pods of one workload may be away at once; the same rule for migrating and for unavailable.
+"""How many pods of one workload may be migrating, or unavailable, at once.
 
-    v = the given count, or floor(percent * replicas / 100); a given value that comes to 0 is 1
-    not given: 10 % of replicas above 10 replicas, 2 from 4 on, else 1
+    v = the configured count, or floor(percent * replicas / 100), at least 1
+    default: 10 % of replicas above 10 replicas, 2 from 4 on, else 1
     result = min(v, replicas)
 
 Source: koord-descheduler migration controller (GetMaxUnavailable, GetMaxMigrating).
@@ -13,7 +13,7 @@ from cotenant_descheduler_arbiter.config.scaling import IntOrPercent, scaled
 
 
 def max_away(replicas: int, value: IntOrPercent | None) -> int:
-    """Return how many of `replicas` may be away at once."""
+    """Return how many of `replicas` may be migrating or unavailable at once."""
     if value is not None:
         count = scaled(value, replicas) or 1
     elif replicas > 10:

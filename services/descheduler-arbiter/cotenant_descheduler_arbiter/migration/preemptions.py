@@ -1,12 +1,12 @@
-"""Evictions of the pods that make room for a pod of higher priority.
+"""Evictions of preemption victims.
 
-In: waiting pods with a nomination (the scheduler's choice of a node and of victims), the jobs, the pods. Out: a migration job
-for each victim that has none, through arbitration already; a job of the victim that waits for arbitration is let
-through; a job whose victim is no longer named by any nomination is given up unless the eviction was granted.
+In: waiting pods with a nomination (the scheduler's choice of a node and of victims), the jobs, the pods. Out: an arbitrated
+migration job for each victim without one; a victim's job that waits for arbitration is let through; the job of a victim that
+no nomination names any more is aborted, unless the eviction was granted.
 
-A victim's eviction asks its disruption budgets, unless the scheduler found no choice that spares them. What a budget refuses is
-asked again with the pauses of every migration job; the object limiters do not hold it back, the rate of evictions does.
-Source: kube-scheduler's default preemption, which respects budgets as far as it can.
+A victim's eviction respects its disruption budgets, unless the scheduler found no choice within them. A refusal is retried with
+the pauses of every migration job; object limiters do not apply, the rate of evictions does.
+Source: kube-scheduler's default preemption, which respects budgets where possible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PREEMPTION = "Preemption"
 
 
 def decide_preemptions(fold: ClusterFold, filters: JobFilters, now: datetime) -> Iterator[Event]:
-    """Yield the jobs that follow from the nominations, by the name of the nominated pod and the order of its victims."""
+    """Yield the jobs for the nominations, by the name of the nominated pod and the order of its victims."""
     wanted: set[str] = set()
     for _, known in sorted(fold.nominated.items()):
         nomination = known.value.nomination

@@ -1,7 +1,7 @@
-"""A migration job's way, one step at a time: pending, running, evicting, done.
+"""The state machine of a migration job, one step at a time: pending, running, evicting, done.
 
-In: the job, what is known of its pod, the gateway's answer to its eviction, the time. Out: the job as it is from now
-on; the same job where nothing follows.
+In: the job, the facts of its pod, the gateway's answer to its eviction, the time. Out: the job after the step; the same job if
+nothing changed.
 
     ttl passed                      -> Failed, Timeout              (also while the job waits for arbitration)
     pending: no pod reference       -> Failed, InvalidPodRef
@@ -13,12 +13,12 @@ on; the same job where nothing follows.
              else                   -> the eviction is ordered, once
     answer: granted                 -> condition Eviction False, reason Evicting; then wait until the pod is gone
             refused                 -> asked again after 3, 6, 12, ... at most 60 s, until the ttl passes
-    pod of a lost node              -> Succeeded when granted: nobody is left to report its end
+    pod of a lost node              -> Succeeded when granted: no executor is left to report its end
 
-A pod is gone when its name is free or belongs to another uid. While `paused` nothing follows.
+A pod is gone when its name is unused or belongs to another uid. A `paused` job takes no step.
 
-Source: koord-descheduler migration controller, evict-directly mode; the eviction is asked for and answered
-asynchronously here.
+Source: koord-descheduler migration controller, evict-directly mode; here the eviction request and its answer are
+asynchronous.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """What a job sees. `pod` is what has its pod's name now; `hold` says why no eviction may be ordered at the moment."""
+    """A job's inputs. `pod`: the pod that has the name now; `hold`: why no eviction may be ordered at the moment."""
 
     pod: PodFacts | None
     answer: Answer | None = None
@@ -59,14 +59,14 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 def job_name(pod: PodFacts, cause: str) -> str:
-    """Return the name of a job that is made here: of one pod and one cause always the same."""
+    """Return the name of a job created by this service, deterministic for one pod and one cause."""
     return f"{pod.name[:52]}-{blake2b(cause.encode(), digest_size=5).hexdigest()}"
 
 
 def arbitrated_job(
     pod: PodFacts, trigger: str, cause: str, reason: str, now: datetime, *, ignore_budgets: bool
 ) -> Migration:
-    """Return the job of a pod that leaves its node whatever arbitration would say. `cause`: what it is one job for."""
+    """Return the job of a pod that moves without arbitration. `cause`: identifies the job."""
     return Migration(
         job=job_name(pod, f"{trigger}/{pod.uid}/{cause}"),
         namespace=pod.namespace,
@@ -89,7 +89,7 @@ def condition_of(job: Migration, kind: str) -> JobCondition | None:
 
 
 def with_condition(job: Migration, condition: JobCondition, now: datetime) -> Migration:
-    """Return the job with the condition replaced or appended; its transition time moves only when the status flips."""
+    """Return the job with the condition replaced or appended; its transition time changes only with its status."""
     known = condition_of(job, condition.type)
     if known is not None and (known.status, known.reason, known.message) == (
         condition.status,
@@ -110,19 +110,19 @@ def with_condition(job: Migration, condition: JobCondition, now: datetime) -> Mi
 
 
 def fail(job: Migration, reason: str, message: str, now: datetime) -> Migration:
-    """Return the job as failed."""
+    """Return the failed job."""
     return msgspec.structs.replace(job, phase="Failed", reason=reason, message=message, finished_at=now)
 
 
 def succeed(job: Migration, message: str, now: datetime) -> Migration:
-    """Return the job as succeeded."""
+    """Return the succeeded job."""
     return msgspec.structs.replace(
         job, phase="Succeeded", status=COMPLETE, reason="", message=message, finished_at=now
     )
 
 
 def timed_out(job: Migration, now: datetime) -> bool:
-    """Tell whether the job has lived longer than it may."""
+    """Whether the job is older than its ttl."""
     return (
         job.ttl_seconds > 0
         and job.created_at is not None

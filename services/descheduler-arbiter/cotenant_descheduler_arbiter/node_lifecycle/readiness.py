@@ -1,14 +1,13 @@
-"""Readiness of nodes: what follows when nothing is heard from one.
+"""Readiness of nodes: the condition and taints of a node without samples.
 
 In: metrics, executors, the conditions so far. Out: a NodeCondition event where readiness changes.
 
-    metric says "unknown since", no executor event after it -> Unknown, taints unreachable NoSchedule and NoExecute
-    metric says "unknown since", the executor restarted after it -> False, taints not-ready: nothing is measured yet
+    metric has "unknown since", no executor event after it -> Unknown, taints unreachable NoSchedule and NoExecute
+    metric has "unknown since", the executor restarted after it -> False, taints not-ready: nothing is measured yet
     metric is known again -> True, no taints
 
-`since` is the time of the decision: pods get their full tolerationSeconds from the moment that the taint is seen,
-however long this service was away. A node that never had a metric has no condition. A node whose object and executor
-are gone loses its condition.
+`since` is the time of the decision: pods get their full tolerationSeconds from the time of the taint, however long this
+service was down. A node that never had a metric has no condition. A node without object and executor loses its condition.
 
 Source: Kubernetes node lifecycle (taints not-ready and unreachable).
 """
@@ -30,10 +29,10 @@ def _taints(key: str) -> tuple[tuple[str, str, str], ...]:
     return (key, "", "NoSchedule"), (key, "", "NoExecute")
 
 
-def wanted_condition(
+def desired_condition(
     node: str, metric: Known[NodeMetricComputed], executor: Known[ExecutorStatus] | None, now: datetime
 ) -> NodeCondition:
-    """Return the node's condition as its metric and executor have it."""
+    """Return the node's condition by its metric and executor."""
     unknown = metric.value.unknown_since
     if unknown is None:
         return NodeCondition(
@@ -60,7 +59,7 @@ def wanted_condition(
 
 
 def changed_condition(fold: ClusterFold, node: str, now: datetime) -> Event | None:
-    """Return the node's condition where it changes. That it does not holds until something is heard of the node."""
+    """Return the node's condition event if it changes. An unchanged result is valid until the node's next event."""
     known = fold.conditions.get(node)
     if node not in fold.nodes and node not in fold.executors:
         if known is None:
@@ -70,7 +69,7 @@ def changed_condition(fold: ClusterFold, node: str, now: datetime) -> Event | No
     if metric is None:
         return None
     executor = fold.executors.get(node)
-    wanted = wanted_condition(node, metric, executor, now)
+    wanted = desired_condition(node, metric, executor, now)
     if known is None and wanted.ready:
         return None
     if known is not None and (known.value.status, known.value.taints) == (wanted.status, wanted.taints):

@@ -1,11 +1,11 @@
-"""Pods of nodes that are lost: which must go, and when.
+"""Evictions of pods on lost nodes.
 
-In: a node's condition, its pods. Out: for each pod that must go how long it tolerates that, and until when. A pod stays
-as long as the smallest tolerationSeconds among its tolerations that cover the NoExecute taint; for ever if these name no
-seconds; the default (300 s, as Kubernetes' admission adds) where it does not tolerate the taint. A pod that came to a node
-that was lost already (it names its node) is tolerated from then on.
+In: a node's condition, its pods. Out: for each pod to evict, its toleration and the time at which it ends. A pod stays for the
+smallest tolerationSeconds among its tolerations of the NoExecute taint; for ever if these have no seconds; for the default
+(300 s, as Kubernetes' admission adds) without a toleration. For a pod that was placed on a node that was lost already (its spec
+names the node) the time starts at its placement.
 
-Nothing is evicted while every node that was ever measured is lost: then it is this side that is cut off.
+Nothing is evicted while every node that was ever measured is lost: then this service is probably partitioned.
 
 Source: Kubernetes taint eviction and DefaultTolerationSeconds; node lifecycle's full-disruption rule.
 """
@@ -26,7 +26,7 @@ from cotenant_descheduler_arbiter.state.node_views import is_ready
 
 
 def tolerated_for(pod: Pod, condition: NodeCondition, default: timedelta) -> timedelta | None:
-    """Return how long the pod may stay on the node; None is for ever."""
+    """Return how long the pod may stay on the node; None: for ever."""
     shortest: timedelta | None = None
     for key, value, effect in condition.taints:
         if effect != "NoExecute":
@@ -42,12 +42,12 @@ def tolerated_for(pod: Pod, condition: NodeCondition, default: timedelta) -> tim
 
 
 def everything_is_lost(fold: ClusterFold) -> bool:
-    """Tell whether no measured node is ready."""
+    """Whether no measured node is ready."""
     return not any(is_ready(fold, node) for node in fold.metrics if node in fold.nodes or node in fold.executors)
 
 
 def lost_nodes(fold: ClusterFold) -> list[str]:
-    """Return the nodes that are not ready, by name; none where everything is lost."""
+    """Return the nodes that are not ready, by name; none if all are lost."""
     lost = sorted(node for node, condition in fold.conditions.items() if not condition.value.ready)
     return [] if lost and everything_is_lost(fold) else lost
 
@@ -55,7 +55,7 @@ def lost_nodes(fold: ClusterFold) -> list[str]:
 def tolerated_pods(
     fold: ClusterFold, lost: Iterable[str], default: timedelta
 ) -> Iterator[tuple[PodFacts, timedelta, datetime]]:
-    """Yield the pods that lost nodes keep for a time only, by node and name: for how long they tolerate it, until when."""
+    """Yield the pods on lost nodes with a limited toleration, by node and name: the toleration and when it ends."""
     for node in lost:
         condition = fold.conditions[node].value
         if condition.since is None:

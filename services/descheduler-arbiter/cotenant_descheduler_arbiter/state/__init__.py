@@ -1,1 +1,1 @@
-"""The fold: what the log says of nodes, pods and jobs, and the views that the rules read."""
+"""The fold: the state of nodes, pods and jobs from the log, and the views for the rules."""

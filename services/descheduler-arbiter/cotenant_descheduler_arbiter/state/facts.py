@@ -1,4 +1,4 @@
-"""What the rules read of pods and nodes, put together from objects, placements, runs and executors.
+"""Facts about pods and nodes for the rules, combined from objects, placements, runs and executors.
 
 Amounts: cpu in milli-cores, everything else in plain units.
 """
@@ -23,9 +23,9 @@ def controller_of(owners: Sequence[OwnerReference]) -> OwnerReference | None:
 
 
 class PodFacts(msgspec.Struct, frozen=True):
-    """A pod and where it is. `phase` is Pending, Running, Succeeded or Failed; empty means not ended.
+    """A pod and its node. `phase`: Pending, Running, Succeeded or Failed; empty means not ended.
 
-    `prod` says that its priority class (with defaults) is koord-prod.
+    `prod`: its priority class (with defaults) is koord-prod.
     """
 
     pod: Pod
@@ -33,12 +33,12 @@ class PodFacts(msgspec.Struct, frozen=True):
     phase: str = ""
     ready: bool = False
     amounts: tuple[tuple[str, int], ...] = ()
-    """Resource and amount of what it effectively requests."""
+    """Effective requests, as (resource, amount)."""
     prod: bool = False
 
     @property
     def requests(self) -> dict[str, int]:
-        """What it effectively requests."""
+        """Effective requests by resource."""
         return dict(self.amounts)
 
     @property
@@ -68,7 +68,7 @@ class PodFacts(msgspec.Struct, frozen=True):
 
     @property
     def available(self) -> bool:
-        """Not ended, not ending, and ready."""
+        """Not ended, not terminating, and ready."""
         return self.ready and not self.ended and not self.terminating
 
     @property
@@ -84,9 +84,9 @@ class PodFacts(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """A node as a place for pods. `requested` is the sum over its pods that have not ended.
+    """A node as a target for pods. `requested`: the sum over its pods that have not ended.
 
-    `raw_allocatable` overrides what percentages are taken of, where the node's allocatable is amplified.
+    `raw_allocatable`: the base of percentages where the node's allocatable is amplified.
     """
 
     name: str
@@ -100,5 +100,5 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
     @property
     def real_allocatable(self) -> dict[str, int]:
-        """What the machine really has to give."""
+        """The allocatable without amplification."""
         return {**self.allocatable, **self.raw_allocatable}

@@ -1,8 +1,6 @@
-"""The state: what the log's last messages say of nodes, pods, jobs and answers, and what the rules read out of it.
+"""The state, folded from the last message of each subject: nodes, jobs, answers, streaks; pods are in `pods`.
 
-In: events. Out: what was last reported of nodes, jobs, answers and streaks; pods are in `pods`.
-
-An object that cannot be read is left out and named in `refused`; it never stops the service.
+An unreadable object counts as absent and is listed in `refused`; it never stops the service.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ FILTERS = (
     "migrations.>",
     "descheduling.>",
 )
-"""What the service reads from LOG, its own subjects included."""
+"""Subjects that the service reads from LOG, including its own."""
 
 _JOB_DECODER = msgspec.json.Decoder(PodMigrationJob)
 _PRIORITY_DECODER = msgspec.json.Decoder(PriorityClassObject)
@@ -63,21 +61,21 @@ class ClusterFold:
         self.jobs: dict[str, Known[Migration]] = {}
         self.job_objects: dict[str, Known[PodMigrationJob]] = {}
         self.nominated: dict[str, Known[Waiting]] = {}
-        """`namespace/name` of waiting pods that others shall leave a node for."""
+        """Waiting pods with a nomination, by `namespace/name`."""
         self.priority_classes: dict[str, int] = {}
         self._refused: dict[str, str] = {}
         self.pods = Pods(self._refused)
         self._usage: dict[str, dict[str, int]] = {}
         self.version = 0
-        """Grows with every event that changed something; `pods.version` with objects, placements and runs of pods."""
+        """Increases with every event that changed state; `pods.version` with objects, placements and runs of pods."""
         self._changed_nodes: set[str] = set()
-        """Nodes of which something but their pods was folded since `take_changed_nodes`."""
+        """Nodes with an event other than their pods' since the last `take_changed_nodes`."""
         self.job_version = 0
-        """Grows with every event of jobs, users' jobs and nominations."""
+        """Increases with every event of jobs, users' jobs and nominations."""
         self._sequences = LastSequences()
 
     def apply(self, event: Event) -> None:
-        """Fold one fact."""
+        """Fold one event."""
         if not self._sequences.is_new(event):
             return
         data = event.data
@@ -119,7 +117,7 @@ class ClusterFold:
                 case ("descheduling", _):
                     self._judgement(event, parts)
         except (msgspec.DecodeError, ValueError) as error:
-            # The gateway refuses such an object; one that came another way must not stop the moves of all others.
+            # The gateway refuses such an object; one from another writer must not block all other moves.
             self._refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
         self.version += 1
 
@@ -165,7 +163,7 @@ class ClusterFold:
         keep(self.judged, parts[1], event.data if isinstance(event.data, NodeLoadJudged) else None, event)
 
     def _concerns_nominations(self, event: Event, parts: tuple[str, ...]) -> bool:
-        """Most waiting pods are nominated nowhere, before and after: nothing follows from them."""
+        """Whether the event changes nominations; most waiting pods have none, before and after."""
         named = isinstance(event.data, Waiting) and event.data.nomination is not None and not event.tombstone
         return named or f"{parts[1]}/{parts[2]}" in self.nominated
 
@@ -182,21 +180,21 @@ class ClusterFold:
     def _migration(self, event: Event, parts: tuple[str, ...]) -> None:
         keep(self.jobs, parts[1], event.data if isinstance(event.data, Migration) else None, event)
 
-    # -- what the rules read -------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------
 
     @property
     def refused(self) -> dict[str, str]:
-        """Subject to why its object is not used."""
+        """By subject, why its object is not used."""
         self.pods.objects.decode_all()
         return self._refused
 
     def take_changed_nodes(self) -> set[str]:
-        """Return the nodes of which something but their pods was folded since the last call."""
+        """Return the nodes with an event other than their pods' since the last call."""
         changed, self._changed_nodes = self._changed_nodes, set()
         return changed
 
     def measured_usage(self, node: str) -> dict[str, int]:
-        """Return everything that the node's metric knows of: system, host applications and pods."""
+        """Return the total usage in the node's metric: system, host applications and pods."""
         if node not in self._usage:
             metric = self.metrics[node].value
             parts = [metric.system_usage]

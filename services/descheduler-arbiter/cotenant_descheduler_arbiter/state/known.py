@@ -1,4 +1,4 @@
-"""A value and the event of LOG that said it."""
+"""A value and its event on LOG."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Known(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
     @property
     def ref(self) -> str:
-        """How other events name it as their cause."""
+        """Its reference in the causes of other events."""
         return f"{LOG}:{self.sequence}"
 
 
 def end(subject: str, known: Known[P]) -> Event:
-    """Return the end of what the arbiter itself said on a subject."""
+    """Return the tombstone of the arbiter's own event on a subject."""
     return ending(subject, known.value, (known.ref,))
 
 
 def keep(into: dict[str, Known[T]], key: str, value: T | None, event: Event) -> None:
-    """Let `into` know of `key` what the event said; nothing where it said nothing, or with it the entity ended."""
+    """Store the event's value under `key`; remove it if the value is None or the event is a tombstone."""
     if value is None or event.tombstone:
         into.pop(key, None)
     else:

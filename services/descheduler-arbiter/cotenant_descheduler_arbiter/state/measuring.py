@@ -1,11 +1,11 @@
-"""What a node uses, as LowNodeLoad counts it.
+"""A node's usage by LowNodeLoad's rules.
 
     usage[r]      = system usage + host applications + sum over the metric's pods        for cpu and memory
     usage[pods]   = pods on the node that have not ended
     prod usage    = the same over pods of priority class koord-prod, without system and host applications
 
-A metric is stale when it is older than the expiration, when it says that nothing is known, or when it was never taken; a
-stale node is neither source nor destination. koord-descheduler leaves the host applications out.
+A metric is stale when it is older than the expiration, marked as unknown, or absent; a node with a stale metric is neither
+source nor destination. koord-descheduler does not count host applications.
 
 Source: koord-descheduler LowNodeLoad.
 """
@@ -23,7 +23,7 @@ from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 
 
 class MeasuredPod(msgspec.Struct, frozen=True):
-    """A pod of a measured node; `usage` is None where the node's metrics do not know it."""
+    """A pod of a measured node; `usage`: None if the node's metric does not contain it."""
 
     facts: PodFacts
     usage: dict[str, int] | None
@@ -40,7 +40,7 @@ class MeasuredNode(msgspec.Struct, frozen=True):
 
 
 def fresh(metric: NodeMetricComputed | None, expiration: timedelta, now: datetime) -> bool:
-    """Tell whether the metric may be acted on."""
+    """Whether the metric is fresh enough for decisions."""
     return (
         metric is not None
         and metric.unknown_since is None
@@ -69,7 +69,7 @@ def measure(
     system: Mapping[str, int],
     pod_usage: Mapping[str, Mapping[str, int]],
 ) -> MeasuredNode:
-    """Return the node's usage. `pods`: those on it that have not ended; `pod_usage`: all of the metric, by `ns/name`."""
+    """Return the node's usage. `pods`: its pods that have not ended; `pod_usage`: all pods in the metric, by `ns/name`."""
     measured = tuple(
         MeasuredPod(
             facts=facts,
@@ -89,5 +89,5 @@ def measure(
 
 
 def system_amounts(metric: NodeMetricComputed) -> dict[str, int]:
-    """Return what runs on the node outside pods."""
+    """Return the usage outside of pods."""
     return add_amounts(amounts(metric.system_usage), *(amounts(each.usage) for each in metric.host_applications))

@@ -1,6 +1,6 @@
-"""Nodes as the rules see them: `cotenant.domain.node` over this service's fold, with what the pods on them request.
+"""Views of nodes for the rules: `cotenant.domain.node` over this service's fold, with the requests of their pods.
 
-A node without a condition is ready. A node whose object cannot be read takes no pods: it offers no pod slot.
+A node without a condition is ready. A node with an unreadable object has no pod slots, so it takes no pods.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _UNREADABLE = {PODS: 0}
 
 
 def node_names(fold: ClusterFold) -> list[str]:
-    """Return the names of all nodes that have an object, sorted."""
+    """Return the names of all nodes with an object, sorted."""
     return sorted(fold.nodes)
 
 
 def is_ready(fold: ClusterFold, node: str) -> bool:
-    """Tell whether the node is ready."""
+    """Whether the node is ready."""
     condition = fold.conditions.get(node)
     return condition is None or condition.value.ready
 
 
 def node_sources(fold: ClusterFold, node: str) -> NodeSources:
-    """Return what the fold knows of the node."""
+    """Return the node's sources from the fold."""
     known, executor = fold.nodes.get(node), fold.executors.get(node)
     resources, condition = fold.resources.get(node), fold.conditions.get(node)
     return NodeSources(
@@ -44,22 +44,22 @@ def node_labels(fold: ClusterFold, node: str) -> dict[str, str]:
 
 
 def allocatable_of(sources: NodeSources) -> dict[str, int]:
-    """Return what pods may request of the node; no pod slot where its quantities cannot be read."""
+    """Return the node's allocatable; without pod slots if its quantities are unreadable."""
     try:
         return sources.allocatable()
     except QuantityError:
-        # The gateway refuses such an object; one that came another way is not a place for pods.
+        # The gateway refuses such an object; a node stored by another writer with malformed quantities takes no pods.
         return dict(_UNREADABLE)
 
 
 def capacity_for_load(fold: ClusterFold, node: str) -> dict[str, int]:
-    """Return what percentages of load are taken of."""
+    """Return the base of load percentages."""
     sources = node_sources(fold, node)
     return {**allocatable_of(sources), **sources.raw_allocatable()}
 
 
 def node_facts(fold: ClusterFold, node: str, pods: list[PodFacts]) -> NodeFacts:
-    """Return the node as a place for pods, given its pods that have not ended."""
+    """Return the node as a target, given its pods that have not ended."""
     sources = node_sources(fold, node)
     return NodeFacts(
         name=node,

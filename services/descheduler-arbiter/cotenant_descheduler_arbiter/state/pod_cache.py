@@ -1,7 +1,7 @@
-"""Pods' objects: whose replica each is, and everything else on demand. In an idle cluster nothing asks for it.
+"""A cache of pod objects, decoded on demand; an idle cluster decodes only their owner references.
 
-In: pod events. Out: a pod with what is computed from its object once, and the pods of a workload. An object that cannot be
-read counts as absent, and is named in `refused`. Bound: one event or one read pod per live object.
+In: pod events. Out: a decoded pod with values computed once from its object, and the pods of a workload. An unreadable object
+counts as absent and is listed in `refused`. Bound: one event or one decoded pod per existing object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cotenant_descheduler_arbiter.state.known import Known
 
 
 class StoredPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod object with its effective requests, as resources and amounts."""
+    """A pod object with its effective requests, as (resource, amount)."""
 
     pod: Pod
     amounts: tuple[tuple[str, int], ...]
@@ -39,36 +39,36 @@ _OWNERS = msgspec.json.Decoder(_Owners)
 
 
 class PodCache:
-    """Mutable; a fold over the last object of each pod, by `namespace/name`."""
+    """A mutable fold over the last object of each pod, by `namespace/name`."""
 
     def __init__(self, refused: dict[str, str]) -> None:
         self._refused = refused
-        """Subject to why its object is not used."""
+        """By subject, why its object is not used."""
         self._unread: dict[str, Event] = {}
         self._read: dict[str, Known[StoredPod]] = {}
         self._unsorted: set[str] = set()
-        """Those of the unread pods that are not counted among their controller's yet."""
+        """Undecoded pods that are not indexed by their controller yet."""
         self._workload: dict[str, str] = {}
-        """Its controller's uid, of each pod that has one."""
+        """The controller's uid, by pod."""
         self._replicas: dict[str, dict[str, None]] = {}
-        """Controller's uid to its pods."""
+        """Pods by their controller's uid."""
 
     def store(self, key: str, event: Event) -> None:
-        """The pod's object as it is now."""
+        """Fold the pod's object."""
         self._read.pop(key, None)
         self._leave(key)
         self._unread[key] = event
         self._unsorted.add(key)
 
     def drop(self, key: str) -> None:
-        """The pod's object is gone."""
+        """Fold the deletion of the pod's object."""
         self._unread.pop(key, None)
         self._unsorted.discard(key)
         self._read.pop(key, None)
         self._leave(key)
 
     def _leave(self, key: str) -> None:
-        """The pod is no replica of its controller any more."""
+        """Remove the pod from its controller's index."""
         workload = self._workload.pop(key, None)
         if workload is not None:
             replicas = self._replicas[workload]
@@ -77,7 +77,7 @@ class PodCache:
                 del self._replicas[workload]
 
     def get(self, key: str) -> Known[StoredPod] | None:
-        """Return the pod, or None where its object is absent or cannot be read."""
+        """Return the pod, or None if its object is absent or unreadable."""
         if key in self._unread:
             self._decode(key)
         return self._read.get(key)
@@ -89,18 +89,18 @@ class PodCache:
         return sorted(self._replicas.get(workload, {}))
 
     def _sort(self, key: str) -> None:
-        """Count an unread pod among its controller's, where it has one."""
+        """Add an undecoded pod to its controller's index, if it has a controller."""
         self._unsorted.discard(key)
         try:
             controller = controller_of(_OWNERS.decode(_document(self._unread[key])).metadata.owner_references)
         except msgspec.DecodeError:
-            return  # what is wrong is said when it is read
+            return  # the error is reported when the object is decoded
         if controller is not None and controller.uid:
             self._workload[key] = controller.uid
             self._replicas.setdefault(controller.uid, {})[key] = None
 
     def decode_all(self) -> None:
-        """Read all pods that nobody asked for yet."""
+        """Decode all pods that are not decoded yet."""
         for key in list(self._unread):
             self._decode(key)
 
@@ -110,7 +110,7 @@ class PodCache:
         event = self._unread.pop(key)
         try:
             pod = decode_pod(_document(event))
-            # With a malformed limit a later sort would fail.
+            # A malformed limit would fail a later sort.
             kube_qos(pod)
             prod = priority_default(pod) is PriorityClass.PROD
             self._read[key] = Known(StoredPod(pod, tuple(pod_requests(pod).items()), prod), event.sequence)

@@ -1,8 +1,7 @@
-"""Pods: what their objects, placements and runs say together.
+"""Pods, combined from their objects, placements and runs.
 
-In: the last event of each of these. Out: PodFacts, by `namespace/name`, by node and by workload, put together when they are
-asked for. Where a pod is: the placement with the pod's uid that is not gone. A run or placement of another uid under the same
-name belongs to another pod.
+In: the last event of each of these. Out: PodFacts, by `namespace/name`, by node and by workload, built on demand. A pod is on
+the node of the existing placement with its uid. A run or placement of another uid under the same name belongs to another pod.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ _GONE = PlacementPhase.GONE
 
 
 class Pods:
-    """Mutable; a part of the fold over the last message of each subject."""
+    """The mutable part of the fold for pods."""
 
     def __init__(self, refused: dict[str, str]) -> None:
         self.objects = PodCache(refused)
         self.placements: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
-        """Node to `namespace/name` to placement."""
+        """Placements by node and `namespace/name`."""
         self.places: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        """`namespace/name` to node to uid of the placements that are not gone."""
+        """uids of existing placements by `namespace/name` and node."""
         self.runs: defaultdict[str, dict[str, RunStatus]] = defaultdict(dict)
-        """Node to `namespace/name` to what became of the pod."""
+        """Runs by node and `namespace/name`."""
         self.version = 0
-        """Grows with every event of a pod's object, placement or run."""
+        """Increases with every event of a pod's object, placement or run."""
         self._facts: dict[str, PodFacts | None] = {}
 
     def object_stored(self, event: Event, key: str) -> None:
-        """Fold a pod's object, or its end."""
+        """Fold a pod's object or its tombstone."""
         self.version += 1
         self._facts.pop(key, None)
         if event.tombstone or not isinstance(event.data, ObjectStored):
@@ -52,7 +51,7 @@ class Pods:
             self.objects.store(key, event)
 
     def placement(self, placed: Placement, ended: bool) -> None:
-        """Fold where a pod is placed; `ended`: by a tombstone."""
+        """Fold a placement; `ended`: it is a tombstone."""
         key = f"{placed.namespace}/{placed.name}"
         self.version += 1
         self._facts.pop(key, None)
@@ -67,7 +66,7 @@ class Pods:
             del self.places[key]
 
     def run(self, run: RunStatus, ended: bool) -> None:
-        """Fold what became of a pod on its node; `ended`: by a tombstone."""
+        """Fold a run; `ended`: it is a tombstone."""
         key = f"{run.namespace}/{run.name}"
         self.version += 1
         self._facts.pop(key, None)
@@ -77,11 +76,11 @@ class Pods:
             self.runs[run.node][key] = run
 
     def node_of(self, key: str, uid: str) -> str:
-        """Return the node that the pod is placed on, or an empty text."""
+        """Return the node that the pod is placed on, or ""."""
         return next((node for node, placed in sorted(self.places.get(key, {}).items()) if placed == uid), "")
 
     def facts(self, key: str) -> PodFacts | None:
-        """Return what is known of a pod by `namespace/name`."""
+        """Return the facts of a pod by `namespace/name`."""
         if key not in self._facts:
             self._facts[key] = self._read_pod(key)
         return self._facts[key]

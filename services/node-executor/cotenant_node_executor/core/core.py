@@ -30,7 +30,7 @@ from cotenant.model.subjects import placement_subject, run_subject, slo_subject
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
-from cotenant_node_executor.core.placed import Key, Placed, read_placement, refused_report
+from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, refused_report
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_unfinished, pod_step
@@ -201,7 +201,7 @@ class ExecutorCore:
         return self._changed or bool(self._open) or self._orphans != () or self._targets.every_cycle
 
     @property
-    def placed(self) -> Mapping[Key, Placed]:
+    def placed(self) -> Mapping[Key, DecodedPlacement]:
         """The pods placed on this node, by namespace and name."""
         return self.pods.by_name
 
@@ -261,7 +261,7 @@ class ExecutorCore:
             orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if any_unfinished(seen.states[uid]) else Forget(uid))
         return orders
 
-    def _step(self, key: Key, placed: Placed, seen: Observation, now: datetime) -> PodStep | None:
+    def _step(self, key: Key, placed: DecodedPlacement, seen: Observation, now: datetime) -> PodStep | None:
         """Compute a placed pod's orders and report; None where it cannot run here, or is set aside."""
         if placed.to_run is None or placed.refusal or key in self._set_aside:
             return None

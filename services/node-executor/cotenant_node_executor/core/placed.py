@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
 """Valid names of folders and control groups."""
 
 
-class Placed(Struct, frozen=True, gc=False):
+class DecodedPlacement(Struct, frozen=True, gc=False):
     """A placement with its manifest decoded; `refusal`: why it cannot run here."""
 
     placement: Placement
@@ -40,18 +40,18 @@ class Placed(Struct, frozen=True, gc=False):
     refusal: str = ""
 
 
-def read_placement(event: Event, data: Placement, node: str, plain_processes: bool) -> Placed:
+def read_placement(event: Event, data: Placement, node: str, plain_processes: bool) -> DecodedPlacement:
     """Decode a placement's manifest; with `plain_processes` fields that host processes do not support are refused."""
     if not _NAME.fullmatch(data.uid):
-        return Placed(data, event.ref, None, None, f"uid {data.uid!r} cannot name a folder")
+        return DecodedPlacement(data, event.ref, None, None, f"uid {data.uid!r} cannot name a folder")
     try:
         pod = _identified(decode_pod(data.pod), data)
         view = pod_view(pod)
     except (msgspec.MsgspecError, QuantityError) as error:
-        return Placed(data, event.ref, None, None, f"the manifest cannot be read: {error}")
+        return DecodedPlacement(data, event.ref, None, None, f"the manifest cannot be read: {error}")
     refusals = [str(error) for error in process_runtime_errors(pod)] if plain_processes else []
     refusals += _name_refusals(pod.spec)
-    return Placed(data, event.ref, PodToRun(pod, view.group, node), view, "; ".join(refusals))
+    return DecodedPlacement(data, event.ref, PodToRun(pod, view.group, node), view, "; ".join(refusals))
 
 
 @by_identity
@@ -73,7 +73,7 @@ def _identified(pod: Pod, placement: Placement) -> Pod:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-def refused_report(placed: Placed) -> RunStatus:
+def refused_report(placed: DecodedPlacement) -> RunStatus:
     """Return the report of a pod that cannot run here."""
     placement = placed.placement
     ending = placement.phase is PlacementPhase.TERMINATING

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, KeysView, Mapping, Set
 
-from cotenant_node_executor.core.placed import Key, Placed
+from cotenant_node_executor.core.placed import DecodedPlacement, Key
 from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.strategies.pod_view import PodView
 
@@ -16,20 +16,20 @@ class PlacedPods:
     """A fold of placements. Bound: the pods of one node."""
 
     def __init__(self) -> None:
-        self._placed: dict[Key, Placed] = {}
-        self._refused: dict[Key, Placed] = {}
+        self._placed: dict[Key, DecodedPlacement] = {}
+        self._refused: dict[Key, DecodedPlacement] = {}
         self._of_uid: dict[str, Key] = {}
         self._to_run: Mapping[str, PodToRun] | None = None
-        self.by_name: Mapping[Key, Placed] = self._placed
+        self.by_name: Mapping[Key, DecodedPlacement] = self._placed
         """Every placement."""
-        self.refused: Mapping[Key, Placed] = self._refused
+        self.refused: Mapping[Key, DecodedPlacement] = self._refused
         """Names of pods that cannot run here."""
         self._views: dict[str, PodView] = {}
         self.views: Mapping[str, PodView] = self._views
         """The views that strategies read, by group."""
         self._changed: set[str] = set()
 
-    def put(self, key: Key, placed: Placed) -> None:
+    def put(self, key: Key, placed: DecodedPlacement) -> None:
         """Add a placement; one with the same name is replaced."""
         self.drop(key)
         self._placed[key] = placed
@@ -70,12 +70,12 @@ class PlacedPods:
         placed = self._of_uid.keys()
         return () if uids <= placed else tuple(sorted(uids - placed))
 
-    def of_uid(self, uid: str) -> Placed | None:
+    def of_uid(self, uid: str) -> DecodedPlacement | None:
         """The pod with this uid."""
         key = self._of_uid.get(uid)
         return self._placed[key] if key is not None else None
 
-    def around(self, groups: Iterable[str]) -> list[Placed]:
+    def around(self, groups: Iterable[str]) -> list[DecodedPlacement]:
         """The pods that own these groups, by name."""
         found: set[Key] = set()
         for group in groups:
