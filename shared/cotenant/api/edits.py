@@ -57,9 +57,21 @@ def marked_for_deletion(document: msgspec.Raw, now: datetime, grace_seconds: int
 
 
 def same_json(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
-    """Return whether two documents say the same: white space and the spelling of numbers do not count."""
+    """Return whether two documents hold the same: white space, the order of members and the spelling of numbers do not count."""
     first, second = bytes(one), bytes(other)
-    return first == second or bool(json.loads(first) == json.loads(second))
+    if first == second:
+        return True
+    left, right = json.loads(first), json.loads(second)
+    return bool(left == right) and _same_types(left, right)
+
+
+def _same_types(left: object, right: object) -> bool:
+    """Tell true from 1 in values that Python holds for equal."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return all(_same_types(value, right[name]) for name, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return all(_same_types(*both) for both in zip(left, right, strict=True))
+    return isinstance(left, bool) == isinstance(right, bool)
 
 
 def spec_of(document: msgspec.Raw) -> bytes:

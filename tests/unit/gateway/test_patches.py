@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.api.edits import same_json
 from cotenant.api.patching.errors import PatchError, PatchTestError, PatchTooLargeError
 from cotenant.api.patching.json_patch import json_patch
 from cotenant.api.patching.merge import merge_patch
@@ -146,6 +147,21 @@ def test_elements_of_one_key_are_merged_and_deleted_one_after_the_other() -> Non
         {"name": "a", "value": "3"},
         {"name": "c", "value": "4"},
     ]
+
+
+@pytest.mark.parametrize(("value", "same"), [("1", True), ("1.0", True), ("true", False), ('"1"', False), ("[1]", False)])
+def test_a_test_tells_numbers_from_truth(value: str, same: bool) -> None:
+    patch = raw(f'[{{"op":"test","path":"/a/0","value":{value}}}]')
+    if same:
+        assert json_patch(raw('{"a":[1]}'), patch)
+    else:
+        with pytest.raises(PatchTestError):
+            json_patch(raw('{"a":[1]}'), patch)
+
+
+def test_an_update_from_a_number_to_truth_is_a_change() -> None:
+    assert not same_json(b'{"a":[{"b":1}]}', b'{"a":[{"b":true}]}')
+    assert same_json(b'{"a":[{"b":1}],"c":null}', b'{"c": null, "a": [{"b": 1.0}]}')
 
 
 def test_a_value_that_was_copied_and_changed_is_another_value() -> None:

@@ -6,12 +6,12 @@ that many operations cost what they read and copy, which is bounded (`Work`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Union
 
 import msgspec
 
+from cotenant.api.edits import same_json
 from cotenant.api.patching.errors import MAX_DEPTH, PatchError, PatchTestError, Work
 from cotenant.api.splices import (
     NULL,
@@ -68,7 +68,7 @@ def _apply(tree: _Tree, operation: _Operation) -> None:
         tree.take(path)
     elif operation.op == "test":
         found = tree.read(path)
-        if json.loads(bytes(found)) != json.loads(bytes(operation.value)):
+        if not same_json(found, operation.value):
             raise PatchTestError(f"the value is {bytes(found)[:200].decode(errors='replace')}")
     elif operation.op == "copy":
         tree.put(path, tree.read(_pointer(operation.source)), insert=True)
