@@ -57,7 +57,8 @@ def marked_for_deletion(document: msgspec.Raw, now: datetime, grace_seconds: int
 
 
 def same_json(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
-    """Return whether two documents hold the same: white space, the order of members and the spelling of numbers do not count."""
+    """Return whether two documents hold the same: white space, the order of members and how numbers are written do not
+    count."""
     first, second = bytes(one), bytes(other)
     if first == second:
         return True

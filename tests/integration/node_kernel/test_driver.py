@@ -34,7 +34,7 @@ def test_a_group_is_made_with_the_groups_above_it_and_removed_with_those_below(d
 def test_a_group_outside_the_own_root_is_refused(driver: CgroupDriver, group: str) -> None:
     with pytest.raises(InvalidValueError, match="relative path"):
         driver.create(group)
-    with pytest.raises(InvalidValueError, match="own root"):
+    with pytest.raises(InvalidValueError, match="the executor's root"):
         driver.remove("")
 
 
