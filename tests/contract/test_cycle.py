@@ -271,7 +271,7 @@ def test_the_next_batch_is_decided_while_the_last_one_is_stored() -> None:
     bench.store(metric("a", 2), metric("b", 7))
     bench.deliver(cycle)
     folded = bench.stream.last_sequence
-    assert cycle.think_ahead(first, NOW)
+    assert cycle.decide_next(first, NOW)
     assert not cycle.ready
     assert cycle.propose(NOW) is None, "one batch is under way"
     assert bench.settle(cycle, first)
@@ -297,7 +297,7 @@ def test_what_was_decided_behind_a_refused_batch_is_thrown_away() -> None:
     first = proposed(cycle)
     bench.store(metric("a", 2))
     bench.deliver(cycle)
-    assert cycle.think_ahead(first, NOW)
+    assert cycle.decide_next(first, NOW)
     assert bench.settle(rival, proposed(rival))
     assert not bench.settle(cycle, first)
     assert answers(cycle) == {}, "nothing of the refused batch is left"
@@ -316,14 +316,14 @@ def test_a_rivals_commit_that_is_seen_before_the_refusal_withdraws_what_was_assu
     bench.store(metric("a", 1), metric("b", 1))
     bench.deliver(cycle)
     first = proposed(cycle)
-    assert not cycle.think_ahead(first, NOW)
+    assert not cycle.decide_next(first, NOW)
     bench.store(metric("a", 9))
     bench.deliver(rival)
     assert bench.settle(rival, proposed(rival))
     bench.deliver(cycle)
     assert not bench.settle(cycle, first)
     assert answers(cycle) == answers(rival) == {"a": 18, "b": 2}
-    assert not cycle.think_ahead(first, NOW), "there is nothing to think ahead of"
+    assert not cycle.decide_next(first, NOW), "there is nothing to think ahead of"
 
 
 def test_the_delivery_of_the_own_record_says_what_the_acknowledgement_says() -> None:
@@ -332,7 +332,7 @@ def test_the_delivery_of_the_own_record_says_what_the_acknowledgement_says() -> 
     bench.store(metric("a", 1))
     bench.deliver(cycle)
     first = proposed(cycle)
-    assert not cycle.think_ahead(first, NOW)
+    assert not cycle.decide_next(first, NOW)
     outcome = bench.stream.append(first.writes())
     assert isinstance(outcome, Stored)
     bench.deliver(cycle)
@@ -374,7 +374,7 @@ def test_a_rivals_commit_behind_the_own_one_voids_what_was_decided_ahead() -> No
     first = proposed(cycle)
     bench.store(metric("b", 1))
     bench.deliver(cycle)
-    assert cycle.think_ahead(first, NOW)
+    assert cycle.decide_next(first, NOW)
     outcome = bench.stream.append(first.writes())
     assert isinstance(outcome, Stored)
     bench.deliver(rival)
@@ -394,7 +394,7 @@ def test_a_small_decision_made_ahead_is_made_anew_with_what_has_arrived() -> Non
     first = proposed(cycle)
     bench.store(metric("c", 1))
     bench.deliver(cycle)
-    assert cycle.think_ahead(first, NOW)
+    assert cycle.decide_next(first, NOW)
     assert not cycle.has_next
     bench.store(metric("d", 1))
     bench.deliver(cycle)
@@ -403,7 +403,7 @@ def test_a_small_decision_made_ahead_is_made_anew_with_what_has_arrived() -> Non
     assert [event.subject for event in second.events[1:]] == ["node.c.resources", "node.d.resources"]
     bench.store(metric("e", 1), metric("f", 1))
     bench.deliver(cycle)
-    assert cycle.think_ahead(second, NOW)
+    assert cycle.decide_next(second, NOW)
     assert cycle.has_next
     bench.store(metric("g", 1))
     bench.deliver(cycle)
@@ -422,7 +422,7 @@ def test_behind_a_small_batch_nothing_is_decided_ahead() -> None:
     first = proposed(cycle)
     bench.store(metric("b", 1))
     bench.deliver(cycle)
-    assert not cycle.think_ahead(first, NOW)
+    assert not cycle.decide_next(first, NOW)
     assert cycle.ready
     assert bench.settle(cycle, first)
     assert bench.settle(cycle, proposed(cycle))

@@ -141,7 +141,7 @@ def test_what_is_decided_ahead_is_not_earlier_than_the_batch_before_it() -> None
     first = proposed(cycle)
     bench.store(metric("b", 1))
     bench.deliver(cycle)
-    assert cycle.think_ahead(first, NOW - seconds(60))
+    assert cycle.decide_next(first, NOW - seconds(60))
     assert bench.settle(cycle, first)
     assert proposed(cycle).record.now == NOW
 
@@ -174,7 +174,7 @@ def test_what_was_decided_ahead_is_decided_again_while_it_is_small() -> None:
     for node, large in (("c", False), ("d", True), ("e", True)):
         bench.store(metric(node, 1))
         bench.deliver(cycle)
-        assert cycle.think_ahead(first, NOW)
+        assert cycle.decide_next(first, NOW)
         assert cycle.has_next is large
     assert bench.settle(cycle, first)
     assert [event.subject for event in proposed(cycle).events[1:]] == ["node.c.resources", "node.d.resources"]
@@ -241,7 +241,7 @@ def test_the_rivals_commit_is_not_seen_again_when_it_is_delivered_again() -> Non
     bench.store(metric("a", 2))
     bench.deliver(cycle)
     first = proposed(cycle)
-    cycle.think_ahead(first, NOW)
+    cycle.decide_next(first, NOW)
     assert not cycle.ready
     bench.give(cycle, rival.prior)
     assert not cycle.ready, "the batch under way is still assumed"

@@ -10,7 +10,7 @@ State decided on = foreign messages up to `folded` plus own messages up to the e
 only when both are true of the core: the start marker has been delivered, and every own message up to the end of the last
 known commit's batch has been folded.
 
-While a batch is being stored, a core that can assume it (`cotenant.engine.core.Assuming`) decides the next one: `think_ahead`.
+While a batch is being stored, a core that can assume it (`cotenant.engine.core.Assuming`) decides the next one: `decide_next`.
 One batch is under way and one decided behind it, no more. The next batch is built once the first one's sequences are known; it
 is thrown away, and what it rests on withdrawn, if the first one is refused or another replica's commit is seen instead.
 """
@@ -219,7 +219,7 @@ class Cycle:
         self._proposed = commit_batch(decision, self.identity, self.config, self.prior) if decision.events else None
         return self._proposed
 
-    def think_ahead(self, batch: Batch, now: datetime) -> bool:
+    def decide_next(self, batch: Batch, now: datetime) -> bool:
         """Decide what follows `batch`, which is being stored; True if anything does. To be called again when more was folded:
         what was decided is decided again while it is small."""
         if self._assuming is None or len(batch.events) <= self._ahead_from:

@@ -200,9 +200,9 @@ class DecidingLoop:
             quarantine.decided()
         return batch
 
-    def _think_ahead(self, batch: Batch) -> None:
+    def _decide_next(self, batch: Batch) -> None:
         try:
-            self.cycle.think_ahead(batch, self._clock())
+            self.cycle.decide_next(batch, self._clock())
         except Exception as error:
             raise self._failed(error) from error
 
@@ -250,7 +250,7 @@ class DecidingLoop:
                 # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
                 folded = self._fold_waiting(reading, 1)
                 if batch is not None:
-                    self._think_ahead(batch)
+                    self._decide_next(batch)
                 if folded:
                     await asyncio.sleep(0)
                 else:

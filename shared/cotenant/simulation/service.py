@@ -149,7 +149,7 @@ class ServiceParticipant:
         outcome = world.store(batch.writes())
         if self._death is _AFTER:
             return self._die(now, world)
-        self.cycle.think_ahead(batch, now)
+        self.cycle.decide_next(batch, now)
         self._storing = batch, outcome
         return now + HOP
 
@@ -161,7 +161,7 @@ class ServiceParticipant:
         if batch.prior % 2:
             self.cycle.fold(inbox, now)
             inbox = ()
-            self.cycle.think_ahead(batch, now)
+            self.cycle.decide_next(batch, now)
         if isinstance(outcome, Stored):
             self.cycle.stored(batch, outcome)
             self.cycle.fold(inbox, now)
