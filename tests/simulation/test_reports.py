@@ -28,7 +28,7 @@ def test_a_failure_names_promise_object_events_causes_and_command(capsys: pytest
     about, subject = lines[begin + 1].split()
     assert about == "about"
     assert subject in ("node.n0.resources", "node.n1.resources")
-    assert "lends" in lines[begin + 3]
+    assert "offers" in lines[begin + 3]
     events = [line for line in lines[begin:] if line.startswith("  LOG:")]
     assert 1 < len(events) <= LAST_EVENTS
     assert sum("causes LOG:" in line for line in lines[begin:]) > 1
