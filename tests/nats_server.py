@@ -71,12 +71,21 @@ class NatsServer:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
-    def close(self) -> None:
-        """Stop it and remove its folder."""
+    def stop(self) -> None:
+        """Stop it as its unit would: all that it acknowledged is on disk."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
                 self._process.wait(START_SECONDS)
             except subprocess.TimeoutExpired:
                 self.kill()
+
+    @property
+    def store(self) -> Path:
+        """The folder of its streams."""
+        return self.folder / "store"
+
+    def close(self) -> None:
+        """Stop it and remove its folder."""
+        self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)

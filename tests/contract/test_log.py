@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -383,6 +385,35 @@ async def test_a_reader_whose_stream_lost_its_end_goes_on_where_it_ends_now(log:
     said = msgspec.structs.replace(metric("a", 1), subject="usage.a", stream=USAGE)
     await log.publish(said)
     assert [event.subject for event in await read(reader, 1)] == ["usage.a"]
+
+
+async def test_a_reader_sees_what_reuses_the_sequences_of_a_lost_end(nats_server: NatsServer, tmp_path: Path) -> None:
+    def usage(value: int) -> Event:
+        return msgspec.structs.replace(metric("a", value), subject=f"usage.n{value}", stream=USAGE)
+
+    early = await connect(nats_server.url, "early")
+    await early.declare()
+    assert await early.publish(usage(1)) == 1
+    await early.close()
+    nats_server.stop()
+    shutil.copytree(nats_server.store, tmp_path / "store")
+    nats_server.start()
+    log = await connect(nats_server.url, "test")
+    reader = await log.follow(USAGE, ["usage.*"], after=0)
+    reader.loaded()
+    for value in (2, 3):
+        assert await log.publish(usage(value)) == value
+    await read(reader, 3)
+    nats_server.kill()
+    shutil.rmtree(nats_server.store)
+    shutil.copytree(tmp_path / "store", nats_server.store)
+    nats_server.start()
+    writer = await connect(nats_server.url, "writer")
+    for value in range(4, 9):
+        assert await writer.publish(usage(value)) == value - 2
+    assert [event.subject for event in await read(reader, 5)] == [f"usage.n{value}" for value in range(4, 9)]
+    await writer.close()
+    await log.close()
 
 
 async def test_many_filters_select_what_few_filters_do(nats_server: NatsServer) -> None:

@@ -27,6 +27,7 @@ from cotenant.engine.quarantine import Quarantine
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, View, encode_event
 from cotenant.log.contract import LOG, USAGE, Behind, Clocked, Log, Reader, Skipping, Stored, Viewing, Write, store_batch
+from cotenant.log.nats.jetstream import BusError
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +38,8 @@ CLOSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
 GOOD_SECONDS = 60.0
 """An incarnation that lasted so long was not in vain: the next one begins without a pause."""
-LOG_ERRORS = (NatsError, TimeoutError, OSError)
-"""What a log's calls raise while the server cannot be asked."""
+LOG_ERRORS = (NatsError, TimeoutError, OSError, BusError)
+"""What a log's calls raise while the server cannot be asked, or answers that it cannot do it now."""
 
 
 def utc_now() -> datetime:

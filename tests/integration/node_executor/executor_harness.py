@@ -257,7 +257,12 @@ class Harness:
 
     def subtree_exists(self) -> bool:
         """Whether the executor's own root is there, in any hierarchy."""
-        return any(path.is_dir() for path in Path("/sys/fs/cgroup").glob(f"**/{self.base}/cotenant/{NODE}"))
+        return any((folder / "cotenant" / NODE).is_dir() for folder in self._base_groups())
+
+    def _base_groups(self) -> list[Path]:
+        """The group of this test in each hierarchy. Only its own: groups of other tests vanish while a tree is walked."""
+        root = Path("/sys/fs/cgroup")
+        return [folder for folder in (root / self.base, *(each / self.base for each in root.iterdir())) if folder.is_dir()]
 
     async def close(self) -> None:
         """End the executor with everything that it runs, and leave nothing behind."""
@@ -277,7 +282,7 @@ class Harness:
         while time.monotonic() < deadline:
             driver.kill("")
             if driver.close():
-                for folder in Path("/sys/fs/cgroup").glob(f"**/{self.base}"):
+                for folder in self._base_groups():
                     folder.rmdir()
                 return
             time.sleep(0.05)

@@ -53,15 +53,18 @@ class PullConsumer:
         self._asked = False
         self._wanted = 0
 
-    async def open(self, start: int) -> None:
-        """Create a consumer that begins at a sequence of the stream."""
+    async def open(self, start: int, since: str = "") -> None:
+        """Create a consumer that begins at a sequence of the stream, or at the first message that is not older than `since`."""
         await self.forget()
         self._consumer = self._name or f"c-{os.urandom(8).hex()}"
         config: dict[str, Any] = {
             "name": self._consumer,
             "ack_policy": "none",
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": start,
+            **(
+                {"deliver_policy": "by_start_time", "opt_start_time": since}
+                if since
+                else {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
+            ),
             "inactive_threshold": INACTIVE_SECONDS * 1_000_000_000,
             "mem_storage": True,
             "num_replicas": 1,

@@ -7,6 +7,7 @@ where nothing can go on without what was asked for. No answer within ANSWER_SECO
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -43,6 +44,7 @@ class _StoredMessage(msgspec.Struct):
     subject: str = ""
     data: str = ""
     hdrs: str = ""
+    time: str = ""
 
 
 class _GetAnswer(msgspec.Struct):
@@ -86,6 +88,15 @@ class StoredMessage(msgspec.Struct, frozen=True):
     subject: str
     headers: dict[str, str]
     data: bytes
+    time: str = ""
+    """When the server stored it, as `stored_time` formats it."""
+
+
+def stored_time(nanoseconds: int) -> str:
+    """Return a time since the epoch as the server writes it: RFC 3339 in UTC, no trailing zeros."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 
 class JetStream:
@@ -110,8 +121,11 @@ class JetStream:
                 raise BusError(f"stream {name} cannot be declared: {answer.error.description}")
 
     async def state(self, stream: str) -> StreamState:
-        """Return where a stream begins and ends."""
-        return (await self._call(f"STREAM.INFO.{stream}", {}, _StreamInfo)).state
+        """Return where a stream begins and ends. Raises BusError where the server has no such stream, or not yet."""
+        info = await self._call(f"STREAM.INFO.{stream}", {}, _StreamInfo)
+        if info.error is not None:
+            raise BusError(f"the state of {stream} cannot be read: {info.error.description}")
+        return info.state
 
     async def subjects(self, stream: str, selected: str, offset: int = 0) -> Subjects:
         """Return the subjects that a filter selects and that hold a message, from `offset` on in their sorted order; as many as
@@ -142,7 +156,7 @@ class JetStream:
         if found is None:
             return None
         headers = parse_headers(base64.b64decode(found.hdrs))
-        return StoredMessage(found.seq, found.subject, headers, base64.b64decode(found.data))
+        return StoredMessage(found.seq, found.subject, headers, base64.b64decode(found.data), found.time)
 
     async def purge(self, stream: str, filter_subject: str, keep: int) -> None:
         """Remove the messages of some subjects, but for the last `keep`."""

@@ -21,7 +21,7 @@ from cotenant.events.envelope import WHOLE, Event, EventError, MessageDecoders, 
 from cotenant.log.contract import HISTORY, LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.decoding import DeadLetters, event_of
-from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream
+from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, stored_time
 from cotenant.log.nats.snapshot import Snapshot
 from cotenant.log.nats.wire import BusClient, parse_headers
 from cotenant.model.subjects import selecting
@@ -65,6 +65,8 @@ class NatsReader:
         self._snapshot: Snapshot | None = Snapshot(client, stream, filters) if after is None else None
         self._after = after or 0
         """The consumer begins behind it."""
+        self._after_ns = b""
+        """When the server stored that message, in nanoseconds since the epoch; empty before the first delivery."""
         self._loading = after is None
         self.position = after or 0
         self.max_behind = MAX_BEHIND
@@ -87,9 +89,8 @@ class NatsReader:
 
     async def _open_consumer(self) -> None:
         await self._consumer.forget()
-        if self._after:
-            await self._check_end(self._after)
-        await self._consumer.open(self._after + 1)
+        since = await self._check_end() if self._after else ""
+        await self._consumer.open(self._after + 1, since)
         self._heard = asyncio.get_running_loop().time()
         self._in_touch = self._in_touch or boot_seconds()
 
@@ -98,17 +99,25 @@ class NatsReader:
         if self._stream == LOG and self._in_touch and away > AWAY_SECONDS:
             raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
 
-    async def _check_end(self, resume: int) -> None:
-        """A killed server may have lost the end of an asynchronous stream: go on from where it ends now.
+    async def _check_end(self) -> str:
+        """Return the time to resume at where the last delivered message cannot be found by its sequence, "" where it can.
 
-        LOG is on disk before a write is acknowledged; where its end is missing all the same, the folded state is invalid.
+        A killed server may have lost the end of an asynchronous stream, and may have given its sequences to other messages
+        since. LOG is on disk before a write is acknowledged; where its end is missing, the folded state is invalid.
         """
         end = (await self._api.state(self._stream)).last_seq
-        if end >= resume:
-            return
         if self._stream == LOG:
-            raise Behind(f"LOG ends at {end}, before {resume}, which was delivered")
-        self.position = self._after = end
+            if end < self._after:
+                raise Behind(f"LOG ends at {end}, before {self._after}, which was delivered")
+            return ""
+        if end < self._after:
+            self.position = end
+        if not self._after_ns:
+            self._after = min(self._after, end)
+            return ""
+        stored_ns = int(self._after_ns)
+        last = await self._api.get(self._stream, self._after)
+        return "" if last is not None and last.time == stored_time(stored_ns) else stored_time(stored_ns + 1)
 
     async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
         """See `cotenant.log.contract.Reader`."""
@@ -123,7 +132,7 @@ class NatsReader:
             self._check_touch()
             try:
                 await self._take(events, limit)
-            except (Gap, *API_ERRORS) as error:
+            except (Gap, BusError, *API_ERRORS) as error:
                 logger.info("%s: %s: %s; resuming behind %d", self._stream, type(error).__name__, error, self.position)
                 self.reopened += 1
                 await self._reopen()
@@ -189,6 +198,7 @@ class NatsReader:
             if consumer.count(int(delivery)) and not self._loading and int(pending) > self.max_behind > 0:
                 await self._check_distance(sequence)
             self.position = self._after = sequence
+            self._after_ns = stored_ns
             if self._known is not None and self._known(sequence):
                 continue
             if self._selects is not None and self._selects.fullmatch(subject) is None:

@@ -147,7 +147,7 @@ class Snapshot:
     async def _try(self, subjects: list[str]) -> tuple[list[Message], bool]:
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(_TRY_AGAIN),
-            wait=wait_exponential_jitter(initial=PAUSE_SECONDS, max=MAX_PAUSE_SECONDS, jitter=PAUSE_SECONDS),
+            wait=wait_exponential_jitter(multiplier=PAUSE_SECONDS, max=MAX_PAUSE_SECONDS, jitter=PAUSE_SECONDS),
             stop=stop_after_attempt(TRIES),
             retry_error_callback=_give_up,
         ):
