@@ -62,7 +62,7 @@ async def serve(host: Host, _: argparse.Namespace) -> None:
     loaded = asyncio.ensure_future(gateway.ready.wait())
     stopped = asyncio.ensure_future(host.stopping.wait())
     resources = ResourceHandlers(gateway, LogReader(ask, is_live, host.stopping), host.stopping)
-    facts = FactHandlers(gateway, host.log, host.stopping)
+    facts = FactHandlers(gateway, host.log, ask, host.stopping)
     handler = request_handler(resources, facts, status_routes(host), telemetry.observe)
     runner, host.http_url = await serve_http(handler, settings.http_host, max(settings.http_port, 0))
     try:

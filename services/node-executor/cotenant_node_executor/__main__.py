@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
-from cotenant.events.requests import logs_subject
+from cotenant.events.requests import adopt_subject, logs_subject
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.settings import parser
@@ -22,8 +22,9 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.host_facts import executor_status, host_facts
 from cotenant_node_executor.kernel_machine import KernelMachine
+from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.log_endpoint import log_handler
-from cotenant_node_executor.shell import ExecutorShell
+from cotenant_node_executor.shell import ExecutorShell, adopt_handler
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.targets.driver import open_driver
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Knob
@@ -132,6 +133,9 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
         lock = lock_folder(arguments.data)
         machine, node = real_node(arguments, periods)
         nodes = [node]
+    known_log = KnownLog(None)
+    if machine is not None:
+        known_log = KnownLog(arguments.data / "log.json", machine.existing_pods)
     waiting = {node.name for node in nodes}
 
     def ready(name: str) -> None:
@@ -147,11 +151,13 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
             period_seconds=periods.sample_seconds,
             stopping=host.stopping,
             on_ready=partial(ready, node.name),
+            known_log=known_log,
         )
         for node in nodes
     ]
     for number, shell in enumerate(shells):
         await host.endpoint(f"logs-{number}", log_handler(shell), subject=logs_subject(shell.node.name))
+        await host.endpoint(f"adopt-{number}", adopt_handler(shell), subject=adopt_subject(shell.node.name))
     async with asyncio.TaskGroup() as running:
         for shell in shells:
             running.create_task(shell.run())

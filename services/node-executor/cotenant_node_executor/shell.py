@@ -15,18 +15,21 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
+import msgspec
 from msgspec.structs import replace
 
 from cotenant.engine.load import RELOAD_PAUSE
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
-from cotenant.log.contract import LOG, USAGE, Log, Refused, Stored, Write
+from cotenant.events.requests import Adopted
+from cotenant.log.contract import LOG, USAGE, Behind, Identified, Log, LogIdentity, Refused, Stored, Write
 from cotenant.model.subjects import encode_token
 from cotenant.runtime.follower import LOG_ERRORS, Follower, Reading, publish_findings, utc_now
 from cotenant_node_executor.core.node import ExecutorNode
+from cotenant_node_executor.known_log import KnownLog
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +41,8 @@ PUBLISH_TRIES = 20
 PUBLISH_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 2.0
 """Pause between loads; no cycle runs meanwhile."""
+NOTE_SECONDS = 5.0
+"""How often the node notes how far it has followed LOG."""
 
 
 class ExecutorShell:
@@ -52,6 +57,7 @@ class ExecutorShell:
         period_seconds: float,
         stopping: asyncio.Event,
         on_ready: Callable[[], None] = lambda: None,
+        known_log: KnownLog | None = None,
     ) -> None:
         self._log = log
         self._cell = cell
@@ -60,6 +66,14 @@ class ExecutorShell:
         self._on_ready = on_ready
         self.node = node
         self.dropped = 0
+        self._known_log = known_log or KnownLog(None)
+        self._found: LogIdentity | None = None
+        """LOG as this incarnation found it."""
+        self._newest = 0
+        """Sequence of the last message that was folded."""
+        self._why_unknown = ""
+        self._adopting = False
+        self._wake_cycles: Callable[[], None] = lambda: None
         self._quarantine = Quarantine()
         self._outbox: deque[Event] = deque()
         self._wake_outbox = asyncio.Event()
@@ -84,6 +98,7 @@ class ExecutorShell:
             await follower.run(self._begin)
         finally:
             await self._flush()
+            self._note()
             for task in (sender, *self._storing):
                 task.cancel()
             await asyncio.gather(sender, *self._storing, return_exceptions=True)
@@ -93,15 +108,46 @@ class ExecutorShell:
             self.node = self.node.restarted()
         return _Incarnation(self)
 
+    async def prepare(self) -> None:
+        """Find out whether LOG is the one that this node followed before. Where no pods run, any LOG will do."""
+        if not isinstance(self._log, Identified):
+            return
+        self._found = await self._log.identity()
+        why = self._known_log.why_unknown(self._found)
+        self._newest = 0
+        if why and not self._adopting:
+            logger.error("node %s: %s: pods without a placement run on until LOG is adopted", self.node.name, why)
+        else:
+            why, self._adopting = "", False
+            self._known_log.remember(self._found)
+        self._why_unknown = why
+        self.node.take_log(why)
+
+    def adopt(self) -> Adopted:
+        """Take LOG for the node's own, on a person's word; it is loaded again, and pods without a placement are stopped."""
+        if not self._why_unknown:
+            return Adopted(node=self.node.name, was_unknown=False)
+        self._adopting = True
+        self._wake_cycles()
+        return Adopted(node=self.node.name, was_unknown=True, pods=len(self.node.core.orphans()))
+
     async def cycles(self, reading: Reading) -> None:
         """Run the node's cycles: at each sample, and on deliveries."""
         loop = asyncio.get_running_loop()
         next_sample = loop.time()
+        next_note = loop.time() + NOTE_SECONDS
         ready = False
+        self._wake_cycles = reading.wake.set
         while not self._stopping.is_set():
             await reading.wait(max(0.0, next_sample - loop.time()))
+            if self._adopting:
+                raise Behind("LOG is adopted")
             while (events := reading.take()) is not None:
+                self._newest = max(self._newest, events[-1].sequence)
                 self._quarantine.fold(events, self.node.apply)
+            if loop.time() >= next_note:
+                next_note = loop.time() + NOTE_SECONDS
+                self._note()
             self._quarantine.decided()
             found, self.node.core.findings = self.node.core.findings, []
             self._quarantine.findings += found
@@ -117,6 +163,10 @@ class ExecutorShell:
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
             for event in self.node.step(utc_now(), sample=sample):
                 self._post(event)
+
+    def _note(self) -> None:
+        if not self._why_unknown:
+            self._known_log.followed(self._newest)
 
     def start_marker(self, now: datetime) -> Event:
         """Return the node's own report, whose delivery ends the load."""
@@ -191,6 +241,15 @@ class ExecutorShell:
                     await asyncio.sleep(0.02)
 
 
+def adopt_handler(shell: ExecutorShell) -> Callable[[bytes], Awaitable[bytes]]:
+    """Return the endpoint by which a person has one node adopt LOG."""
+
+    async def answer(_: bytes) -> bytes:
+        return msgspec.json.encode(shell.adopt())
+
+    return answer
+
+
 class _Incarnation:
     """One load of the node's subjects and the cycles behind it."""
 
@@ -210,6 +269,10 @@ class _Incarnation:
         """Own reports are read like any others: the core compares their sequences."""
         del sequence
         return False
+
+    async def prepare(self) -> None:
+        """See `runtime.follower.Prepared`."""
+        await self._shell.prepare()
 
     async def run(self, reading: Reading) -> None:
         """See `runtime.follower.Incarnation`."""

@@ -3,6 +3,8 @@
 Reading a container's log: the node's executor serves `cotenant.node.<node>.logs`. The request is the JSON of `LogsRequest`,
 the answer the text itself (UTF-8, at most MAX_LOG_ANSWER_BYTES, the end of the log). A refusal carries the NATS service
 error headers: 404 where the node has no such log, 400 where the request cannot be read.
+
+Adopting LOG: the node's executor serves `cotenant.node.<node>.adopt`; the request is empty, the answer the JSON of `Adopted`.
 """
 
 from __future__ import annotations
@@ -35,3 +37,17 @@ class LogsRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 def logs_subject(node: str) -> str:
     """Where a node's executor answers `LogsRequest`."""
     return f"cotenant.node.{encode_token(node)}.logs"
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an executor did when it was asked to take LOG for its own. `was_unknown`: false where it knew LOG already. `pods`:
+    so many pods ran without a placement; they are stopped next."""
+
+    node: str
+    was_unknown: bool
+    pods: Count = 0
+
+
+def adopt_subject(node: str) -> str:
+    """Where a node's executor answers a request to adopt LOG."""
+    return f"cotenant.node.{encode_token(node)}.adopt"

@@ -84,3 +84,5 @@ class ExecutorStatus(Payload, frozen=True, kw_only=True):
     operating_system: str = ""
     addresses: tuple[str, ...] = ()
     message: str = ""
+    unknown_log: str = ""
+    """Why LOG is not the one that the executor followed before; until a person adopts it, pods without a placement run on."""

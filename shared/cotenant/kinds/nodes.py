@@ -75,6 +75,8 @@ def compose_node(snapshot: Snapshot) -> Overlay:
         conditions.append(_ready(condition.status, condition.since, condition.reason, condition.message))
     elif executor is not None:
         conditions.append(_ready("True", reported_at, "ExecutorReady", executor.message or "the executor reports"))
+    if executor is not None and executor.unknown_log:
+        conditions.append(_log_unknown(executor.unknown_log, reported_at))
     merged = {name: texts for name, texts in (("capacity", capacity), ("allocatable", allocatable)) if texts}
     return Overlay(
         labels=labels,
@@ -87,6 +89,7 @@ def compose_node(snapshot: Snapshot) -> Overlay:
 
 
 _ALWAYS = (BATCH_CPU, BATCH_MEMORY)
+CONDITION_LOG_UNKNOWN = "LogUnknown"
 
 
 def _declared(snapshot: Snapshot) -> Node:
@@ -125,6 +128,14 @@ def _allocatable(sources: NodeSources) -> dict[str, str]:
 
 def _ready(status: str, since: datetime | None, reason: str, message: str) -> dict[str, str]:
     condition = {"type": "Ready", "status": status, "reason": reason or "NodeReady", "message": message}
+    if since is not None:
+        condition["lastTransitionTime"] = rfc3339(since)
+    return condition
+
+
+def _log_unknown(why: str, since: datetime | None) -> dict[str, str]:
+    message = f"{why}: pods without a placement run on until `cotenant admin adopt`"
+    condition = {"type": CONDITION_LOG_UNKNOWN, "status": "True", "reason": "AnotherLog", "message": message}
     if since is not None:
         condition["lastTransitionTime"] = rfc3339(since)
     return condition

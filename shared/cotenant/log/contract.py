@@ -136,6 +136,32 @@ class Clocked(Protocol):
         """Return the time at the log in seconds since the epoch, at least; None while nothing was delivered."""
 
 
+class LogIdentity(msgspec.Struct, frozen=True):
+    """Which LOG this is, and how far it goes. Another one, or an empty one, was created at another time; one that was restored
+    from a backup may end earlier."""
+
+    created: str
+    """When the stream was created, as its server writes it."""
+    last: int
+    """Sequence of its last message."""
+
+
+@runtime_checkable
+class Declared(Protocol):
+    """A log whose streams may be gone after its server was set up again."""
+
+    async def declare_again(self) -> None:
+        """Create the streams that are missing, as they were declared by this process."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """A log that can be another one at the same address: its server was set up again, or restored from a backup."""
+
+    async def identity(self) -> LogIdentity:
+        """Return the identity of LOG."""
+
+
 @runtime_checkable
 class Viewing(Protocol):
     """A reader that can decode of a payload what its owner reads of it: only parts of it, or some as raw JSON."""

@@ -73,6 +73,10 @@ class PlanWriter:
         self._wake.set()
         return await pending.done
 
+    def forget(self) -> None:
+        """Forget which sequences were stored: LOG is loaded again, and may be another one."""
+        self._last.clear()
+
     async def run(self) -> None:
         """Store for ever; cancelled at the end of the process."""
         while True:

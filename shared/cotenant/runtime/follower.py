@@ -18,7 +18,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from nats.errors import Error as NatsError
 
@@ -26,7 +26,20 @@ from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, View, encode_event
-from cotenant.log.contract import LOG, USAGE, Behind, Clocked, Log, Reader, Skipping, Stored, Viewing, Write, store_batch
+from cotenant.log.contract import (
+    LOG,
+    USAGE,
+    Behind,
+    Clocked,
+    Declared,
+    Log,
+    Reader,
+    Skipping,
+    Stored,
+    Viewing,
+    Write,
+    store_batch,
+)
 from cotenant.log.nats.jetstream import BusError
 
 logger = logging.getLogger(__name__)
@@ -125,6 +138,14 @@ class Incarnation(Protocol):
         """Fold deliveries and act until stopped. May raise Behind."""
 
 
+@runtime_checkable
+class Prepared(Protocol):
+    """An incarnation that looks at the log before its load."""
+
+    async def prepare(self) -> None:
+        """Called before the start marker is stored."""
+
+
 class LoadingIncarnation:
     """What most incarnations are made of: a Load; own messages are read like all others."""
 
@@ -199,6 +220,8 @@ class Follower:
     async def _run_one(self, incarnation: Incarnation) -> None:
         readers: list[Reader] = []
         try:
+            if self.incarnations > 1 and isinstance(self._log, Declared):
+                await self._log.declare_again()
             readers.append(await self._log.follow(LOG, self._filters, name=self._consumer))
             if isinstance(readers[0], Skipping):
                 readers[0].skip(incarnation.knows)
@@ -208,6 +231,8 @@ class Follower:
                 readers.append(await self._log.follow(USAGE, self._usage_filters))
                 # No marker ends this load: samples are news or too old.
                 readers[1].loaded()
+            if isinstance(incarnation, Prepared):
+                await incarnation.prepare()
             outcome = await store_batch(self._log, [Write(event=incarnation.marker(self._clock()))])
             if not isinstance(outcome, Stored):
                 raise Behind(f"the start marker was not stored: {outcome.reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
@@ -162,6 +163,26 @@ async def test_a_watch_shows_every_change_in_order_and_one_from_the_past_is_gone
         assert again.status == 200
         ((kind, _),) = await read_events(again, 1)
     assert kind == "ADDED"
+
+
+async def test_a_gateway_serves_the_log_that_its_server_was_set_up_with_again(nats_server: NatsServer) -> None:
+    gateway = GatewayProcess(nats_server.url)
+    await gateway.ready()
+    timeout = aiohttp.ClientTimeout(total=WAIT_SECONDS)
+    async with aiohttp.ClientSession(gateway.url, timeout=timeout) as session, asyncio.timeout(WAIT_SECONDS):
+        await body_of(await session.post(PODS, json=pod("old")), 201)
+        nats_server.kill()
+        shutil.rmtree(nats_server.store)
+        nats_server.start()
+        while (await session.get(f"{PODS}/old")).status != 404:
+            await asyncio.sleep(0.1)
+        # The namespace is a built-in object, which the gateway stores again.
+        while (answer := await session.post(PODS, json=pod("new"))).status != 201:
+            assert answer.status in (404, 503), await answer.text()
+            await asyncio.sleep(0.1)
+        listed = await body_of(await session.get(PODS), 200)
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["new"]
+    gateway.close()
 
 
 async def test_a_watch_below_the_load_of_a_restarted_gateway_is_gone(nats_server: NatsServer) -> None:

@@ -20,9 +20,9 @@ import msgspec
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.execution import Execution
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.requests import LogsRequest, logs_subject
+from cotenant.events.requests import Adopted, LogsRequest, adopt_subject, logs_subject
 from cotenant.events.resources import NodeSLORendered
-from cotenant.events.runs import ContainerRun, RunStatus
+from cotenant.events.runs import ContainerRun, ExecutorStatus, RunStatus
 from cotenant.log.contract import EXECUTION, LOG, TOMBSTONE_TTL_SECONDS, USAGE, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.model.subjects import placement_subject, slo_subject
@@ -75,6 +75,15 @@ class Harness:
             reader = await self.log.follow(stream, [wanted])
             reader.loaded()
             self._tasks.append(asyncio.ensure_future(self._follow(reader)))
+
+    async def reopen(self) -> None:
+        """Follow a log that is another one than before; what was read is forgotten."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.log.close()
+        self._tasks, self.runs, self.facts = [], {}, []
+        await self.open()
 
     async def _follow(self, reader: Any) -> None:
         while True:
@@ -210,6 +219,12 @@ class Harness:
             raise LookupError(refusal)
         return reply.data.decode()
 
+    async def adopt(self) -> Adopted:
+        """Have the executor adopt LOG."""
+        reply = await self.log.client.request(adopt_subject(NODE), b"", timeout=WAIT_SECONDS)
+        assert not (reply.headers or {}).get("Nats-Service-Error"), reply.headers
+        return msgspec.json.decode(reply.data, type=Adopted)
+
     # -- what is true --------------------------------------------------------------------------------------------------
 
     def container(self, name: str) -> ContainerRun | None:
@@ -240,6 +255,10 @@ class Harness:
     def reports(self, name: str) -> list[RunStatus]:
         """All that was reported of a pod so far, also what has been overtaken."""
         return [e.data for e in self.facts if isinstance(e.data, RunStatus) and e.data.name == name and not e.tombstone]
+
+    def statuses(self) -> list[ExecutorStatus]:
+        """The executor's reports about itself."""
+        return [e.data for e in self.facts if isinstance(e.data, ExecutorStatus) and not e.tombstone]
 
     def executions(self, topic: str) -> list[Event]:
         """What was done, by topic."""

@@ -4,7 +4,8 @@
 type, a sentence, causes;
 * `explain/pod/<namespace>/<name>`, `explain/node/<name>`: the chain of causes back to samples and objects, as JSON;
 * `deadletters`: the newest messages that could not be used, by whom and why, as a list of objects;
-* `status`: the services that answer, their counts, the dead letters.
+* `status`: the services that answer, their counts, the dead letters;
+* POST `nodes/<name>/adopt`: have a node's executor take LOG for its own (`cotenant admin adopt`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from aiohttp import web
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted
+from cotenant.events.requests import adopt_subject
 from cotenant.explain.causes import CauseWalk, Explanation, concerns, event_line, explain_node, explain_pod
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
@@ -29,8 +31,9 @@ from cotenant.log.nats.log import NatsLog
 from cotenant.model.subjects import eviction_subject, pod_subject
 from cotenant_gateway.http.bodies import json_response
 from cotenant_gateway.http.dead_letters import kept_by_stream, list_dead_letters
+from cotenant_gateway.http.logs import Ask
 from cotenant_gateway.shell.gateway import Gateway
-from cotenant_gateway.statuses import bad_request, no_such_path, not_found
+from cotenant_gateway.statuses import bad_request, internal, no_such_path, not_found, unavailable
 
 PREFIX = "/apis/cotenant.io/v1"
 MAX_LOOKUPS = 400
@@ -53,14 +56,17 @@ class ServiceAnswer(msgspec.Struct, frozen=True, rename="camel"):
 class FactHandlers:
     """Answers cotenant's own endpoints."""
 
-    def __init__(self, gateway: Gateway, log: NatsLog, stopping: asyncio.Event) -> None:
+    def __init__(self, gateway: Gateway, log: NatsLog, ask: Ask, stopping: asyncio.Event) -> None:
         self._gateway = gateway
         self._log = log
+        self._ask = ask
         self._stopping = stopping
 
     async def answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """Dispatch on what follows the prefix."""
         parts = path.strip("/").split("/")
+        if request.method == "POST" and len(parts) == 3 and (parts[0], parts[2]) == ("nodes", "adopt"):
+            return await self._adopt(parts[1])
         if request.method != "GET":
             raise no_such_path()
         if parts == ["events"]:
@@ -142,6 +148,17 @@ class FactHandlers:
     async def _events_at(self, sequences: Sequence[int]) -> list[Event]:
         found = await asyncio.gather(*(self.lookup(f"{LOG}:{sequence}") for sequence in sequences))
         return [event for event in found if event is not None]
+
+    async def _adopt(self, name: str) -> web.Response:
+        if self._gateway.core.get(NODES, "", name) is None:
+            raise not_found(NODES, name)
+        try:
+            answer, code, refusal = await self._ask(adopt_subject(name), b"")
+        except TimeoutError as error:
+            raise unavailable(f"the executor of node {name} does not answer: it cannot adopt LOG now") from error
+        if code:
+            raise internal(f"node {name}: {refusal}")
+        return json_response(answer)
 
     async def _explain_node(self, name: str) -> web.Response:
         core = self._gateway.core

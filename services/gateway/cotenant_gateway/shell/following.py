@@ -44,10 +44,16 @@ class ReadModel:
         self.folds = asyncio.Event()
         """Set after every pull that brought something; cleared by whoever acts on it."""
         self.folded_count = 0
+        self.on_load: Callable[[], None] = lambda: None
+        """Called before every load."""
 
     async def run(self) -> None:
         """Follow for ever; cancelled at the end of the process."""
-        await self._follower.run(lambda number: _Folding(self, Load(self.identity, FILTERS, number)))
+        await self._follower.run(self._begin)
+
+    def _begin(self, number: int) -> _Folding:
+        self.on_load()
+        return _Folding(self, Load(self.identity, FILTERS, number))
 
     def show(self, core: GatewayCore) -> None:
         """The load is over: from here on requests see this core."""

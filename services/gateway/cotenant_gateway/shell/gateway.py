@@ -65,6 +65,7 @@ class Gateway:
         self.follower = ReadModel(log, identity, clock)
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
         self.writer = PlanWriter(log, identity.source, incarnation, clock, self.follower.folded)
+        self.follower.on_load = self.writer.forget
         self.ready = asyncio.Event()
         self._requests = Requests(lambda: self.core, clock, new_uid, new_suffix, ATTEMPTS)
         self._duties = Duties(lambda: self.core, new_uid, BUDGETS)

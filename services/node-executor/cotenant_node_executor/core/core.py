@@ -89,6 +89,8 @@ class ExecutorCore:
         self._open: set[Key] = set()
         """Pods that may need an order or a report; the reports of all others are up to date."""
         self._orphans: tuple[str, ...] | None = None
+        self.keeps_orphans = False
+        """Pods without a placement run on: LOG is not the one that placed them."""
         self._set_aside: set[Key] = set()
         """Pods whose step raised, until a fact of the pod comes."""
         self.findings: list[Finding] = []
@@ -209,6 +211,10 @@ class ExecutorCore:
         """The numbers behind a strategy's last decision."""
         return self.strategies[strategy].figures(self._targets.memory(strategy))
 
+    def orphans(self) -> tuple[str, ...]:
+        """The uids of the pods that are on the machine without a placement."""
+        return () if self._seen is None else self.pods.unplaced(self._seen.states.keys())
+
     def runs(self) -> dict[str, RunStatus]:
         """The last reports by pod uid."""
         return {report.status.uid: report.status for _, report in sorted(self._runs.items())}
@@ -255,7 +261,7 @@ class ExecutorCore:
     def _orphan_orders(self, seen: Observation) -> list[Order]:
         """End orphaned pods: their placement was removed while the executor was down, or was replaced."""
         if self._orphans is None:
-            self._orphans = self.pods.unplaced(seen.states.keys())
+            self._orphans = () if self.keeps_orphans else self.pods.unplaced(seen.states.keys())
         orders: list[Order] = []
         for uid in self._orphans:
             orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if any_unfinished(seen.states[uid]) else Forget(uid))

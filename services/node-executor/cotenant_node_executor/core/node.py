@@ -81,6 +81,11 @@ class ExecutorNode:
         self._moved = True
         """The last cycle changed the machine or had a refusal, so the next one must observe again."""
 
+    def take_log(self, why_unknown: str) -> None:
+        """Set whether LOG is the one that placed the pods here. Until it is, those without a placement run on."""
+        self.core.keeps_orphans = bool(why_unknown)
+        self._status = msgspec.structs.replace(self._status, unknown_log=why_unknown)
+
     def restarted(self) -> ExecutorNode:
         """Return this node on the same machine with an empty core."""
         return ExecutorNode(self.core.fresh(), self.machine, self._status, self._periods)

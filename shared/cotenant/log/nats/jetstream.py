@@ -19,12 +19,17 @@ from cotenant.log.nats.wire import BusClient, parse_headers
 ANSWER_SECONDS = 5.0
 API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
 _NAME_IN_USE = 10058
+_NO_STREAM = 10059
 
 T = TypeVar("T")
 
 
 class BusError(RuntimeError):
     """The server refused what a bus needs; the text says what and why."""
+
+
+class NoStreamError(BusError):
+    """The server has no such stream: it was set up again, or the stream was removed."""
 
 
 class ApiError(msgspec.Struct):
@@ -76,7 +81,10 @@ class _SubjectsInfo(msgspec.Struct):
     error: ApiError | None = None
 
 
-class _StreamInfo(msgspec.Struct):
+class StreamInfo(msgspec.Struct):
+    """When a stream was created, and its state."""
+
+    created: str = ""
     state: StreamState = msgspec.field(default_factory=StreamState)
     error: ApiError | None = None
 
@@ -122,10 +130,15 @@ class JetStream:
 
     async def state(self, stream: str) -> StreamState:
         """Return where a stream begins and ends. Raises BusError where the server has no such stream, or not yet."""
-        info = await self._call(f"STREAM.INFO.{stream}", {}, _StreamInfo)
+        return (await self.info(stream)).state
+
+    async def info(self, stream: str) -> StreamInfo:
+        """Return a stream's state and age. Raises BusError like `state`."""
+        info = await self._call(f"STREAM.INFO.{stream}", {}, StreamInfo)
         if info.error is not None:
-            raise BusError(f"the state of {stream} cannot be read: {info.error.description}")
-        return info.state
+            kind = NoStreamError if info.error.err_code == _NO_STREAM else BusError
+            raise kind(f"the state of {stream} cannot be read: {info.error.description}")
+        return info
 
     async def subjects(self, stream: str, selected: str, offset: int = 0) -> Subjects:
         """Return the subjects that a filter selects and that hold a message, from `offset` on in their sorted order; as many as
@@ -172,7 +185,8 @@ class JetStream:
         body = {"stream_name": stream, "config": config}
         answer = await self._call(f"CONSUMER.CREATE.{stream}.{config['name']}{suffix}", body, _Answer)
         if answer.error is not None:
-            raise BusError(f"no consumer on {stream} for {', '.join(filters)}: {answer.error.description}")
+            kind = NoStreamError if answer.error.err_code == _NO_STREAM else BusError
+            raise kind(f"no consumer on {stream} for {', '.join(filters)}: {answer.error.description}")
 
     async def delete_consumer(self, stream: str, name: str) -> None:
         """Remove a consumer; one that is not there is no error."""

@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_ji
 
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, encode_event
-from cotenant.log.contract import EXECUTION, HISTORY, LOG, MAX_BATCH, USAGE, Head, NoAnswer, Refused, Stored, Write
+from cotenant.log.contract import EXECUTION, HISTORY, LOG, MAX_BATCH, USAGE, Head, LogIdentity, NoAnswer, Refused, Stored, Write
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.decoding import event_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, JetStream
@@ -48,6 +48,7 @@ class NatsLog:
         self.client = client
         self.service = service
         self._api = JetStream(client)
+        self._declared: tuple[int, StreamSizes] | None = None
         self.unknown_types = 0
         self.dead_letters = 0
         self.on_dead_letter: Callable[[], None] = lambda: None
@@ -55,6 +56,13 @@ class NatsLog:
     async def declare(self, *, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> None:
         """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
         await self._api.declare(replicas=replicas, sizes=sizes)
+        self._declared = (replicas, sizes)
+
+    async def declare_again(self) -> None:
+        """See `cotenant.log.contract.Declared`."""
+        if self._declared is not None:
+            replicas, sizes = self._declared
+            await self._api.declare(replicas=replicas, sizes=sizes)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -158,6 +166,11 @@ class NatsLog:
             else:
                 high = middle - 1
         return None
+
+    async def identity(self) -> LogIdentity:
+        """See `cotenant.log.contract.Identified`."""
+        info = await self._api.info(LOG)
+        return LogIdentity(info.created, info.state.last_seq)
 
     async def last_sequence(self, stream: str) -> int:
         """Return the sequence of the stream's last message."""

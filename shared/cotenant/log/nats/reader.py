@@ -21,7 +21,7 @@ from cotenant.events.envelope import WHOLE, Event, EventError, MessageDecoders, 
 from cotenant.log.contract import HISTORY, LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.decoding import DeadLetters, event_of
-from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, stored_time
+from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError, stored_time
 from cotenant.log.nats.snapshot import Snapshot
 from cotenant.log.nats.wire import BusClient, parse_headers
 from cotenant.model.subjects import selecting
@@ -65,6 +65,8 @@ class NatsReader:
         self._snapshot: Snapshot | None = Snapshot(client, stream, filters) if after is None else None
         self._after = after or 0
         """The consumer begins behind it."""
+        self._created = ""
+        """When LOG was created: the one that is there after a reconnect may be another."""
         self._after_ns = b""
         """When the server stored that message, in nanoseconds since the epoch; empty before the first delivery."""
         self._loading = after is None
@@ -89,8 +91,11 @@ class NatsReader:
 
     async def _open_consumer(self) -> None:
         await self._consumer.forget()
-        since = await self._check_end() if self._after else ""
-        await self._consumer.open(self._after + 1, since)
+        try:
+            since = await self._check_end() if self._after else ""
+            await self._consumer.open(self._after + 1, since)
+        except NoStreamError as error:
+            raise Behind(str(error)) from error
         self._heard = asyncio.get_running_loop().time()
         self._in_touch = self._in_touch or boot_seconds()
 
@@ -105,10 +110,14 @@ class NatsReader:
         A killed server may have lost the end of an asynchronous stream, and may have given its sequences to other messages
         since. LOG is on disk before a write is acknowledged; where its end is missing, the folded state is invalid.
         """
-        end = (await self._api.state(self._stream)).last_seq
+        info = await self._api.info(self._stream)
+        end = info.state.last_seq
         if self._stream == LOG:
             if end < self._after:
                 raise Behind(f"LOG ends at {end}, before {self._after}, which was delivered")
+            if self._created not in ("", info.created):
+                raise Behind(f"LOG is another one, created at {info.created}")
+            self._created = info.created
             return ""
         if end < self._after:
             self.position = end

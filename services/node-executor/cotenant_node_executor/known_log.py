@@ -1,0 +1,64 @@
+"""Which LOG a node followed last, in a file of its data folder.
+
+An executor ends pods that have no placement. On an empty LOG, on that of another cell, and on one that was restored from an old
+backup, pods that should run have none. So the executor remembers when its LOG was created and how far it went; where LOG is
+another one, or ends earlier, and pods run here, it keeps them until a person adopts LOG (`cotenant admin adopt`).
+
+In: the identity of LOG. Out: why it is not the one that is known, or nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import msgspec
+
+from cotenant.log.contract import LogIdentity
+
+logger = logging.getLogger(__name__)
+
+
+class KnownLog:
+    """The file. Without a path nothing is remembered, and every LOG is known (simulated nodes)."""
+
+    def __init__(self, path: Path | None, existing_pods: Callable[[], Collection[str]] = tuple) -> None:
+        """`existing_pods`: the pods on this machine; where there are none, any LOG will do."""
+        self._path = path
+        self._existing_pods = existing_pods
+        self._known: LogIdentity | None = None
+        if path is not None and path.exists():
+            try:
+                self._known = msgspec.json.decode(path.read_bytes(), type=LogIdentity)
+            except (OSError, msgspec.MsgspecError) as error:
+                logger.warning("%s cannot be read, any LOG is taken: %s", path, error)
+
+    def why_unknown(self, found: LogIdentity) -> str:
+        """Return why this LOG is not the one that is known; empty where it is, or where none is known."""
+        known = self._known
+        if self._path is None or known is None or not self._existing_pods():
+            return ""
+        if found.created != known.created:
+            return f"LOG was created at {found.created}; this node followed the one created at {known.created}"
+        if found.last < known.last:
+            return f"LOG ends at {found.last}; this node had followed it up to {known.last}"
+        return ""
+
+    def remember(self, found: LogIdentity) -> None:
+        """Take this LOG for the node's own. A file that cannot be written is reported and tried again with the next call."""
+        if self._path is None or found == self._known:
+            return
+        draft = self._path.with_suffix(".new")
+        try:
+            draft.write_bytes(msgspec.json.encode(found))
+            draft.replace(self._path)
+        except OSError as error:
+            logger.warning("%s cannot be written: %s", self._path, error)
+            return
+        self._known = found
+
+    def followed(self, sequence: int) -> None:
+        """Remember how far LOG was followed."""
+        if self._known is not None and sequence > self._known.last:
+            self.remember(msgspec.structs.replace(self._known, last=sequence))
