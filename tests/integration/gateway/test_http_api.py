@@ -174,7 +174,7 @@ async def test_a_gateway_serves_the_log_that_its_server_was_set_up_with_again(na
         nats_server.kill()
         shutil.rmtree(nats_server.store)
         nats_server.start()
-        while (await session.get(f"{PODS}/old")).status != 404:
+        while (await session.get(f"{PODS}/old")).status != 404:  # noqa: ASYNC110 - HTTP is all that tells
             await asyncio.sleep(0.1)
         # The namespace is a built-in object, which the gateway stores again.
         while (answer := await session.post(PODS, json=pod("new"))).status != 201:
