@@ -16,8 +16,8 @@ PACE = timedelta(milliseconds=100)
 
 
 def urgent(event: Event) -> bool:
-    """Tell whether somebody waits for an event: a pod's node for its placement. What ends, and why a pod waits, goes with the
-    next placement or a little later."""
+    """Return whether another service waits for an event: a node does for a placement. Endings and waiting reasons go with the
+    next placement, or a little later."""
     return isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND
 
 

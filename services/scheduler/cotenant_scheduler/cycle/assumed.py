@@ -71,14 +71,14 @@ class Assumed:
     def place_series(
         self, rows: list[int], keys: list[PodKey], charge: Charge, assigned: AssignedPod, placements: list[Placement]
     ) -> None:
-        """Assume equal pods that no counter counts, one on each of the rows, whose nodes' reports do not know them."""
+        """Assume equal pods, one on each of the rows. No counter counts them, and the nodes' reports do not include them."""
         self._nodes.assume_series(rows, keys, charge.shape, assigned)
         self._charge(charge, len(rows))
         for row, key, data in zip(rows, keys, placements, strict=True):
             self._placed[key] = _Assumption(row, charge, data)
 
     def holds(self, key: PodKey) -> bool:
-        """Tell whether a pod is assumed on some node."""
+        """Return whether a pod is assumed on some node."""
         return key in self._placed
 
     def savepoint(self) -> int:

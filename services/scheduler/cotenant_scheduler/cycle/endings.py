@@ -1,18 +1,17 @@
-"""What follows from a pod that changed, beside finding it a node.
+"""What follows from a changed pod, besides finding it a node.
 
-In: the records of pods that changed, what is known of nodes. Out: events. The rules:
+In: the records of pods that changed, the state of the nodes. Out: events. The rules:
 
     a placement ends when its pod's object is deleted, being deleted, or of another uid, or when its node's object is
-    deleted: it is stored again as terminating, which asks the executor to end the pod, and is gone (a tombstone) when
+    deleted: it is stored again as terminating, which tells the executor to end the pod, and is gone (a tombstone) when
       - the run reports that the pod has ended, or
-      - no executor ever reported from the node, so nobody runs the pod, or
+      - no executor ever reported from the node, so the pod runs nowhere, or
       - the node's object is deleted and 60 s have passed since terminating, or
       - no run was ever reported, and the grace period and 60 s have passed since terminating
     a placement is stored again when the pod's object changed (the executor sees only its node's subjects)
-    a pod whose spec names a node is placed there without being asked about (its executor admits it), by whatever
-    scheduler a pod that is scheduling-gated, malformed, waits for its predecessor's end, or names a node that is not
-    there: waiting
-    a waiting event ends when its pod has a placement, or is gone, or is another scheduler's
+    a pod whose spec names a node is placed there without filters (its executor admits it), whatever its scheduler
+    a pod waits that is scheduling-gated or malformed, whose predecessor has not ended, or that names a missing node
+    a waiting event ends when its pod has a placement, is gone, or belongs to another scheduler
 A pod whose node's object was deleted is placed again once its old placement is gone.
 """
 
@@ -50,7 +49,7 @@ class Endings:
         self._attention: dict[PodKey, PodRecord] = {}
 
     def pod_changed(self, record: PodRecord) -> None:
-        """Have a pod looked at, unless nothing can follow: it waits for a node, or runs where it was placed."""
+        """Queue a pod for inspection, unless nothing can follow: it waits for a node, or runs where it was placed."""
         facts = record.facts
         if facts is None:
             settled = False
@@ -74,12 +73,12 @@ class Endings:
         )
 
     def look_at(self, records: list[PodRecord]) -> None:
-        """Have pods looked at."""
+        """Queue pods for inspection."""
         for record in records:
             self._attention[record.key] = record
 
     def wants_node(self, record: PodRecord) -> bool:
-        """Tell whether the scheduler shall find a node for the pod."""
+        """Return whether the scheduler must find a node for the pod."""
         facts = record.facts
         return (
             facts is not None
@@ -104,7 +103,7 @@ class Endings:
         return events
 
     def waiting_over(self, record: PodRecord) -> Event:
-        """Return the end of a pod's waiting event."""
+        """Return the tombstone of a pod's waiting event."""
         assert record.waiting is not None
         namespace, name = record.key
         return ending(
@@ -161,7 +160,7 @@ class Endings:
             return "the pod is being deleted"
         if not self._declared(node):
             return "the node was deleted"
-        # A terminating pod ends, even if its node came back meanwhile.
+        # A terminating pod ends even if its node came back in the meantime.
         return placed.data.reason if placed.data.phase is PlacementPhase.TERMINATING else None
 
     def _declared(self, node: str) -> bool:
@@ -192,7 +191,7 @@ class Endings:
         reason: str,
         terminating_at: datetime | None,
     ) -> Event:
-        """Return the placement stored again, with the object's present document where it is of this pod."""
+        """Return the placement to store again, with the object's current document if that is of this pod."""
         data = placed.stored.whole()
         facts, document = record.facts, record.document
         if facts is not None and document is not None and facts.uid == data.uid:
@@ -234,7 +233,7 @@ class Endings:
         return (*object_ref, f"LOG:{placed.sequence}", *node_ref)
 
     def _named(self, record: PodRecord, now: datetime) -> Event | None:
-        """Return the placement on the node that the pod's spec names; None where that must wait or is over."""
+        """Return the placement on the node that the pod's spec names; None if it has to wait or is over."""
         facts, document = record.facts, record.document
         assert facts is not None
         assert document is not None
@@ -263,7 +262,7 @@ class Endings:
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def _blocked(self, record: PodRecord) -> WaitingReason | None:
-        """Return why the pod waits whatever the nodes are like; None where that is not so."""
+        """Return why the pod waits whatever state the nodes are in; None if nothing of the kind holds it back."""
         facts = record.facts
         if facts is None or facts.deleting or record.finished:
             return None

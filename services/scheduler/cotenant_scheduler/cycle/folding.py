@@ -106,10 +106,8 @@ class StateFolding:
         return None
 
     def last(self, subject: str) -> Event | None:
-        """Return the last message of a subject that the scheduler writes; None where the state holds none, or does not read it.
-
-        Raises ValueError for a subject of others: what they said before is not known any more.
-        """
+        """Return the last message of a subject that the scheduler writes; None if the state has none, or does not read the
+        subject. Raises ValueError for a subject that another service writes: its earlier messages are not kept."""
         match tokens(subject):
             case ("node", node, "placement", namespace, name):
                 record = self._pods.records.get((namespace, name))
@@ -136,7 +134,7 @@ class StateFolding:
             if not event.tombstone and isinstance(event.data, ObjectStored):
                 labels = _NAMESPACE.decode(event.data.object).metadata.labels
         finally:
-            # One whose object cannot be read is as one without: earlier labels do not stay.
+            # An object that cannot be read counts as absent: its earlier labels are dropped.
             self._pods.label_namespace(name, labels)
 
     def _fold_priority_class(self, name: str, event: Event) -> None:

@@ -1,10 +1,10 @@
-"""Rooms held for pods that are nominated to a node and wait for others to leave it.
+"""Rooms on nodes that are held for nominated pods until the pods that they preempt have left.
 
-In: the waiting events of queued pods, what a decision nominates or ends. Out: the node table with the rooms that count for
-the pod that is looked at: those of nominated pods of the same or a higher priority, except its own. Such a room counts
-like the pod itself, but draws no other pod there (affinity).
+In: the waiting events of queued pods, and the nominations that a decision makes or ends. Out: the node table with the rooms
+that count for the pod being placed: those of nominated pods of the same or a higher priority, except its own. Such a room
+counts like the pod itself, but does not attract pods by affinity.
 
-A decision asks in queue order, so the rooms that count change seldom: most calls change nothing.
+Pods are placed in queue order, so the rooms that count change seldom: most calls change nothing.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class Nominations:
-    """Which pods are nominated, by the fold and by the decision being made, and which rooms are counted now."""
+    """Which pods are nominated, by the fold and by the current decision, and which rooms are counted now."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._folded: dict[PodKey, Room] = {}
         self._decided: dict[PodKey, Room | None] = {}
-        """What the decision being made changes; None: nominated no longer."""
+        """What the current decision changes; None: no longer nominated."""
         self._counted: dict[PodKey, Room] = {}
         self.leaving: dict[str, set[str]] = {}
         """By node, uids of the pods that leave it for the rooms that are counted."""
         self.freed = False
-        """Whether the decision has let go of a room that the pod does not take itself. To be taken down by whoever asks."""
+        """Whether the decision released a room that the pod does not take itself. The reader of this flag clears it."""
         self._level: tuple[int, PodKey | None] | None = None
-        """Priority and pod that the counted rooms are right for; None: look at all."""
+        """Priority and pod for which the rooms counted are current; None: check all."""
 
     def __bool__(self) -> bool:
-        """Any pod is nominated, or any room counted."""
+        """Whether any pod is nominated, or any room counted."""
         return bool(self._folded or self._decided or self._counted)
 
     def pod_changed(self, record: PodRecord) -> None:
-        """A record changed: it may be nominated, or no longer."""
+        """Take over a changed record: the pod may have become nominated, or ceased to be."""
         if record.waiting is None and not self._folded:
             return
         nomination = nomination_of(record)
@@ -65,7 +65,7 @@ class Nominations:
         self._level = None
 
     def begin(self) -> None:
-        """A decision begins: what the last one changed is forgotten (it is folded, or was not stored)."""
+        """Start a decision: forget what the previous one changed (it is folded by now, or was not stored)."""
         self._decided.clear()
         self._level = None
         self.freed = False
@@ -75,7 +75,7 @@ class Nominations:
         self._change(key, room_of(nomination, shape), nomination.node)
 
     def end(self, key: PodKey, placed_on: str = "") -> None:
-        """By the decision the pod is nominated no longer: it is placed, or no node or quota takes it."""
+        """End the pod's nomination by this decision: it is placed, or no node or quota admits it."""
         if key in self._folded or key in self._decided:
             self._change(key, None, placed_on)
 
@@ -87,7 +87,7 @@ class Nominations:
             self.freed = True
 
     def hold(self, priority: int, own: PodKey | None) -> bool:
-        """Count the rooms that a pod has to leave alone; True if that changed the table."""
+        """Count the rooms that a pod must leave alone. Returns True if that changed the table."""
         if not (self._folded or self._decided or self._counted) or self._level == (priority, own):
             return False
         self._level = (priority, own)
@@ -121,6 +121,7 @@ def nomination_of(record: PodRecord) -> Nomination | None:
 
 
 def room_of(nomination: Nomination, shape: Shape) -> Room:
-    """Return the room that a nominated pod takes: what it would take as placed there when it was nominated."""
+    """Return the room that a nominated pod uses: what it would occupy if it had been placed there when it was nominated.
+    """
     assigned = AssignedPod(shape.estimate, shape.prod, microseconds(nomination.at))
     return Room(nomination.node, shape, assigned, frozenset(victim.uid for victim in nomination.victims))

@@ -1,9 +1,9 @@
-"""Placing what waits in the queue: one decision's walk over it.
+"""Placing queued pods: one decision's pass over the queue.
 
 In: the queue, the node table, quotas, nominations. Out: the events of placements, in queue order, each pod on the feasible node
 with the highest total score (the first name among equals), assumed on the node and charged to the quota before the next one is
-looked at; and why the others wait. Equal pods that follow each other are placed at once (`framework.series`). A group of pods
-is tried under a savepoint: all of them are placed, in one batch, or none is.
+evaluated; and why the others wait. Equal pods in a row are placed at once (`framework.series`). A group of pods is tried under
+a savepoint: all of them are placed, in one batch, or none is.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ class Placing:
         self._nodes.rank()
         self._nodes.expire(now_us)
         bound: list[Event] = []
-        # While any pod is nominated, the rooms held for it count for some pods and not for others, and time alone ends them.
+        # While any pod is nominated, its room counts for some pods and not for others, and it may end by time alone.
         walk = Walk(self._queue, None if self._nominations else self._states)
         previous: EquivalenceClass | None = None
         evaluation: Evaluation | None = None
         follows: int | None = None
-        """The only row that changed since the evaluation was current."""
+        """The only row that has changed since the evaluation was current."""
         while (top := self._top(walk)) is not None:
             entry, alike = top
             left = limit - len(bound)
@@ -145,7 +145,8 @@ class Placing:
         return bound, waiting
 
     def _top(self, walk: Walk) -> tuple[Entry, EquivalenceClass] | None:
-        """The next to be asked: the first of those whom nodes refused too, if a room is free that was held for somebody."""
+        """The entry to try next: the first of those that nodes refused earlier in this pass if a room has been released
+        since."""
         if self._nominations.freed:
             self._nominations.freed = False
             walk.reopen_all()
@@ -154,7 +155,7 @@ class Placing:
     # -- groups --------------------------------------------------------------------------------------------------
 
     def _decide_group(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
-        """Place a group, or say why it waits. Nobody makes room for a group."""
+        """Place a group, or record why it waits. Groups do not preempt."""
         if entry.event_count > MOST_EVENTS:
             group.template = self._waiting.group_too_large(group, entry.event_count, MOST_EVENTS)
             walk.close()
@@ -220,7 +221,7 @@ class Placing:
         bound: list[Event],
         left: int,
     ) -> int:
-        """Place the equal pods that follow each other on top of the queue, if they are many; return how many were placed."""
+        """Place the run of equal pods at the head of the queue if it is long enough; return how many were placed."""
         run = _fitting(walk.run(left), left)
         if charge.membership is not None and len(run) >= WORTHWHILE:
             run = run[: self._admission.room(charge.shape, charge.membership, charge.preemptible, len(run))]
@@ -295,7 +296,7 @@ class Placing:
 
 
 def _fitting(run: Iterable[PodRecord], events: int) -> list[PodRecord]:
-    """The first pods of a run whose placements are so many events; the end of a waiting event is one too."""
+    """The first pods of a run whose placements fit into so many events. Ending a waiting event takes one more."""
     found = []
     for record in run:
         events -= 1 if record.waiting is None else 2

@@ -1,18 +1,17 @@
-"""What becomes of a pod that no node takes: nominated to a node that others leave, still nominated, or just waiting.
+"""What happens to a pod that no node takes: it is nominated to a node, stays nominated, or just waits.
 
-In: the pod, the results of its shape, what is nominated. Out: the template of its class, or, for a pod that is nominated now,
-its waiting event. The rules:
+In: the pod, the results of its shape, the current nominations. Out: the template of its class, or, for a pod that is nominated
+now, its waiting event. The rules:
 
-    a pod whose preemptionPolicy is Never has no other pod end
-    a nomination stands while its node is there, and a pod of lower priority is still ending on it or the victims have not had
-    their time (BACKOFF by attempt), and no pod of a higher priority is nominated to the node meanwhile; then the node is
-    chosen again
+    a pod whose preemptionPolicy is Never does not preempt
+    a nomination lasts while its node exists, a pod of lower priority is still ending on it or the victims have time left
+    (BACKOFF by attempt), and no pod of a higher priority is nominated to the node; then a node is chosen again
     a nominated pod is placed like any other as soon as some node takes it, the nominated one or a better one
-    a room that is not held any longer goes to the first in the queue's order who wants it: whom nodes refused is asked again
-The victims are ended by descheduler-arbiter, which reads the waiting events. Source: kube-scheduler's default preemption,
-with its podInitialBackoff and podMaxBackoff.
+    a released room goes to the first pod in queue order that fits: pods that nodes refused are tried again
+descheduler-arbiter reads the waiting events and evicts the victims. Source: kube-scheduler's default preemption, with its
+podInitialBackoff and podMaxBackoff.
 
-Bounds: NOMINATIONS_PER_DECISION; the others are nominated in the decisions that follow.
+Bounds: NOMINATIONS_PER_DECISION; further pods are nominated in the decisions that follow.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ BACKOFF = tuple(timedelta(seconds=seconds) for seconds in (1, 2, 4, 8, 10))
 
 
 def patience(attempts: int) -> timedelta:
-    """How long a choice stands before another one is made, unless pods are ending on the node."""
+    """How long a choice is kept before a node is chosen again, unless pods are ending on the node."""
     return BACKOFF[min(attempts, len(BACKOFF)) - 1]
 
 
@@ -113,7 +112,7 @@ class Preempting:
         return now < nomination.at + patience(nomination.attempts) or self._ends_on(nomination.node, record)
 
     def _ends_on(self, node: str, record: PodRecord) -> bool:
-        """Tell whether a pod of a lower priority is ending on a node."""
+        """Return whether a pod of a lower priority is ending on a node."""
         facts = record.facts
         assert facts is not None
         for key in self._pods.on_node.get(node, ()):
@@ -132,6 +131,6 @@ class Preempting:
         return f"0/{total} nodes are available: {found}."
 
     def _causes(self, choice: Choice) -> tuple[str, ...]:
-        """The node as it is, and the placements of those who leave it."""
+        """The messages that describe the node, and the placements of the victims."""
         placed = [self._pods.records[victim.namespace, victim.name].placements[choice.node] for victim in choice.victims]
         return (*self._facts[choice.node].causes, *(f"LOG:{entry.sequence}" for entry in placed))

@@ -1,20 +1,20 @@
-"""Preemption: which node a pod that fits nowhere gets room on, and which pods of lower priority leave it.
+"""Preemption: the node on which a pod that fits nowhere gets room, and the pods of lower priority that leave it.
 
-In: the results of the pod's shape, the pods on the nodes, the disruption budgets. Out: a `Choice`, or none. Every node is
-asked. The rules:
+In: the results of the pod's shape, the pods on the nodes, the disruption budgets. Out: a `Choice`, or none. All nodes are
+considered. The rules:
 
-    nodes      those that only filters refuse which the end of pods can satisfy (resources, ports, spread, affinity)
-    room       all pods of a lower priority are taken away; the shape must fit then. Those that end already, or leave for
-               another nominated pod, stay away and cost nothing; those that Koordinator's labels protect are never taken away
-    reprieve   the others are put back one by one as far as the shape still fits, those that would violate a disruption budget
-               first, each by importance: higher priority, then bound earlier, then namespace and name; who is left is a victim
+    nodes      those refused only by filters that ending pods can satisfy (resources, ports, spread, affinity)
+    room       all pods of a lower priority are taken away; the shape must fit then. Pods that are ending already, or leave for
+               another nominated pod, stay away and cost nothing; pods that Koordinator's labels protect are never taken away
+    reprieve   the others are put back one by one as long as the shape still fits, those that would violate a disruption budget
+               first, each by importance: higher priority, then bound earlier, then namespace and name; the rest are victims
     choice     the node with the fewest violations, then the lowest highest priority of a victim, the smallest sum of
                priorities (each counted from the lowest possible), the fewest victims, the latest time at which the first of its
                victims of highest priority was bound; then the node whose name comes first in the alphabet
 Source: kube-scheduler's default preemption; the last tie-break is this scheduler's.
 
-What a node would cost is cached per shape, and the pods of a row by importance for all shapes; both are made again for rows
-that changed. Bounds: SHAPES_CACHED shapes; one list a row that was ever asked about.
+The cost of each node is cached per shape, and the pods of a row by importance for all shapes; both are recomputed for rows
+that changed. Bounds: SHAPES_CACHED shapes; one list per row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 SHAPES_CACHED = 32
 LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
 PRIORITY_OFFSET = 1 << 31
-"""Added to each priority of a sum, so that every victim counts."""
+"""Added to each priority before summing, so that every victim adds to the sum."""
 _NOBODY = -PRIORITY_OFFSET - 1
 
 Rank = tuple[int, int, int, int, int, str]
@@ -48,7 +48,7 @@ Rank = tuple[int, int, int, int, int, str]
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A node, who leaves it, and how it compares with others."""
+    """A node, its victims, and the key by which it compares with other nodes."""
 
     rank: Rank
     node: str
@@ -56,7 +56,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def is_ending(record: PodRecord, placed: PlacementRecord) -> bool:
-    """Tell whether a placed pod ends whatever is decided."""
+    """Return whether a placed pod ends whatever this decision does."""
     facts = record.facts
     if placed.data.phase is not PlacementPhase.BOUND:
         return True
@@ -64,23 +64,23 @@ def is_ending(record: PodRecord, placed: PlacementRecord) -> bool:
 
 
 def is_protected(facts: PodFacts) -> bool:
-    """Tell whether a pod never makes room for others."""
+    """Return whether a pod may never be preempted."""
     return not is_preemptible(facts.labels) or facts.labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true"
 
 
 class _CachedChoices:
-    """What the nodes cost one shape."""
+    """What preempting on each node would cost for one shape."""
 
     def __init__(self) -> None:
         self.stamp: tuple[int, ...] = ()
         self.positions = (0, 0, 0)
         self.choices: dict[int, Choice] = {}
         self.hopeless = 0
-        """Declared nodes where no pod's end helps."""
+        """Declared nodes on which preemption does not help."""
 
 
 class Preemption:
-    """Chooses; a function of the state, with caches."""
+    """Chooses a node and its victims. A function of the state, with caches."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class Preemption:
         self._records = records
         self._budgets = budgets
         self._leaving = leaving
-        """By node, uids of the pods that leave it for others; a change of it changes the row too."""
+        """By node, uids of the pods that leave it for others. A change here also counts as a change of the row."""
         self._cached: OrderedDict[Shape, _CachedChoices] = OrderedDict()
         self._touched = Changes()
         """Rows on which a pod began to end."""
         self._by_importance: dict[int, list[RowPod]] = {}
         self._listed = (-1, 0, 0)
-        """Version of the table, positions of its changes and of `_touched` that the lists are right for."""
+        """The version of the table and the positions in its changes and in `_touched` for which the lists are current."""
 
     @property
     def state(self) -> tuple[int, int]:
@@ -107,7 +107,7 @@ class Preemption:
         return self._touched.position, self._budgets.version
 
     def pod_changed(self, record: PodRecord) -> None:
-        """What is known of a pod changed otherwise than by being counted on a row."""
+        """Take over a change of a pod other than being counted on a row."""
         if self._cached:
             for node in record.placements:
                 row = self._nodes.rows.get(node)
@@ -115,16 +115,16 @@ class Preemption:
                     self._touched.add(row)
 
     def may_help(self, shape: Shape) -> bool:
-        """Tell whether there are pods of a lower priority at all."""
+        """Return whether there is any pod of a lower priority."""
         return any(priority < shape.priority for priority in self._nodes.priorities)
 
     def choose(self, evaluation: Evaluation) -> Choice | None:
-        """Return the best node for a pod of the shape, None where no pod's end makes room."""
+        """Return the best node for a pod of the shape; None if preemption helps on none."""
         choices = self._refreshed(evaluation).choices.values()
         return min(choices, key=lambda choice: choice.rank, default=None)
 
     def hopeless(self, evaluation: Evaluation) -> int:
-        """How many nodes refuse the shape for a reason that the end of pods does not change."""
+        """How many nodes refuse the shape for a reason that preemption cannot lift."""
         return self._refreshed(evaluation).hopeless
 
     def _refreshed(self, evaluation: Evaluation) -> _CachedChoices:
@@ -178,7 +178,7 @@ class Preemption:
         return _ranked(self._nodes.names[row], [(order[index], index < costly) for index in found])
 
     def _lower(self, row: int, priority: int) -> tuple[list[RowPod], list[RowPod]]:
-        """Return the pods of lower priority that end already, and the others that may, by importance."""
+        """Return the pods of lower priority that are ending already, and the others that may be preempted, by importance."""
         pods = self._by_importance.get(row)
         if pods is None:
             pods = self._by_importance[row] = self._listed_pods(row)

@@ -1,10 +1,10 @@
-"""The queue of what waits for nodes: entries, in classes for which the same answer holds.
+"""The scheduling queue: entries, grouped into classes that share one outcome.
 
 An entry is a group of pods that are placed together or not at all; nearly all are of one pod. Order: priority descending, then
-creation time, then namespace and name; a group stands where its first pod does. A class has the entries of one shape and one
-quota: what keeps one of them from being placed keeps all, so a decision asks once a class and goes on with the next. A
-nominated pod is a class of its own, and so is a group of several pods. Classes exist while they have pods. Reading the queue
-does not change it: a decision walks it (`walk`), and the folds that follow remove what was placed.
+creation time, then namespace and name; a group has the place of its first pod. A class has the entries of one shape and one
+quota: what refuses one of them refuses all, so a decision evaluates a class once and goes on with the next. A nominated pod is
+a class of its own, and so is a group of several pods. A class exists while it has pods. Reading the queue does not change it:
+a decision walks it (`walk`), and the folds that follow remove what was placed.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
     """Pods that are placed together, in queue order."""
 
     order: QueueKey
-    """That of the first."""
+    """The key of the first pod."""
     records: tuple[PodRecord, ...]
 
     @property
     def event_count(self) -> int:
-        """How many events their placement takes: the end of a waiting event is one too."""
+        """How many events their placement takes; ending a waiting event takes one more."""
         return sum(1 if record.waiting is None else 2 for record in self.records)
 
 
 _place = attrgetter("order")
 
 State = tuple[int, ...]
-"""Versions of all that decides, beside a class's key, whether its pods are refused and in which words."""
+"""Versions of everything that decides, besides a class's key, whether its pods are refused and with which message."""
 
 ClassKey = tuple[Shape, Membership | None, bool, PodKey | None] | str
-"""What the answer for a pod depends on: shape, quota, whether it is preemptible; its own key where it is nominated, as the room
-that is held for it is its own. For a group of pods its name."""
+"""What the outcome for a pod depends on: shape, quota, whether it is preemptible. A nominated pod has a key of its own, as its
+room is its own; the key of a group is its name."""
 
 LATE_INSERTS = 64
-"""Entries that arrive out of order are inserted one by one up to so many, then the class is sorted once."""
+"""Entries that arrive out of order are inserted one by one up to this many; beyond, the class is sorted once."""
 
 
 class WaitingTemplate(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class WaitingTemplate(msgspec.Struct, frozen=True):
 
 
 class EquivalenceClass:
-    """Entries for which the same answer holds, in queue order."""
+    """Entries that share one outcome, in queue order."""
 
     __slots__ = (
         "_entries",
@@ -80,23 +80,24 @@ class EquivalenceClass:
     def __init__(self, key: ClassKey, charge: Charge, nominated: PodKey | None = None) -> None:
         self.key = key
         self.charge = charge
-        """What each pod is charged with; of a group the first one."""
+        """What each pod is charged with; for a group, what its first pod is charged with."""
         self.nominated = nominated
-        """The pod, where it is nominated."""
+        """The pod, if it is nominated."""
         self.live: dict[PodKey, Entry] = {}
         self._entries: list[Entry] = []
         self._head = 0
         self._late: list[Entry] = []
         self.template: WaitingTemplate | None = None
-        """Why its pods wait; None while that is not known."""
+        """Why its pods wait; None while that is unknown."""
         self.stamp: tuple[object, ...] | None = None
-        """The state of the nodes that the template is about; None where it is about something else."""
+        """The state of the nodes that the template describes; None if it describes something else."""
         self.reported: WaitingTemplate | None = None
-        """The template that the waiting events of all pods of the class were last found to be made of."""
+        """The template from which the waiting events of all pods of the class were last built."""
         self.next_due_us = 0
-        """Until then no waiting event is due."""
+        """No waiting event is due before this time."""
         self.refused_in: State | None = None
-        """The state in which the class was refused last, where that and its key alone decided; the template is of then."""
+        """The state in which the class was last refused, if that state and its key alone decided. The template dates from then.
+        """
 
     @property
     def wanted(self) -> frozenset[int]:
@@ -104,7 +105,7 @@ class EquivalenceClass:
         return self.charge.shape.wanted
 
     def add(self, order: QueueKey, record: PodRecord, charge: Charge) -> None:  # noqa: ARG002
-        """Add a pod, an entry of its own."""
+        """Add a pod as an entry of its own."""
         entry = Entry(order, (record,))
         self.live[record.key] = entry
         self.reported = None
@@ -114,11 +115,11 @@ class EquivalenceClass:
             self._late.append(entry)
 
     def remove(self, record: PodRecord) -> None:
-        """Take a pod out; its entry is passed over from now on."""
+        """Remove a pod; its entry is skipped from now on."""
         self.live.pop(record.key, None)
 
     def has(self, record: PodRecord, order: QueueKey, charge: Charge) -> bool:  # noqa: ARG002
-        """Tell whether a pod is in the class, at this place in the queue and with this charge."""
+        """Return whether a pod is in the class, at this place in the queue and with this charge."""
         entry = self.live.get(record.key)
         return entry is not None and entry.order == order
 
@@ -132,8 +133,8 @@ class EquivalenceClass:
             yield entry.order, entry.records[0]
 
     def in_order(self) -> tuple[list[Entry], int]:
-        """Return the entries in queue order, and where they begin. One that is not its pod's own any more (`live`) is to be
-        passed over."""
+        """Return the entries in queue order, and the index at which they begin. Entries that are no longer `live` must be
+        skipped."""
         entries = self._entries
         if self._late:
             if len(self._late) <= LATE_INSERTS:
@@ -152,7 +153,7 @@ class EquivalenceClass:
 
 
 class GroupClass(EquivalenceClass):
-    """One group of pods of any shapes and quotas: one entry, once `size` of them are there."""
+    """One group of pods of any shapes and quotas: a single entry once `size` of them are present."""
 
     __slots__ = ("_members", "size")
 
@@ -163,7 +164,7 @@ class GroupClass(EquivalenceClass):
 
     @property
     def complete(self) -> bool:
-        """As many pods are there as are placed at least."""
+        """Whether at least as many pods are present as must be placed together."""
         return len(self._members) >= self.size
 
     @property
@@ -181,7 +182,7 @@ class GroupClass(EquivalenceClass):
             self._changed()
 
     def has(self, record: PodRecord, order: QueueKey, charge: Charge) -> bool:
-        """Tell whether a pod is in the group, at this place in the queue and with this charge."""
+        """Return whether a pod is in the group, at this place in the queue and with this charge."""
         return self._members.get(record.key) == (order, record, charge)
 
     def charge_of(self, record: PodRecord) -> Charge:
@@ -227,8 +228,8 @@ class PodQueue:
         preemptible: bool,
         together: Together | None = None,
     ) -> EquivalenceClass:
-        """Put a pod where it belongs, and return its class; a pod that is there already stays where it is. `together`: the
-        group that it is placed with; without one it is placed alone."""
+        """Put a pod into its class and return the class; a pod that is already there stays. `together` is the group that it is
+        placed with; without it the pod is placed alone."""
         assert facts.shape is not None
         waiting = record.waiting
         nominated = waiting is not None and waiting.nomination is not None and waiting.uid == facts.uid
@@ -250,7 +251,7 @@ class PodQueue:
         return alike
 
     def take(self, record: PodRecord) -> None:
-        """Take a pod out of the queue."""
+        """Remove a pod from the queue."""
         alike = record.queued_in
         if isinstance(alike, EquivalenceClass):
             alike.remove(record)
@@ -260,7 +261,7 @@ class PodQueue:
 
 
 class Cursor:
-    """A place in a class that can look ahead; good as long as the class stays as it is."""
+    """A position in a class that can look ahead; valid as long as the class does not change."""
 
     __slots__ = ("_entries", "_live", "_next")
 
@@ -269,7 +270,7 @@ class Cursor:
         self._live = alike.live
 
     def take(self) -> Entry | None:
-        """Go on behind the next entry; return it."""
+        """Advance past the next entry and return it."""
         entries, live, index = self._entries, self._live, self._next
         while index < len(entries):
             entry = entries[index]
@@ -281,12 +282,12 @@ class Cursor:
         return None
 
     def skip(self, count: int) -> None:
-        """Go on behind so many entries."""
+        """Advance past this many entries."""
         for _ in range(count):
             self.take()
 
     def look(self, most: int, until: QueueKey | None) -> list[PodRecord]:
-        """Return the first records of the entries ahead, at most so many and before a place in the queue."""
+        """Return the first records of the entries ahead: at most this many, and only those before a place in the queue."""
         entries, live = self._entries, self._live
         found: list[PodRecord] = []
         for index in range(self._next, len(entries)):

@@ -16,13 +16,13 @@ class Quotas:
     def __init__(self) -> None:
         self.ledger = QuotaLedger()
         self.regroup = False
-        """Which quota a pod belongs to may have changed; to be taken down by whoever asked about all pods."""
+        """Whether any pod may have moved to another quota. Whoever has reclassified all pods clears the flag."""
         self._sequences: dict[tuple[str, str], int] = {}
         self._causes: dict[Membership, tuple[str, ...]] = {}
         """By quota, the messages about it and its ancestors."""
 
     def fold(self, quota: Membership, data: QuotaRuntime | None, sequence: int) -> None:
-        """Take over what is published of a quota; None: it has ended."""
+        """Take over the published state of a quota; None: it has ended."""
         self._causes.clear()
         if data is None:
             self.ledger.end(quota.tree, quota.quota)

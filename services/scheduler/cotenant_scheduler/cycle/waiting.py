@@ -26,10 +26,11 @@ from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 
 WAITING_PAUSE = timedelta(seconds=30)
-"""An event with other figures alone is stored only after this time."""
+"""An event that differs only in its figures is stored again only after this time."""
 
 CHANGE_PAUSE = timedelta(seconds=1)
-"""One with another set of reasons after this time: quotas follow their nodes a moment later, and answers alternate."""
+"""An event with another set of reasons is stored after this time: quotas follow their nodes a moment later, and reasons
+alternate."""
 
 _FAR_US = 1 << 62
 
@@ -41,13 +42,13 @@ class WaitingPods:
         self._queue = queue
         self._nodes = nodes
         self._placed = placed
-        """Whether the present decision has placed a pod, which is in its class until that is stored."""
+        """Whether the current decision has placed a pod that stays in its class until the placement is stored."""
 
     def refused_by_nodes(
         self, alike: EquivalenceClass, evaluation: Evaluation, preemption: str, nomination: Nomination | None = None
     ) -> WaitingTemplate:
-        """Return why the pods of a class wait that no node can take. `preemption`: why no pod makes room, in kube-scheduler's
-        words; empty where there is nothing to say."""
+        """Return why the pods of a class wait that no node can take. `preemption` is kube-scheduler's message on why preemption
+        does not help; it is empty if there is none."""
         known = alike.template
         stamp = (evaluation.stamp, preemption, nomination)
         if known is not None and alike.stamp == stamp:
@@ -87,7 +88,7 @@ class WaitingPods:
         return self._template(alike, waiting, quota_causes)
 
     def group_too_large(self, group: GroupClass, events: int, most: int) -> WaitingTemplate:
-        """Return why the pods of a group wait that no decision has room for."""
+        """Return why the pods of a group wait that is too large for one decision."""
         return self._of_group(group, f"placing the group's pods takes {events} events, and one batch holds {most}")
 
     def _incomplete(self, group: GroupClass) -> WaitingTemplate:
@@ -108,15 +109,15 @@ class WaitingPods:
         return self._template(group, waiting, ())
 
     def _template(self, alike: EquivalenceClass, waiting: Waiting, causes: tuple[str, ...]) -> WaitingTemplate:
-        """Return the template; the class's own object where nothing changed, so that it is known again."""
+        """Return the template; the class's own object if nothing changed, so that it compares by identity."""
         known = alike.template
         if known is not None and known.waiting == waiting and known.causes == causes:
             return known
         return WaitingTemplate(waiting, causes)
 
     def decide(self, now: datetime, limit: int, nominated: Set[PodKey]) -> list[Event]:
-        """Return at most `limit` waiting events: those of pods whose class has a template that their last event is
-        not made of, but for pods that this decision nominated."""
+        """Return at most `limit` waiting events: those of pods whose last event was built from another template than their
+        class has now, except pods that this decision nominated."""
         for alike in self._queue.classes.values():
             if isinstance(alike, GroupClass) and not alike.complete:
                 alike.template = self._incomplete(alike)
@@ -149,7 +150,7 @@ class WaitingPods:
         return events
 
     def _due(self, record: PodRecord, template: Waiting, now: datetime) -> datetime | None:
-        """When the pod's waiting event must be stored (again); None: what is stored is the same."""
+        """When the pod's waiting event must be stored (again); None: the stored one is still right."""
         waiting = record.waiting
         assert record.facts is not None
         if waiting is None or waiting.uid != record.facts.uid or waiting.nomination != template.nomination:

@@ -23,13 +23,13 @@ _Open = tuple[QueueKey, Entry, EquivalenceClass, Cursor]
 
 
 class Walk:
-    """`top` is the best entry left; `advance` or `close` answers for it.
+    """`top` is the best entry left; `advance` or `close` decides on it.
 
-    A class that was refused in the very state that the pass begins in is refused again when its turn comes, with the same
-    template, as long as nothing was placed before: it is passed over. `wake` ends that. Without `states` no class is passed
-    over; neither is one that nodes refused and that wants other pods, as it is asked again within a pass. `states` is called at
-    most twice: where a class was refused before, and by `finish` where one was refused now. Until `wake` nothing changes but
-    what was tried and taken back.
+    A class that was refused in exactly the state that the pass begins in would be refused again with the same template, as long
+    as nothing was placed before it: it is skipped. `wake` ends that. Without `states` no class is skipped; neither is one that
+    nodes refused and that has affinity to other pods, as it may be reopened within the pass. `states` is called at most twice:
+    when a class was refused before, and by `finish` when one was refused now. Until `wake` nothing changes except what is tried
+    and rolled back.
     """
 
     def __init__(self, queue: PodQueue, states: Callable[[], States] | None = None) -> None:
@@ -46,9 +46,9 @@ class Walk:
                 self._open(alike)
         heapq.heapify(self._heap)
         self._closed: list[_Open] = []
-        """Classes that nodes refused and that want other pods."""
+        """Classes that nodes refused and whose pods have affinity to other pods."""
         self._refused: list[_Open] = []
-        """The others that nodes refused."""
+        """The other classes that nodes refused."""
 
     def _is_refused(self, alike: EquivalenceClass) -> bool:
         if self._states is None:
@@ -58,7 +58,7 @@ class Walk:
         return alike.refused_in in (self._begun_in.quotas, self._begun_in.nodes)
 
     def finish(self) -> None:
-        """The pass is over: remember the state in which classes were refused."""
+        """End the pass: remember the state in which classes were refused."""
         if self._states is not None and self._now_refused:
             states = self._states()
             for alike, by_nodes in self._now_refused:
@@ -71,7 +71,8 @@ class Walk:
             self._heap.append((head.order, head, alike, cursor))
 
     def wake(self) -> None:
-        """The top entry is about to be placed, or nominated: classes behind it are asked, also those passed over so far."""
+        """Announce that the top entry is about to be placed or nominated: from now on no class behind it is skipped, and those
+        skipped so far are tried."""
         self._states = None
         if self._passed_over:
             behind = self._heap[0][0]
@@ -85,14 +86,14 @@ class Walk:
         return self._heap[0][1:3] if self._heap else None
 
     def run(self, most: int) -> list[PodRecord]:
-        """Return the pods of the top one's class that come before any other class's, at most so many."""
+        """Return at most this many pods of the top entry's class that precede every other class's pods."""
         heap = self._heap
         _, entry, _, cursor = heap[0]
         until = min(heap[1:3])[0] if len(heap) > 1 else None
         return [entry.records[0], *cursor.look(most - 1, until)]
 
     def advance(self, count: int = 1) -> None:
-        """The first entries of the top one's class were placed: go on with the next of it."""
+        """Continue behind the first entries of the top entry's class, which were placed."""
         heap = self._heap
         _, _, alike, cursor = heap[0]
         if count > 1:
@@ -104,8 +105,8 @@ class Walk:
             heapq.heapreplace(heap, (head.order, head, alike, cursor))
 
     def close(self, *, by_nodes: bool = False) -> None:
-        """The top entry cannot be placed, and neither can the others of its class; if nodes refuse it, unless a pod is that
-        they want."""
+        """Close the top entry's class: none of its entries can be placed, or, if nodes refused it, not before a pod arrives
+        that it has affinity to."""
         closed = heapq.heappop(self._heap)
         alike = closed[2]
         alike.refused_in = None
@@ -117,13 +118,13 @@ class Walk:
         self._now_refused.append((alike, by_nodes))
 
     def reopen_all(self) -> None:
-        """A room that was held is free: ask again about everybody whom nodes refused."""
+        """Reopen all classes that nodes refused: a room was released."""
         for entry in (*self._closed, *self._refused):
             heapq.heappush(self._heap, entry)
         self._closed, self._refused = [], []
 
     def reopen(self, selected_by: tuple[int, ...]) -> None:
-        """A pod that these selectors select was placed: ask again about closed classes that want such a pod somewhere."""
+        """Reopen closed classes with affinity to a pod that these selectors select: it was placed."""
         if not self._closed:
             return
         closed, self._closed = self._closed, []

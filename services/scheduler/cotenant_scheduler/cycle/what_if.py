@@ -1,8 +1,8 @@
-"""What would fit on a node after some of its pods have gone.
+"""What would fit on a node without some of its pods.
 
-In: a row, the shape that wants room there, the pods that may go. Out: which of them have to. What sums are held against
-(resources) is added up; what counters keep is uncounted and counted again, and the filters are asked as ever. So a filter is
-written once.
+In: a row, the shape to place there, the pods that may leave. Out: the pods that have to leave. Sums that filters compare with
+limits (resources) are added up; what counters hold is uncounted and counted again, and the ordinary filters run on the result,
+so that a filter is written once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class RowPod(msgspec.Struct, frozen=True):
-    """A pod on a row, as far as others may want its room."""
+    """A pod on a row, as far as preemption needs to know it."""
 
     key: PodKey
     counted: CountedPod
@@ -32,7 +32,7 @@ class RowPod(msgspec.Struct, frozen=True):
 
 
 class Asking:
-    """Who asks for room: the shape, and the filters whose refusals the end of pods can lift."""
+    """Who needs the space: the shape, and the filters whose refusals can be lifted by ending pods."""
 
     def __init__(self, nodes: NodeTable, evaluation: Evaluation) -> None:
         self.nodes = nodes
@@ -41,11 +41,11 @@ class Asking:
         self._gives_back: dict[Shape, tuple[int, ...]] = {}
 
     def room(self, row: int) -> list[int]:
-        """Return what is left of each limit on a row with the shape there; below 0 it does not fit."""
+        """Return the headroom under each limit on a row with the shape there; below 0 it does not fit."""
         return [left for plugin in self._sums for left in plugin.room(self.nodes, self.shape, row)]
 
     def gives_back(self, pod: RowPod) -> tuple[int, ...]:
-        """Return what the end of a pod adds to each limit's room."""
+        """Return what ending a pod adds to the headroom under each limit."""
         found = self._gives_back.get(pod.shape)
         if found is None:
             found = self._gives_back[pod.shape] = tuple(
@@ -55,8 +55,7 @@ class Asking:
 
 
 class _WhatIf:
-    """A row without some of its pods: does the shape fit? What counters count is changed while it is asked, and put back by
-    `close`: nobody can tell afterwards."""
+    """A row without some of its pods: does the shape fit? Counters change while it is open; `close` restores them exactly."""
 
     def __init__(self, asking: Asking, row: int) -> None:
         self._asking = asking
@@ -65,7 +64,7 @@ class _WhatIf:
         self._versions = [(counter, counter.version) for counter in asking.nodes.counters]
         self._gone: dict[PodKey, RowPod] = {}
         self._refused: bool | None = None
-        """What the other filters answered last; None where what they look at changed since."""
+        """The last results of the other filters; None if what they look at has changed since."""
 
     def take(self, pod: RowPod) -> None:
         """Take a pod away."""
@@ -76,7 +75,7 @@ class _WhatIf:
             self._refused = None
 
     def put_back(self, pod: RowPod) -> None:
-        """Put a pod back that was taken away."""
+        """Put back a pod that was taken away."""
         del self._gone[pod.key]
         self._add(pod, -1)
         for counter in self._asking.nodes.counters_of(pod.shape):
@@ -89,7 +88,7 @@ class _WhatIf:
             left[index] += amount * sign
 
     def fits(self) -> bool:
-        """Tell whether the shape fits now."""
+        """Return whether the shape fits now."""
         if min(self._left, default=0) < 0:
             return False
         if self._refused is None:
@@ -105,8 +104,8 @@ class _WhatIf:
 
 
 def victims(asking: Asking, row: int, ending: list[RowPod], order: list[RowPod]) -> list[int] | None:
-    """Return which pods of an order cannot stay beside the shape, though those that are `ending` go: as few as the order
-    allows, its first ones stay first. None if the shape does not fit without all of them."""
+    """Return which pods of an order cannot stay beside the shape, given that those that are `ending` leave: as few as the order
+    allows, keeping its first ones first. None if the shape does not fit without all of them."""
     if asking.others:
         return _victims(_WhatIf(asking, row), ending, order)
     taken = [asking.gives_back(pod) for pod in (*order, *ending)]
@@ -142,7 +141,7 @@ def _victims_by_amount(left: list[int], amounts: list[tuple[int, ...]], count: i
     victims: list[int] = []
     index = 0
     for wanted, run in groupby(amounts[:count]):
-        # Of pods that take the same, the first ones stay as far as there is room; the others cannot.
+        # Of pods that take the same, the first ones stay as far as there is headroom; the others cannot.
         size = len(list(run))
         stay = min((room // amount for room, amount in zip(free, wanted, strict=True) if amount > 0), default=size)
         if stay < size:

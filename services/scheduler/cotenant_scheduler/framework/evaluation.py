@@ -24,13 +24,13 @@ from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 
 FEW_ROWS = 10
-"""Up to so many changed rows are computed one by one, more at once over arrays: about where the two cost the same."""
+"""Up to this many changed rows are computed one by one, more over arrays: about where both cost the same."""
 
 FEW_REPEATS = 512
-"""Up to so many changes are taken as they are; among more, repeats are looked for."""
+"""Up to this many changes are taken as they are; among more, duplicates are removed first."""
 
 SCORES_CACHED = 256
-"""Rows whose scores are remembered beside their sum; then all are forgotten."""
+"""Rows whose scores are cached beside their sum; beyond, the cache is cleared."""
 
 _OF_CODE = -2
 """The key of a row with code c is _OF_CODE - c; codes begin at NOT_DECLARED."""
@@ -53,20 +53,20 @@ class Evaluation:
         filters = [(i * CODES_PER_FILTER, f) for i, f in enumerate(profile.filters) if not f.static and f.concerns(shape)]
         self._filters = tuple((base, f) for base, f in filters if not f.spanning)
         self._spanning_filters = tuple((base, f) for base, f in filters if f.spanning)
-        """Asked about all rows at once, as a placement changes what all nodes of its domains are worth."""
+        """Evaluated over all rows at once, as a placement changes the scores of all nodes of its domains."""
         self.spanning = bool(self._spanning_filters) or any(score.concerns(shape) for score, _ in profile.spanning_scores)
-        """Whether what other nodes have matters to the shape."""
+        """Whether pods on other nodes matter to the shape."""
         self._spanning_scores = profile.spanning_scores if self.spanning else ()
         self._scores = tuple((i, profile.weights[i], s) for i, s in enumerate(profile.scores) if not s.static)
         """Those that placements change: index, weight."""
         self.in_columns = all(f.in_columns for _, f in filters) and all(s.in_columns for _, _, s in self._scores)
-        """Whether copies of rows can be asked about in place of the nodes."""
+        """Whether the plugins can be evaluated on copies of rows in place of the nodes."""
         self._filter_rows: list[tuple[int, RowFunction]] = []
         self._score_rows: list[tuple[int, int, RowFunction]] = []
         self._known_scores: dict[int, dict[int, int]] = {}
         """By row, the weighted scores that placements change, as `_update_row` found them."""
         self.cost_bytes = 0
-        """Memory that the arrays take."""
+        """Memory that the arrays take, in bytes."""
         self._version = -1
         self._position = 0
         self._static_position = 0
@@ -78,7 +78,7 @@ class Evaluation:
         self._in_use: IntArray = self._keys
         """The keys of rows in use."""
         self._own: IntArray = self._keys
-        """The keys without what spanning filters and scores say; for shapes that these do not concern the same array."""
+        """The keys before spanning filters and scores; the same array for shapes that these do not concern."""
         self._highest: tuple[int, ...] = ()
         """The highest raw score among the feasible rows of each score that is normalised."""
         self._base: IntArray = self._keys
@@ -140,7 +140,7 @@ class Evaluation:
             self._update(changed, self._changed.since(before) if self.in_columns else None)
 
     def best(self) -> int:
-        """Return the best row, -1 if no node can take the shape."""
+        """Return the row with the highest key, -1 if no node can take the shape."""
         if not self.nodes.size:
             return -1
         row = int(self._in_use.argmax())
@@ -160,7 +160,7 @@ class Evaluation:
         return best, int(values[order[:first]].max())
 
     def worth(self, table: NodeTable) -> tuple[CodeArray, IntArray, IntArray]:
-        """Return codes, weighted scores by plugin and their sums of all rows of another table, by the plugins that
+        """Return codes, weighted scores by plugin and their sums for all rows of another table, from the plugins that
         placements change."""
         rows = table.all_rows
         scores = np.zeros((len(self.profile.scores), table.size), dtype=np.int64)
@@ -179,8 +179,8 @@ class Evaluation:
         return scores
 
     def at_highest(self) -> list[tuple[IntArray, int, int]]:
-        """Return, for each score that is normalised to something, raw scores, the highest, and how many feasible rows
-        have it."""
+        """Return, for each normalised score that is not flat, the raw scores, the highest, and how many feasible rows have it.
+        """
         static = self._static
         if not static.scales:
             return []
@@ -192,7 +192,8 @@ class Evaluation:
         ]
 
     def beyond_preemption(self, rows: Rows) -> BoolArray:
-        """Tell for each row whether a filter refuses it that no pod's end satisfies; a row without a node is refused."""
+        """Return for each row whether a filter refuses it whose refusal preemption cannot lift; a row without a node is
+        refused."""
         beyond: BoolArray = self._static.codes[rows] != 0
         for _, plugin in self._filters:
             if not plugin.preemptible:
@@ -204,7 +205,7 @@ class Evaluation:
         return sum(counter.version for counter in self.nodes.counters) if self.spanning else 0
 
     def liftable(self) -> tuple[list[AmountFilter], list[RowFunction]]:
-        """Return the filters whose refusals the end of pods can lift: those of sums, and the others as functions of one row."""
+        """Return the filters whose refusals ending pods can lift: filters of sums, and the others as functions of one row."""
         plugins = [plugin for _, plugin in (*self._filters, *self._spanning_filters) if plugin.preemptible]
         sums: list[AmountFilter] = [plugin for plugin in plugins if isinstance(plugin, AmountFilter)]
         others = [plugin for plugin in plugins if not isinstance(plugin, AmountFilter)]
@@ -244,8 +245,8 @@ class Evaluation:
             self._normalise()
 
     def _update(self, rows: IntArray, entries: slice | None = None) -> None:
-        """Recompute rows: `entries` of the changed columns are these rows, None if they are not there. Of a row that
-        stands several times the last one counts: assigning goes by the order of the rows."""
+        """Recompute rows. `entries` of the changed columns are these rows, None if they are not there. Where a row occurs more
+        than once the last entry counts: numpy assigns in index order."""
         keys = self._compute(self.nodes, rows, rows) if entries is None else self._compute(self._changed.table, entries, rows)
         self._known_scores.clear()
         own = self._own
@@ -317,7 +318,7 @@ class Evaluation:
         return codes
 
     def _relate(self) -> None:
-        """Bring in what spanning filters and scores say: of several filters that refuse a row, the first one counts."""
+        """Add the results of spanning filters and scores. Where several filters refuse a row, the first one counts."""
         rows = self.nodes.all_rows
         own = self._own[rows]
         codes: IntArray = np.where(own >= 0, 0, _OF_CODE - own)
@@ -337,14 +338,14 @@ class Evaluation:
             keys[feasible] += scores[feasible] << TIE_BITS
 
     def _normalise(self) -> None:
-        """Find the highest raw scores among the feasible rows; if they are others, move all keys."""
+        """Find the highest raw scores among the feasible rows; if they changed, shift all keys."""
         highest = self._static.highest(self._keys >= 0)
         if highest != self._highest:
             self._highest = highest
             self._rebase()
 
     def _rebase(self) -> None:
-        """Move all keys from the base that they have to the one that they should have."""
+        """Shift all keys from their present base to the right one."""
         before, self._base = self._base, self._static.base(self._highest)
         self._base_cells = self._base.data
         moved = self._base - before
@@ -352,8 +353,8 @@ class Evaluation:
             np.add(keys, moved, out=keys, where=keys >= 0)
 
     def _rescales(self, turned: IntArray) -> bool:
-        """Tell whether the highest raw scores may be others, as these rows became feasible or ceased to be. Those of a row that
-        is below the highest, or has none, do not count."""
+        """Return whether the highest raw scores may have changed, as these rows became feasible or ceased to be. Scores of a
+        row that is below the highest, or has none, do not matter."""
         if self.spanning:
             return False  # `_relate` finds them anyway
         raw = self._static.raw
@@ -361,7 +362,7 @@ class Evaluation:
         return any(top and top >= highest for top, highest in tops)
 
     def follow(self, row: int) -> None:
-        """Bring one row up to date, where everything was and only this row changed since, once."""
+        """Update one row, given that everything else is current and only this row changed, once."""
         if self.spanning:
             self.refresh()
             return

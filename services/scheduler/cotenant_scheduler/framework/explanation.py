@@ -22,7 +22,7 @@ class Refusals(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why no node takes a pod."""
+    """Why no node accepts a pod."""
 
     refusals: tuple[Refusals, ...]
     """The most frequent reason first."""

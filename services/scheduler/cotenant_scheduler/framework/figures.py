@@ -16,7 +16,7 @@ from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.state.columns import IntArray
 
 FIGURES_CACHED = 8192
-"""Figures of one name that are shared; further ones are made again."""
+"""Figures of one name that are shared; beyond, new ones are made."""
 
 
 class _Shared(dict[int, Figure]):

@@ -63,9 +63,9 @@ class Filter(Protocol):
     name: str
     static: bool
     spanning: bool
-    """Looks at pods of other nodes too: a placement changes its answer for all rows."""
+    """Depends on pods of other nodes too: a placement changes its result for all rows."""
     in_columns: bool
-    """All that it reads of placements stands in the table's columns: it can be asked about copies of rows."""
+    """All that it reads of placements is in the table's columns: it can be evaluated on copies of rows."""
     preemptible: bool
     """Ending pods of a node can lift its refusal at once. (Load is measured: it does not fall before the next report.)"""
 
@@ -74,7 +74,7 @@ class Filter(Protocol):
         """Subjects whose events can change a refusal."""
 
     def concerns(self, shape: Shape) -> bool:
-        """Tell whether the filter can refuse a node to the shape at all."""
+        """Return whether the filter can refuse a node to the shape at all."""
 
     def filter(self, nodes: NodeTable, shape: Shape, rows: Rows) -> CodeArray:
         """Return 0 or a code below 4096 for each row (int32, one entry a row)."""
@@ -84,7 +84,7 @@ class Filter(Protocol):
 
 
 class RowFilter(Protocol):
-    """A filter with a row form. (A placement changes one row: fit, load and balance of it cost 3 us in row form, 45 us as
+    """A filter with a row form. (A placement changes one row: fit, load and balance of it cost 3 us in row form, 45 us over
     arrays.)"""
 
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
@@ -93,14 +93,14 @@ class RowFilter(Protocol):
 
 @runtime_checkable
 class AmountFilter(Protocol):
-    """A filter that holds sums against limits. Preemption adds up what pods give back in place of asking again, as it looks at
-    every pod of every node."""
+    """A filter that holds sums against limits. As preemption looks at every pod of every node, it adds up what ending pods
+    release instead of running the filter again."""
 
     def room(self, nodes: NodeTable, shape: Shape, row: int) -> list[int]:
-        """Return what is left of each limit with a pod of the shape on the row; below 0 it does not fit."""
+        """Return the headroom under each limit with a pod of the shape on the row; below 0 it does not fit."""
 
     def gives_back(self, shape: Shape, other: Shape) -> tuple[int, ...]:
-        """Return what the end of a pod of another shape adds to each limit's room."""
+        """Return what ending a pod of another shape adds to the headroom under each limit."""
 
 
 class Score(Protocol):
@@ -109,7 +109,7 @@ class Score(Protocol):
     name: str
     static: bool
     in_columns: bool
-    """As of a filter."""
+    """As for a filter."""
     weight: int
     normalise: Normalise
 
@@ -125,34 +125,34 @@ class RowScore(Protocol):
 
 
 class SpanningScore(Protocol):
-    """Prefers nodes by what is on other nodes; asked about all rows at once."""
+    """Prefers nodes by what is on other nodes; evaluated over all rows at once."""
 
     name: str
     weight: int
 
     def concerns(self, shape: Shape) -> bool:
-        """Tell whether the score can tell nodes apart for the shape at all."""
+        """Return whether the score can differ between nodes for the shape at all."""
 
     def score_all(self, nodes: NodeTable, shape: Shape, feasible: BoolArray) -> IntArray:
         """Return 0..100 for each row in use (int64), normalised over the feasible ones."""
 
 
 class Allocator(Protocol):
-    """Gives pods the very units that they run on."""
+    """Assigns to pods the very units that they run on."""
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
-        """Return what a pod of the shape is given on a row that the filters let it run on; None where it asks for nothing."""
+        """Return the units assigned to a pod of the shape on a row that the filters accepted; None if it requests none."""
 
 
 class Together(msgspec.Struct, frozen=True):
-    """A group that pods are placed with: its name, not empty, and how many pods there must be to place any."""
+    """A group of pods that are placed together: its name, not empty, and how many pods must be present before any is placed."""
 
     name: str
     size: int
 
 
 class Grouping(Protocol):
-    """Says which pods are placed together or not at all."""
+    """Decides which pods are placed together or not at all."""
 
     def together(self, facts: PodFacts) -> Together | None:
         """Return the group that a pod is placed with; None where it is placed alone."""
@@ -175,12 +175,12 @@ def score_of_row(plugin: Score, nodes: NodeTable, shape: Shape) -> RowFunction:
 
 
 def row_count(rows: Rows) -> int:
-    """Return how many rows are asked about."""
+    """Return the number of rows to evaluate."""
     return int(rows.stop - (rows.start or 0)) if isinstance(rows, slice) else rows.shape[0]
 
 
 def row_numbers(rows: Rows) -> list[int]:
-    """Return the row numbers asked about, in their order."""
+    """Return the numbers of the rows to evaluate, in their order."""
     if isinstance(rows, slice):
         return list(range(rows.start or 0, rows.stop))
     found: list[int] = rows.tolist()

@@ -16,7 +16,7 @@ from cotenant_scheduler.state.reading.pod_reader import Reader
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 CODES_PER_FILTER = 4096
-"""Room for one filter's codes: `filters[i]`'s are shown to callers as `i * CODES_PER_FILTER + code`."""
+"""Number of codes of one filter: those of `filters[i]` are shown to callers as `i * CODES_PER_FILTER + code`."""
 
 NOT_DECLARED = -1
 """Code of a row without a declared node; it is not counted among the nodes."""
@@ -54,7 +54,7 @@ class Profile:
         return self._grouping.together(facts) if self._grouping is not None else None
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
-        """Return what a pod of the shape is given on a row; None where it is given nothing but room."""
+        """Return the units assigned to a pod of the shape on a row; None if it gets no units with identity."""
         if not self.allocators:
             return None
         found = (allocator.allocate(nodes, shape, row) for allocator in self.allocators)

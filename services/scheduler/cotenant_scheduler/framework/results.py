@@ -21,7 +21,7 @@ STATIC_CACHED = 256
 
 
 class CachedResults:
-    """Least recently used results go first."""
+    """An LRU cache of results."""
 
     def __init__(self, nodes: NodeTable, profile: Profile) -> None:
         self._nodes = nodes
@@ -32,11 +32,11 @@ class CachedResults:
         self._static: OrderedDict[tuple[object, ...], StaticResults] = OrderedDict()
 
     def __deepcopy__(self, memo: dict[int, object]) -> CachedResults:
-        """A copy begins with nothing kept: results look at the node table that they were made for."""
+        """A copy starts empty: results refer to the node table that they were computed for."""
         return CachedResults(deepcopy(self._nodes, memo), deepcopy(self._profile, memo))
 
     def evaluation(self, shape: Shape) -> Evaluation:
-        """Return the shape's results, brought up to the node table."""
+        """Return the shape's results, updated to the node table."""
         found = self._evaluations.get(shape)
         if found is None:
             found = Evaluation(self._nodes, shape, self._profile, self._static_results(shape), self._changed)

@@ -27,13 +27,13 @@ from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.nodes import TIE_BITS
 
 FIRST_DEPTH = 2
-"""Pods per row that are looked ahead at first."""
+"""Pods per row that are evaluated ahead at first."""
 
 GROWTH = 4
-"""A row that takes all pods it was looked ahead for is looked ahead so many times further."""
+"""For a row that takes all of these pods, this many times more are evaluated."""
 
 DEEPEST = 1024
-"""Pods per row that are looked ahead, about at most."""
+"""Pods per row that are evaluated ahead, about at most."""
 
 WORTHWHILE = 48
 """Fewer pods are placed one by one: some 20 us a pod, while a series costs 0.7 ms and 6 us a pod."""
@@ -53,7 +53,7 @@ class Series:
         self._fixed_total: IntArray = self._fixed.sum(axis=0, dtype=np.int64)
         self._worst = np.zeros(0, dtype=np.int64)
         self._owner = np.zeros(0, dtype=np.int64)
-        """Index of the candidate that an entry belongs to; entries of one candidate stand in the order of their pods."""
+        """Index of the candidate that an entry belongs to; entries of one candidate are in the order of their pods."""
         self._totals = np.zeros(0, dtype=np.int64)
         self._scores = np.zeros((len(evaluation.profile.scores), 0), dtype=np.int64)
         """By entry: weighted scores by plugin."""
@@ -84,7 +84,7 @@ class Series:
         self.rows = self._candidates[self._owner[self._order]].tolist()
 
     def _extend(self, some: IntArray, first: int, depth: int, worst_so_far: IntArray) -> None:
-        """Evaluate candidates with `first` pods more, and up to `first` + `depth` - 1."""
+        """Evaluate candidates with `first` to `first` + `depth` - 1 additional pods."""
         evaluation = self._evaluation
         nodes = evaluation.nodes
         rows = self._candidates[some]
@@ -103,7 +103,7 @@ class Series:
         self._load = np.concatenate((self._load, load), axis=1)
 
     def _nth(self, order: IntArray) -> IntArray:
-        """For each pick, which of its row's it is, from 1."""
+        """For each pick, its number among the picks of its row, from 1."""
         seen: dict[int, int] = {}
         numbers = []
         for owner in self._owner[order].tolist():

@@ -42,7 +42,7 @@ class StaticResults:
         self.codes: CodeArray = np.zeros(0, dtype=np.int32)
         self.raw: tuple[IntArray, ...] = ()
         self.scales = False
-        """Whether any raw score is above 0 that is normalised, so that normalising can change with the feasible rows."""
+        """Whether any raw score above 0 is normalised, so that the normalisation can change with the feasible rows."""
         self._graded = False
         """Whether any raw score is above 0."""
         self._bases: dict[tuple[int, ...], IntArray] = {}
@@ -50,7 +50,7 @@ class StaticResults:
         self.refresh()
 
     def refresh(self) -> None:
-        """Bring the results up to the node table."""
+        """Update the results to the node table."""
         nodes = self._nodes
         changed = nodes.static_changes.since(self._position) if self.version == nodes.version else None
         self._position = nodes.static_changes.position
@@ -93,7 +93,7 @@ class StaticResults:
         return scores
 
     def likely_base(self) -> tuple[tuple[int, ...], IntArray]:
-        """Return highest raw scores that another shape had last, and the base for them."""
+        """Return the highest raw scores that another shape had last, and the base for them."""
         highest = next(reversed(self._bases), (0,) * len(self.normalised))
         return highest, self.base(highest)
 

@@ -1,1 +1,1 @@
-"""The plugins that the service runs, one file each; `framework.plugin` says what a plugin is."""
+"""The plugins that the service runs, one file each; `framework.plugin` describes what a plugin is."""

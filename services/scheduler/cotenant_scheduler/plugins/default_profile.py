@@ -21,7 +21,7 @@ from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """What a user may set. `weights`: plugin name to weight in place of the default; 0 takes a score out."""
+    """What a user may set. `weights`: plugin name to weight in place of the default; 0 removes a score."""
 
     load_aware: LoadAwareArgs = LoadAwareArgs()
     weights: dict[str, int] = {}

@@ -21,7 +21,7 @@ ALL_ADDRESSES = "0.0.0.0"
 
 
 def conflicts(wanted: HostPort, taken: HostPort) -> bool:
-    """Tell whether two host ports exclude each other."""
+    """Return whether two host ports exclude each other."""
     same = wanted[:2] == taken[:2]
     return same and (wanted[2] == taken[2] or ALL_ADDRESSES in (wanted[2], taken[2]))
 

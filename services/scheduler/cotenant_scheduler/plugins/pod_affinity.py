@@ -67,7 +67,7 @@ class InterPodAffinity:
                     self._mark(codes, nodes, holders, term.topology, EXISTING)
         return codes[rows]
 
-    # In the array form each answer costs a look at all rows; preemption asks about one row again and again.
+    # In the array form each evaluation looks at all rows; preemption evaluates one row again and again.
     def row_filter(self, nodes: NodeTable, shape: Shape) -> RowFunction:
         relations, selected_by = shape.relations, shape.selected_by
         presences = (self._relations.placed, self._relations.nominated)
@@ -124,12 +124,12 @@ class InterPodAffinity:
         return Refusal("pod-affinity", text, detail=detail)
 
     def _in_domains(self, nodes: NodeTable, tally: Tally, topology: str) -> IntArray:
-        """How many are in each row's domain; 0 for rows without one."""
+        """The sum over each row's domain; 0 for rows without one."""
         domains, number = self._relations.domains(nodes, topology)
         found: IntArray = tally.per_domain(topology, domains, number)[domains]
         return found
 
     def _mark(self, codes: CodeArray, nodes: NodeTable, tally: Tally, topology: str, code: int) -> None:
-        """Refuse the rows in whose domain somebody is."""
+        """Refuse the rows whose domain has a count above 0."""
         if tally:
             codes[self._in_domains(nodes, tally, topology) > 0] = code

@@ -18,7 +18,8 @@ from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class QuotaAdmission:
-    """Asks the ledger. `runtime_limits` False: a quota limits by its max; `check_ancestors`: so do those above it."""
+    """Checks the ledger. `runtime_limits` False: a quota is limited by its max. `check_ancestors`: its ancestors are checked
+    too."""
 
     def __init__(self, ledger: QuotaLedger, *, runtime_limits: bool, check_ancestors: bool) -> None:
         self._ledger = ledger
@@ -37,7 +38,7 @@ class QuotaAdmission:
         return None if refusal is None else _waiting(refusal, membership)
 
     def room(self, shape: Shape, membership: Membership, preemptible: bool, most: int) -> int:
-        """Return how many pods of this shape the quota takes, at most so many; at least one was admitted."""
+        """Return how many pods of this shape the quota admits, at most this many; at least one was admitted."""
         chain = self._ledger.chain(membership)
 
         def admitted(count: int) -> bool:

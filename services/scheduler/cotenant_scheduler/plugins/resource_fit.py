@@ -26,7 +26,8 @@ SCORED_EXTENDED = (BATCH_CPU, BATCH_MEMORY)
 
 
 class ScoringStrategy(Enum):
-    """Whether pods go where most room is left, or where least is: then few nodes are used, and others can be switched off."""
+    """Whether pods go to the nodes with the most free resources or with the least: then few nodes are used, and others can be
+    switched off."""
 
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
@@ -77,7 +78,7 @@ class NodeResourcesFit:
         return refuses
 
     def room(self, nodes: NodeTable, shape: Shape, row: int) -> list[int]:
-        """Return, by need of the shape, what is left with the shape there (AmountFilter)."""
+        """Return, by need of the shape, the headroom with the shape there (AmountFilter)."""
         return [
             (nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim >= 0 else 0) - amount
             for dim, (_, amount) in zip(nodes.dims_of(shape), shape.needs, strict=True)

@@ -1,4 +1,4 @@
-"""Pods as the load estimates count them, shared by those that are counted alike."""
+"""Pods as the load estimates count them. Pods that are counted alike share one object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 
 class AssignedPods:
-    """Makes `AssignedPod`s; remembers those of the last moment."""
+    """Makes `AssignedPod`s; caches those of the last moment."""
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self._args = args

@@ -1,11 +1,10 @@
-"""The columns of changed rows side by side, in the order of the changes: those who keep results per row compute on slices.
+"""The columns of changed rows side by side, in the order of the changes, so that caches per row are updated over slices.
 
-In: the node table with its log of changes. Out: a table that has one entry a change in place of one row a node, and which
-of them are behind a position. A row is copied once, however many shapes look at it then. An entry says what the row
-was when somebody asked; where a row stands several times, the last entry is right.
+In: the node table with its log of changes. Out: a table with one entry per change in place of one row per node, and the
+entries that follow a position. A row is copied once, however many shapes read it. An entry holds the row as it was when it was
+first read; where a row occurs more than once, the last entry is current.
 
-Bounds: KEPT entries, of which the KEPT_BEHIND newest stay when there is no room left; who is further behind looks at the
-rows themselves.
+Bounds: KEPT entries; when they are full the KEPT_BEHIND newest stay. A reader that is further behind reads the rows themselves.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ CodeArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
 Rows = slice | IntArray
-"""Which rows a vectorised function looks at: a slice of them, or an array of row numbers."""
+"""Rows that a vectorised function works on: a slice of them, or an array of row numbers."""
 
 Cells = memoryview
-"""A column number by number: one is read in half of the time that numpy takes, and none of numpy's code is needed for it."""
+"""A column whose numbers are accessed one by one: an access takes half of the time that numpy needs."""
 
 FIRST_CAPACITY = 64
 
@@ -27,7 +27,7 @@ CHANGES_KEPT = 65_536
 
 
 def of_rows(columns: IntArray, rows: Rows) -> IntArray:
-    """Return the given rows of columns that stand in the first axis."""
+    """Return the given rows of columns that are on the first axis."""
     return columns[:, rows] if isinstance(rows, slice) else columns.take(rows, axis=1)
 
 
@@ -89,14 +89,14 @@ class Changes:
         self._start = self.position
 
     def since(self, position: int) -> IntArray | None:
-        """Return the rows that changed after a position, repeats included, until the next change; None: too many, start
+        """Return the rows that changed after a position, duplicates included, until the next change; None: too many, start
         over."""
         if position < self._start:
             return None
         return self._rows[position - self._start : self.position - self._start]
 
     def few_since(self, position: int, most: int) -> list[int] | None:
-        """Return the rows that changed after a position, repeats included; None: more than `most`, or too many."""
+        """Return the rows that changed after a position, duplicates included; None: more than `most`, or too many."""
         if position < self._start or self.position - position > most:
             return None
         rows: list[int] = self._cells[position - self._start : self.position - self._start].tolist()
@@ -104,7 +104,7 @@ class Changes:
 
 
 def distinct(rows: IntArray, size: int) -> IntArray:
-    """Return the rows without repeats, ascending; all are below `size`."""
+    """Return the rows without duplicates, ascending; all are below `size`."""
     marked = np.zeros(size, dtype=np.bool_)
     marked[rows] = True
     found: IntArray = np.flatnonzero(marked)

@@ -22,12 +22,12 @@ from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class Adds(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What a pod of a shape adds to its row: columns, and how much to each."""
+    """What a pod of a shape adds to its row: columns, and the amount for each."""
 
     reported: tuple[tuple[Cells, int], ...]
-    """Where the node's report knows the pod."""
+    """If the node's report includes the pod."""
     unreported: tuple[tuple[Cells, int], ...]
-    """Where it does not: also what the pod is taken to use."""
+    """If it does not: the estimated load as well."""
 
 
 class CountedRows(NodeColumns):
@@ -43,11 +43,11 @@ class CountedRows(NodeColumns):
         self.changes = Changes()
         """Rows that changed in what placements and reports change."""
         self._last_pod: CountedPod | None = None
-        """What pods that are counted after each other share."""
+        """What pods that are counted one after the other share."""
         self._adds: dict[Shape, Adds] = {}
-        """Void whenever the columns move."""
+        """Invalid whenever the columns move."""
         self._uncounted: dict[Shape, list[int]] = {}
-        """Rows of pods that `pods` has and the columns have not, by shape."""
+        """Rows of pods that are in `pods` but not yet in the columns, by shape."""
         self._stale: set[int] = set()
         """Rows whose load is to be computed again."""
 
@@ -73,7 +73,7 @@ class CountedRows(NodeColumns):
     def assume_later(
         self, row: int, key: PodKey, shape: Shape, assigned: AssignedPod, allocation: Allocation | None
     ) -> None:
-        """Count a pod on a row by the time that `settle` is called: many at once, if they can."""
+        """Count a pod on a row no later than the next `settle`: many at once, if possible."""
         if self.counters_of(shape) or self.load.reports(row, key):
             self.assume(row, key, shape, assigned, allocation)
             return
@@ -81,7 +81,7 @@ class CountedRows(NodeColumns):
         self._uncounted.setdefault(shape, []).append(row)
 
     def settle(self) -> None:
-        """Bring the columns up to date with what was folded since: before they are read."""
+        """Update the columns with what was folded since; call it before they are read."""
         self._count_all()
         if self._stale:
             for row in self._stale:
@@ -96,14 +96,14 @@ class CountedRows(NodeColumns):
         self._uncounted.clear()
 
     def retract(self, row: int, key: PodKey) -> None:
-        """Count a pod no longer on a row; the row stays."""
+        """Stop counting a pod on a row; the row stays."""
         pod = self.pods[row].pop(key)
         self._count(row, key, pod.shape, -1)
         for counter in self.counters_of(pod.shape):
             counter.uncount(row, key, pod)
 
     def assume_series(self, rows: list[int], keys: list[PodKey], shape: Shape, assigned: AssignedPod) -> None:
-        """`assume` equal pods, one on each of the rows; their nodes' reports do not know them."""
+        """`assume` equal pods, one on each of the rows; the nodes' reports do not include them."""
         for row, key in zip(rows, keys, strict=True):
             self._put(row, key, shape, assigned, None)
         self._count_series(rows, shape, 1)
@@ -117,7 +117,7 @@ class CountedRows(NodeColumns):
         self.changes.extend(touched)
 
     def retract_all(self, assumed: list[tuple[int, PodKey, Shape]]) -> None:
-        """Undo many `assume` at once: sums per shape over arrays where the node's report does not know the pod."""
+        """Undo many `assume` at once: sums per shape over arrays if the node's report does not include the pod."""
         by_shape: dict[Shape, list[int]] = {}
         for row, key, shape in reversed(assumed):
             if self.counters_of(shape) or self.load.reports(row, key):

@@ -25,7 +25,7 @@ def held_key(key: PodKey) -> PodKey:
 
 
 def is_held(key: PodKey) -> bool:
-    """Tell whether a key is that of a pod that is only nominated; no namespace is empty."""
+    """Return whether a key is that of a pod that is only nominated; no namespace is empty."""
     return not key[0]
 
 
@@ -35,7 +35,7 @@ class CountedPod(msgspec.Struct, frozen=True, gc=False):
     shape: Shape
     assigned: AssignedPod
     allocation: Allocation | None = None
-    """The very units that the pod was given; None for a pod without any, or that is only nominated."""
+    """The units that the pod was assigned; None for a pod without any, or one that is only nominated."""
 
 
 class Counter(ABC):
@@ -46,11 +46,11 @@ class Counter(ABC):
     """
 
     version = 0
-    """A counter by which a pod changes what other rows are worth, too, adds to it with each pod; else it stays 0."""
+    """A counter whose pods change the scores of other rows as well increments this with each pod; otherwise it stays 0."""
 
     @abstractmethod
     def counts(self, shape: Shape) -> bool:
-        """Tell whether pods of the shape change what is counted."""
+        """Return whether pods of the shape are counted."""
 
     @abstractmethod
     def count(self, row: int, key: PodKey, pod: CountedPod) -> None:
@@ -58,4 +58,4 @@ class Counter(ABC):
 
     @abstractmethod
     def uncount(self, row: int, key: PodKey, pod: CountedPod) -> None:
-        """Count a pod on a row no longer."""
+        """Stop counting a pod on a row."""

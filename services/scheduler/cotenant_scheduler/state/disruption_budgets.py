@@ -1,9 +1,11 @@
-"""Disruption budgets: whose end would be one too many.
+"""Disruption budgets: which pods cannot end without violating one.
 
-In: the PodDisruptionBudget objects, whose status the gateway keeps current. Out: for pods in an order, which of them violate
-a budget if all of them end. The rule: each pod takes one disruption from every budget of its namespace whose selector
-selects it, unless the budget's status names it as disrupted already; one for which a budget has none left violates it. A
-pod without labels, and a budget without a selector, match nothing. Source: kube-scheduler's default preemption.
+In: the PodDisruptionBudget objects, whose status the gateway keeps current. Out: for pods in an order, which of them violate a
+budget if all of them end.
+
+The rule: each pod takes one disruption from every budget of its namespace whose selector selects it, unless the budget's status
+already lists it as disrupted. A pod violates a budget that has no disruption left. A pod without labels, and a budget without a
+selector, match nothing. Source: kube-scheduler's default preemption.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ class DisruptionBudgets:
 
     def __init__(self) -> None:
         self.version = 0
-        """Grows whenever an answer may be another one."""
+        """Incremented whenever a result may have changed."""
         self._budgets: dict[str, dict[str, DisruptionBudget]] = {}
 
     def __bool__(self) -> bool:
@@ -38,7 +40,8 @@ class DisruptionBudgets:
         self._budgets.get(namespace, {}).pop(name, None)
 
     def violating(self, pods: Iterable[tuple[str, str, Mapping[str, str]]]) -> list[bool]:
-        """Tell of each pod (namespace, name, labels) whether its end violates a budget, if all before it end too."""
+        """Return for each pod (namespace, name, labels) whether ending it violates a budget, given that all before it end too.
+        """
         left: dict[tuple[str, str], int] = {}
         found = []
         for namespace, pod, labels in pods:

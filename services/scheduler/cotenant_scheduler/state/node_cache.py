@@ -1,8 +1,8 @@
-"""Folds what is said of nodes, and keeps the node table current with it.
+"""Folds the messages about nodes, and keeps the node table current.
 
-In: events of Node objects, `node.*.executor`, `.resources`, `.condition` and `metrics.*`, in any order. Out: `facts`
-per node, and, once `settle` is called, the table's rows: what several messages say of a node is described once. When a
-node's object or its executor changes, the pods on it are to be looked at again.
+In: events of Node objects, `node.*.executor`, `.resources`, `.condition` and `metrics.*`, in any order. Out: `facts` per node,
+and, once `settle` is called, the table's rows: a node that several messages changed is described once. When a node's object or
+its executor changes, the pods on it are inspected again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cotenant_scheduler.state.nodes import NodeTable
 
 
 class NodeCache:
-    """What is known of each node."""
+    """The state of each node."""
 
     def __init__(self, table: NodeTable, args: LoadAwareArgs, look_at_pods_of: Callable[[str], None]) -> None:
         self.facts: dict[str, NodeFacts] = {}
@@ -50,7 +50,7 @@ class NodeCache:
         self._forget_if_empty(facts)
 
     def fold_part(self, name: str, part: str, event: Event) -> None:
-        """Take over what the executor, the resource calculator or the arbiter says: `part` is the subject's token."""
+        """Take over a message of the executor, the resource calculator or the arbiter: `part` is the subject's token."""
         facts = self._of(name)
         data = None if event.tombstone else event.data
         if data is None:
@@ -88,7 +88,8 @@ class NodeCache:
         return facts
 
     def settle(self) -> dict[str, str]:
-        """Tell the table what was said of nodes since; returns, by the subject of their objects, why some are not declared."""
+        """Update the table with the messages folded since. Returns, by the subject of their objects, why some nodes are not
+        declared."""
         refused: dict[str, str] = {}
         for name in self.undescribed:
             facts = self.facts.get(name)

@@ -24,7 +24,7 @@ DIMENSIONS = 8
 """Resources that there is room for at first; for more the room is doubled."""
 
 NOT_ASKED = -(1 << 62)
-"""Less than is left of any resource on any node."""
+"""Less than the headroom of any resource on any node."""
 
 _FIRST_DIMENSION = 4
 """The lanes before are those of `nonzero` and `divisor`."""
@@ -36,11 +36,11 @@ _CACHES = frozenset({"_needs", "_adds"})
 """What looks at one table's counters and columns."""
 
 SHAPES_CACHED = 8192
-"""Shapes of which it is remembered what they ask and add; then all are forgotten."""
+"""Shapes whose needs and amounts are cached; beyond, the cache is cleared."""
 
 
 class Needs(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What a shape asks of the nodes, in terms of one table's dimensions."""
+    """What a shape requests of the nodes, in terms of one table's dimensions."""
 
     dims: tuple[int, ...]
     """The dimension of each need, -1 where no node offers the resource."""
@@ -70,7 +70,7 @@ class NodeColumns:
         self.divisor[:] = 1
         self.load = LoadColumns(args)
         self._needs: dict[Shape, Needs] = {}
-        """Void whenever a dimension is new."""
+        """Invalid whenever a dimension is added."""
 
     @property
     def all_rows(self) -> Rows:
@@ -89,7 +89,7 @@ class NodeColumns:
         return copied
 
     def _columns_moved(self) -> None:
-        """What was computed from dimensions and columns is void."""
+        """Invalidate what was computed from dimensions and columns."""
         self._needs = {}
 
     def _lay(self, block: IntArray) -> None:

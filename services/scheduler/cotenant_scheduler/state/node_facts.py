@@ -1,8 +1,8 @@
-"""What is known of the nodes, folded from their object, executor, resources, condition and metrics.
+"""The state of the nodes, folded from their object, executor, resources, condition and metrics.
 
-Out: a `NodeDescription` for the node table, a `NodeReport` for its load columns, and the references that a placement
-names as causes. Allocatable, labels and taints are those of `cotenant.domain.node`. A node is declared by its object;
-everything else waits for it.
+Out: a `NodeDescription` for the node table, a `NodeReport` for its load columns, and the references that a placement names as
+causes. Allocatable, labels and taints are those of `cotenant.domain.node`. A node is declared by its object; other messages
+about it are kept until the object arrives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_USAGE = Usage()
 
 
 class NodeFacts:
-    """Everything said about one node, each with the sequence of its message (0: never said)."""
+    """All messages about one node, each with its sequence (0: none yet)."""
 
     __slots__ = (
         "_causes",
@@ -66,12 +66,12 @@ class NodeFacts:
         return self._causes
 
     def changing(self) -> None:
-        """The sequences are about to change."""
+        """Invalidate the causes before the sequences change."""
         self._causes = None
 
     @property
     def empty(self) -> bool:
-        """Nothing is known any more."""
+        """Whether no message about the node is left."""
         return not self.sequences
 
 

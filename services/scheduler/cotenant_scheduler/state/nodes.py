@@ -23,11 +23,11 @@ from cotenant_scheduler.state.load.load_estimate import AssignedPod, NodeReport
 from cotenant_scheduler.state.reading.shapes import Shape
 
 TIE_BITS = 21
-"""Room for two million nodes in the tie-break of equal scores."""
+"""Leaves two million nodes for the tie-break of equal scores."""
 
 
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as it is declared, overlaid with what its executor and the resource calculator say."""
+    """A node as it is declared, overlaid with what its executor and the resource calculator publish."""
 
     name: str
     allocatable: dict[str, int]
@@ -41,7 +41,7 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeTable(CountedRows):
-    """Rows of nodes. A row exists from when its node is declared, or has pods, until neither is true."""
+    """Rows of nodes. A row exists while its node is declared or has pods."""
 
     def __init__(self, args: LoadAwareArgs, counters: Sequence[Counter] = ()) -> None:
         super().__init__(args, counters)
@@ -54,7 +54,7 @@ class NodeTable(CountedRows):
         self.declared = np.zeros_like(self.block[0])
         self.unschedulable = self.declared.copy()
         self.tie = self.declared.copy()
-        """What breaks a tie: the node whose name comes first in the alphabet has the largest."""
+        """The tie-break: the node whose name comes first in the alphabet has the largest."""
         self.lacking: set[int] = set()
         """Declared rows that offer no cpu or no memory."""
         self.images: dict[str, dict[int, int]] = {}
@@ -62,7 +62,7 @@ class NodeTable(CountedRows):
         self.static_changes = Changes()
         """Rows that changed in what placements and reports never change."""
         self.version = 0
-        """Grows when row numbers, dimensions or tie-breaks change: results kept per row are then void."""
+        """Incremented when row numbers, dimensions or tie-breaks change: results cached per row are invalid then."""
         self._images: dict[int, dict[str, int]] = {}
         self._free: list[int] = []
         self._ranked = True
@@ -71,22 +71,22 @@ class NodeTable(CountedRows):
 
     @property
     def state(self) -> tuple[int, ...]:
-        """Versions of everything that is read of the table: equal ones mean that nothing of it changed between."""
+        """Versions of everything that is read of the table: if they are equal, nothing changed in between."""
         counted = (counter.version for counter in self.counters)
         return self.version, self.changes.position, self.static_changes.position, *counted
 
     @property
     def all_offer(self) -> bool:
-        """Every declared node offers cpu and memory. (What rows without a node are worth does not matter.)"""
+        """Whether every declared node offers cpu and memory. (The scores of rows without a node do not matter.)"""
         return not self.lacking
 
     def is_declared(self, name: str) -> bool:
-        """Tell whether a node was declared; a row alone may only stand for pods."""
+        """Return whether a node is declared; a row may exist for its pods alone."""
         row = self.rows.get(name)
         return row is not None and bool(self.declared[row])
 
     def declare(self, node: NodeDescription) -> None:
-        """Take over what is declared of a node."""
+        """Take over the declaration of a node."""
         row = self._row(node.name)
         new = not self.declared[row]
         self._set_images(row, node.images, others=new)
@@ -116,7 +116,7 @@ class NodeTable(CountedRows):
         self.changes.add(row)
 
     def withdraw(self, name: str) -> None:
-        """Forget what was declared of a node; its pods stay."""
+        """Withdraw the declaration of a node; its pods stay."""
         row = self.rows.get(name)
         if row is None or not self.declared[row]:
             return
@@ -133,8 +133,8 @@ class NodeTable(CountedRows):
         self._release(name, row)
 
     def _set_images(self, row: int, images: dict[str, int], *, others: bool) -> None:
-        """Take over which images a row has. Results of all rows are void: they count on how many nodes an image is, and
-        on how many it is not (`others`: a node comes or goes)."""
+        """Set the images of a row. Invalidates the results of all rows: they depend on how many nodes have an image, and on how
+        many do not (`others`: a node was added or removed)."""
         before = self._images.get(row, {})
         if before != images:
             for image in before:
@@ -149,7 +149,7 @@ class NodeTable(CountedRows):
             self.version += 1
 
     def report(self, name: str, report: NodeReport | None, unknown: bool = False) -> None:
-        """Take over a node's report; a node that is not there is passed over (the report is taken over when it is declared)."""
+        """Take over a node's report; ignored if the node is not there (the report is taken over when it is declared)."""
         row = self.rows.get(name)
         if row is not None:
             self.load.set_report(row, report, unknown)
@@ -159,7 +159,7 @@ class NodeTable(CountedRows):
     def place_later(
         self, name: str, key: PodKey, shape: Shape, assigned: AssignedPod, allocation: Allocation | None = None
     ) -> None:
-        """Count a pod on a node (which may be unknown so far) by the time that columns are read: many at once, if they can."""
+        """Count a pod on a node (which may be unknown so far) no later than the columns are read: many at once, if possible."""
         self.assume_later(self._row(name), key, shape, assigned, allocation)
 
     def place(
@@ -169,19 +169,19 @@ class NodeTable(CountedRows):
         self.assume(self._row(name), key, shape, assigned, allocation)
 
     def remove(self, name: str, key: PodKey) -> None:
-        """Count a pod no longer on a node."""
+        """Stop counting a pod on a node."""
         row = self.rows[name]
         self.retract(row, key)
         self._release(name, row)
 
     def expire(self, now_us: int) -> None:
-        """Bring the age of the reports up to a moment."""
+        """Update the age of the reports to a time."""
         changed = self.load.expire(now_us, self.size)
         if changed is not None:
             self.changes.extend(changed)
 
     def rank(self) -> None:
-        """Bring the tie-breaks up to date with the names."""
+        """Update the tie-breaks to the names."""
         if self._ranked:
             return
         self._ranked = True

@@ -1,4 +1,4 @@
-"""What is known of the pods of one name: object, placements, runs, waiting event.
+"""The records of the pods of one name: object, placements, runs, waiting event.
 
 A `PlacementRecord` is the last message of a placement, with what the node and the quota are charged for it.
 """
@@ -21,8 +21,8 @@ ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTE
 
 
 class Charge(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a placement is charged with, so that it can be given back exactly. (The units that it was given beside it stand in
-    its `Placement.allocation`.)"""
+    """What a placement is charged with, so that it can be refunded exactly. (Assigned units are in its `Placement.allocation`.)
+    """
 
     shape: Shape
     membership: Membership | None
@@ -44,7 +44,7 @@ class PlacementRecord(msgspec.Struct, eq=False):
 
 
 class PodRecord:
-    """Everything about the pods of one name; normally one pod, two while one takes the other's place."""
+    """Everything about the pods of one name; normally one pod, two while one replaces the other."""
 
     __slots__ = (
         "document",
@@ -65,7 +65,7 @@ class PodRecord:
         self.document: msgspec.Raw | None = None
         self.object_sequence = 0
         self.unreadable = ""
-        """Why the object cannot be read at all; empty where it can."""
+        """Why the object cannot be read at all; empty if it can."""
         self.placements: dict[str, PlacementRecord] = {}
         self.runs: dict[str, tuple[RunStatus, int]] = {}
         self.waiting: Waiting | None = None

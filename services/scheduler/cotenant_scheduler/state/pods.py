@@ -31,7 +31,7 @@ from cotenant_scheduler.state.stored_placements import PlacementInterner, Placem
 F = TypeVar("F", bound=PodFacts | None)
 
 CHARGES_CACHED = 4096
-"""Different charges that pods share; then they are made again."""
+"""Different charges that pods share; beyond, the cache is cleared."""
 
 
 class PodCache:
@@ -51,7 +51,7 @@ class PodCache:
         self._interner = PlacementInterner()
         self._charges: dict[tuple[Shape, str, str, bool], Charge] = {}
         self._uncharged: dict[Charge, int] = {}
-        """Placements that their quotas are not charged with yet, by what they count as."""
+        """Placements that are not charged to their quotas yet, by what they count as."""
         self._bound_at: datetime | None = None
         self._bound_us = 0
         self.assigned = AssignedPods(nodes.load.args)
@@ -60,7 +60,7 @@ class PodCache:
         """Take over a pod's object."""
         record = self._record(key)
         record.object_sequence = sequence
-        # The message around the manifest can go.
+        # The message around the manifest need not be kept.
         record.document = document.copy()
         facts = self._known_facts(record, document) if record.placements else None
         try:
@@ -85,8 +85,8 @@ class PodCache:
     def store_placement(
         self, key: PodKey, data: Placement | PlacementView, sequence: int, charge: Charge | None = None
     ) -> PlacementRecord:
-        """Take over a placement, and return its record. `charge`: what it is charged with already, as it was assumed; only
-        for the first placement of a pod without runs."""
+        """Take over a placement, and return its record. `charge`: what was charged when it was assumed; only for the first
+        placement of a pod without runs."""
         record = self._record(key)
         before = record.placements.get(data.node)
         # One copy of the manifest is enough.
@@ -104,7 +104,7 @@ class PodCache:
         charged = charge
         if charge is None and before is not None:
             if before.data.allocation != data.allocation:
-                # It was given other units meanwhile.
+                # It was assigned other units in the meantime.
                 self._give_back(record, node, before)
             charged = before.charge
         placed = record.placements[node] = PlacementRecord(stored, sequence, facts, charged)
@@ -113,7 +113,7 @@ class PodCache:
             keys = self.on_node[node] = set()
         keys.add(record.key)
         if charge is None or facts is None or facts.shape is not charge.shape:
-            # Charged for the first time, or what selects the pod has changed since it was assumed.
+            # Charged for the first time, or the selectors that select the pod changed since it was assumed.
             self._account(record, node, placed)
         self._changed(record)
         self._hold_against_new_selectors()
@@ -135,7 +135,7 @@ class PodCache:
         self._finish(record)
 
     def store_run(self, data: RunStatus, sequence: int) -> None:
-        """Take over what became of a pod on a node."""
+        """Take over the run report of a pod on a node."""
         key, node = (data.namespace, data.name), data.node
         record = self._record(key)
         before = record.runs.get(node)
@@ -157,7 +157,7 @@ class PodCache:
             self._finish(record)
 
     def store_waiting(self, data: Waiting, at: datetime | None) -> None:
-        """Take over what was last said about a waiting pod."""
+        """Take over the waiting event of a pod."""
         key = (data.namespace, data.name)
         record = self._record(key)
         record.waiting, record.waiting_at = data, at
@@ -171,18 +171,18 @@ class PodCache:
             self._finish(record)
 
     def reprioritise(self) -> None:
-        """A priority class changed: read the pods that have their priority from a class again."""
+        """Take over a changed priority class: read the pods again that get their priority from a class."""
         self._read_again(lambda facts: facts.from_class)
 
     def _hold_against_new_selectors(self) -> None:
-        """A pod brought selectors that are new: pods that they select have another shape from now on."""
+        """Match known pods against the selectors that a pod has introduced: those that they select get another shape."""
         book = self._reader.selectors
         if book.new:
             new = book.take_new()
             self._read_again(lambda facts: any(book.selects(selector, facts.namespace, facts.labels) for selector in new))
 
     def label_namespace(self, namespace: str, labels: Mapping[str, str]) -> None:
-        """Take over the labels of a namespace: pods there may be selected by other selectors from now on."""
+        """Take over the labels of a namespace: other selectors may select its pods from now on."""
         book = self._reader.selectors
         if book.label_namespace(namespace, labels):
             self._read_again(
@@ -192,7 +192,7 @@ class PodCache:
             )
 
     def _read_again(self, concerned: Callable[[PodFacts], bool]) -> None:
-        """Give pods the shapes that they have now, and count placed ones as such."""
+        """Give pods the shapes that they have now, and recount those that are placed."""
         for key in sorted(self.records):
             record = self.records[key]
             if record.facts is not None and record.document is not None and concerned(record.facts):
@@ -204,7 +204,7 @@ class PodCache:
                     self._account(record, node, placed)
 
     def _instead(self, before: PodFacts | None, now: F) -> F:
-        """Return the facts that take the place of others: these held selectors until now, those do from now on."""
+        """Return the facts that replace others, and move the hold on selectors from the old to the new ones."""
         if now is not None and now.shape is not None and now.shape.held:
             self._reader.selectors.hold(now.shape.held, 1)
         if before is not None and before.shape is not None and before.shape.held:
@@ -212,7 +212,7 @@ class PodCache:
         return now
 
     def forget_selectors(self) -> None:
-        """Where the last holders of selectors are gone, pods that they selected have another shape from now on."""
+        """Drop selectors whose last holder is gone; pods that they selected get another shape."""
         if not self._reader.selectors.unheld:
             return
         forgotten = self._reader.forget_unheld()
@@ -253,7 +253,7 @@ class PodCache:
         placed.charge = due
 
     def settle(self) -> None:
-        """Charge what was folded since to its quotas, many pods at once: before quotas are read."""
+        """Charge quotas with what was folded since, many pods at once; call it before quotas are read."""
         if not self._uncharged:
             return
         for charge, times in self._uncharged.items():
@@ -291,7 +291,7 @@ class PodCache:
         placed.charge = None
 
     def _record(self, key: PodKey) -> PodRecord:
-        """A pod's record, made if need be."""
+        """Return a pod's record; create it if there is none."""
         record = self.records.get(key)
         if record is None:
             record = self.records[key] = PodRecord(key)

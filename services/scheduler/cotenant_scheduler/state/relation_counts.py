@@ -35,7 +35,7 @@ class Tally:
         return bool(self.rows)
 
     def add(self, row: int, sign: int) -> None:
-        """Count one more on a row, or one less."""
+        """Add one on a row, or subtract one."""
         left = self.rows.get(row, 0) + sign
         if left:
             self.rows[row] = left
@@ -71,7 +71,7 @@ class RelationCounts:
         self._preferred: dict[Term, Tally] = {}
 
     def count(self, row: int, shape: Shape, sign: int) -> None:
-        """Count a pod on a row, or no longer."""
+        """Count a pod on a row, or stop counting it."""
         for selector in shape.selected_by:
             _add(self._selected, selector, row, sign)
         for term in shape.relations.anti_affinity:
@@ -79,7 +79,7 @@ class RelationCounts:
         for term in shape.relations.preferred:
             _add(self._preferred, term, row, sign)
         for term in shape.relations.each_affinity:
-            # A pod that must be together with others draws them a little, with weight 1 (Kubernetes' default).
+            # Required affinity also scores, with weight 1 (Kubernetes' default hard pod affinity weight).
             _add(self._preferred, Term(term.selector, term.topology, 1), row, sign)
 
     def selected(self, selector: int) -> Tally:
@@ -87,7 +87,7 @@ class RelationCounts:
         return self._selected.get(selector, _NONE)
 
     def holders(self, preferred: bool) -> list[tuple[Term, Tally]]:
-        """Terms that pods on rows have, with how many hold them: required anti-affinity, or preferred terms."""
+        """Terms of pods on rows, with the number of pods that have them: required anti-affinity, or preferred terms."""
         return list((self._preferred if preferred else self._anti).items())
 
 

@@ -59,13 +59,13 @@ class StoredPlacement(msgspec.Struct, frozen=True, gc=False):
         try:
             figures = _DECODE(self.figures)
         except msgspec.DecodeError:
-            # Not what a scheduler writes; nothing that is decided rests on them.
+            # Not what a scheduler writes, and no decision depends on it.
             figures = ()
         return msgspec.structs.replace(self.data, figures=figures)
 
 
 class PlacementInterner:
-    """Makes `StoredPlacement`s; remembers the last moment of binding, as the placements of one decision have the same."""
+    """Makes `StoredPlacement`s; caches the last time of binding, which the placements of one decision share."""
 
     def __init__(self) -> None:
         self._bound_at: datetime | None = None

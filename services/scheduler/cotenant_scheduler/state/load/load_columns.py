@@ -97,12 +97,12 @@ class LoadColumns:
         self._fill_from(0)
         self.percentiles = False
         self.prod_thresholds = False
-        """Whether any node ever had thresholds about a percentile, or prod thresholds: else those columns are not read."""
+        """Whether any node ever had thresholds on a percentile, or prod thresholds: otherwise those columns are not read."""
         self._thresholds: dict[int, Thresholds] = {}
         self._reports: dict[int, NodeReport] = {}
         self._checked_us = 0
         self._next_expiry_us = 0
-        """No report that has not expired expires before."""
+        """The earliest time at which a report that is valid now expires."""
         aggregated = args.aggregated
         self._score_kind = aggregated.score_aggregation_type if aggregated else ""
         self._score_seconds = parse_duration_seconds(aggregated.score_aggregated_duration) if aggregated else 0
@@ -161,7 +161,7 @@ class LoadColumns:
         self.prod_thresholds = self.prod_thresholds or any(thresholds.prod.values())
 
     def set_report(self, row: int, report: NodeReport | None, unknown: bool = False) -> None:
-        """Take over a node's report; `unknown`: nothing is heard from the node, so the report counts as expired."""
+        """Take over a node's report; `unknown`: the node is silent, so the report counts as expired."""
         if report is None:
             self._reports.pop(row, None)
             self.state[row] = NEVER_REPORTED
@@ -203,12 +203,12 @@ class LoadColumns:
         self.prod_view[:, row] = prod_view(sums)
 
     def reports(self, row: int, key: tuple[str, str]) -> bool:
-        """Tell whether the node's report has a usage of this pod."""
+        """Return whether the node's report has a usage of this pod."""
         report = self._reports.get(row)
         return report is not None and key in report.pods
 
     def adds_of(self, estimate: Vector, prod: bool) -> tuple[tuple[Cells, int], ...]:
-        """Return what a pod that the node's report does not know adds to its row."""
+        """Return what a pod that the node's report does not include adds to its row."""
         views = (self.node_view, self.score_view, self.prod_view) if prod else (self.node_view, self.score_view)
         return tuple((view[r].data, amount) for view in views for r, amount in enumerate(estimate) if amount)
 
@@ -217,7 +217,7 @@ class LoadColumns:
         return [cells[row] for cells in self._figures]
 
     def add_rows(self, rows: IntArray, estimate: Vector, prod: bool, times: IntArray) -> None:
-        """Add pods that the nodes' reports do not know: so many on each row."""
+        """Add pods that the nodes' reports do not include: this many on each row."""
         for r, amount in enumerate(estimate):
             if amount:
                 self.node_view[r, rows] += amount * times
@@ -226,7 +226,7 @@ class LoadColumns:
                     self.prod_view[r, rows] += amount * times
 
     def with_more(self, rows: IntArray, estimate: Vector, prod: bool, more: IntArray) -> LoadColumns:
-        """Return columns of the given rows, each with so many pods more that the reports do not know."""
+        """Return columns of the given rows, each with this many more pods that the reports do not include."""
         load = self.of(self.block.take(rows, axis=1))
         for r, amount in enumerate(estimate):
             if amount:
@@ -237,8 +237,8 @@ class LoadColumns:
         return load
 
     def expire(self, now_us: int, size: int) -> IntArray | None:
-        """Bring `expired` up to a moment (times may go back); return the rows below `size` that changed, None if there are
-        none for sure."""
+        """Update `expired` to a time (which may go back); return the rows below `size` that changed, None if certainly none
+        did."""
         if self._checked_us <= now_us < self._next_expiry_us:
             self._checked_us = now_us
             return None

@@ -39,7 +39,7 @@ class Identity(View, frozen=True, kw_only=True):
     deletion_grace_period_seconds: Int64 | None = None
 
     def grace_seconds(self, of_spec: int | None) -> int:
-        """How long the pod may take to end; `of_spec` is what its spec says."""
+        """The pod's grace period; `of_spec` is the one in its spec."""
         grace = self.deletion_grace_period_seconds
         if grace is None:
             grace = of_spec
@@ -71,7 +71,7 @@ class Spec(View, frozen=True, kw_only=True):
 
     @property
     def from_class(self) -> bool:
-        """Priority or preemption policy are those of a class."""
+        """Whether priority or preemption policy come from a class."""
         return self.priority is None or (bool(self.priority_class_name) and not self.preemption_policy)
 
 
@@ -94,7 +94,7 @@ class HeadMetadata(Identity, frozen=True, kw_only=True):
 
 
 class PodHead(View, frozen=True, kw_only=True):
-    """A pod whose spec need not be read, nor its labels, as their bytes are known."""
+    """A pod whose spec and labels need not be decoded, as their bytes are known."""
 
     metadata: HeadMetadata = HeadMetadata()
     spec: msgspec.Raw = NONE

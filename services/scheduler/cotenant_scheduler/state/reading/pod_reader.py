@@ -46,18 +46,18 @@ class ShapeError(ValueError):
 
 
 class Reader(Protocol):
-    """A plugin that asks something of a pod's document that no other part of its shape says."""
+    """A plugin that reads something of a pod's document that no other part of its shape contains."""
 
     name: str
     annotations: tuple[str, ...]
-    """What it reads of the metadata, beside the spec and the labels of class and priority."""
+    """What it reads of the metadata, besides the labels of class and priority."""
 
     def asks(self, pod: Pod) -> Hashable:
-        """Return what the pod asks; None for nothing. Raises ShapeError."""
+        """Return what the pod requests of the plugin; None for nothing. Raises ShapeError."""
 
 
 class _Template(msgspec.Struct, frozen=True):
-    """What the pods of one spec share: the facts of the first that was read, and what its spec says of its end."""
+    """What the pods of one spec share: the facts of the first one that was read, and its spec's grace period."""
 
     first: PodFacts
     grace_seconds: int | None
@@ -90,7 +90,7 @@ class PodReader:
         self._shapes: WeakValueDictionary[ShapeKey, Shape] = WeakValueDictionary()
 
     def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
-        """A copy goes on with the same shapes: they are known by their identity."""
+        """A copy keeps the same shapes: they are compared by identity."""
         copied = PodReader(self._args, deepcopy(self._readers, memo))
         memo[id(self)] = copied
         copied.selectors = deepcopy(self.selectors, memo)
@@ -104,7 +104,7 @@ class PodReader:
         """Return the facts of a pod. Raises msgspec.DecodeError if the document is no pod at all."""
         if self.selectors.selectors or self._args.allow_customize_estimation:
             return self._read(document, priorities)
-        # Pods of one template differ in their metadata alone.
+        # Pods of one template differ only in their metadata.
         head = _HEAD.decode(document)
         metadata = head.metadata
         labels = _texts(bytes(metadata.labels))
@@ -149,7 +149,7 @@ class PodReader:
         return tuple([annotations.get(name) for name in self._annotations])
 
     def forget_unheld(self) -> Set[int]:
-        """Forget the selectors that nobody holds, and what is known by their numbers; returns these."""
+        """Drop selectors without a holder, and what is cached by their numbers; returns these numbers."""
         forgotten = self.selectors.forget_unheld()
         if forgotten:
             self._wants.clear()
@@ -174,7 +174,7 @@ class PodReader:
         )
         namespace = pod.metadata.namespace
         affinity, spread = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
-        # What is wanted of other pods is about the pod's own namespace, and may name its own labels.
+        # Affinity terms refer to the pod's own namespace, and may refer to its own labels.
         wants = (namespace, tuple(sorted(labels.items()))) if spread or _POD_AFFINITY.search(affinity) else None
         if wants is not None and (wants, affinity, spread) not in self._wants:
             self._number(document, (wants, affinity, spread))
@@ -227,7 +227,7 @@ class PodReader:
         )
 
     def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:
-        """Give numbers to the selectors of a pod before any pod is held against them."""
+        """Assign numbers to the selectors of a pod before any pod is matched against them."""
         with contextlib.suppress(msgspec.DecodeError):  # `_shape` says what is wrong with it
             self.selectors.relations(decode_pod(document))
         if len(self._wants) >= RECOGNITIONS_CACHED:

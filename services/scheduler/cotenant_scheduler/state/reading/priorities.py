@@ -21,16 +21,16 @@ class PriorityValues:
     def __init__(self) -> None:
         self._classes: dict[str, PriorityClassObject] = {}
         self.version = object()
-        """Another one whenever a class changes its meaning; no two sets of classes have the same."""
+        """Changes whenever a class changes its meaning; no two sets of classes share a value."""
 
     def set(self, name: str, found: PriorityClassObject) -> bool:
-        """Take over a class; tell whether that changed anything."""
+        """Take over a class; return whether that changed anything."""
         known = self._classes.get(name)
         self._classes[name] = found
         return self._changes(known is None or _meaning(known) != _meaning(found))
 
     def drop(self, name: str) -> bool:
-        """Forget a class; tell whether it was there."""
+        """Remove a class; return whether it was there."""
         return self._changes(self._classes.pop(name, None) is not None)
 
     def _changes(self, changed: bool) -> bool:
@@ -39,8 +39,8 @@ class PriorityValues:
         return changed
 
     def of(self, name: str) -> tuple[int, bool]:
-        """The value of the named class and whether its pods preempt; of the default class (the highest, if there are several)
-        where none is named."""
+        """The value of the named class and whether its pods preempt; without a name, of the default class (the highest, if
+        there are several)."""
         if name:
             found = self._classes.get(name)
         else:

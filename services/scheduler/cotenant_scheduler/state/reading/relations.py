@@ -38,15 +38,15 @@ class Part(msgspec.Struct, frozen=True):
 
     namespaces: tuple[str, ...]
     namespace_expressions: tuple[Expression, ...] | None
-    """The namespaces whose labels they select belong to it besides those named."""
+    """Namespaces whose labels match belong to it as well as those it lists."""
     expressions: tuple[Expression, ...] | None
 
     def has(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
-        """Tell whether the pods of a namespace can be selected."""
+        """Return whether pods of a namespace can be selected."""
         return namespace in self.namespaces or _hold(self.namespace_expressions, namespace_labels)
 
     def selects(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-        """Tell whether a pod is selected."""
+        """Return whether a pod is selected."""
         return self.has(namespace, namespace_labels) and _hold(self.expressions, labels)
 
 
@@ -77,12 +77,12 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Relations(msgspec.Struct, frozen=True):
-    """What a pod wants of others; equal wants are equal objects."""
+    """A pod's affinity and spread constraints; equal constraints are one object."""
 
     affinity: tuple[Term, ...] = ()
     """Required; all terms have the selector of their conjunction."""
     each_affinity: tuple[Term, ...] = ()
-    """Required, each with its own selector: what others are attracted by."""
+    """Required, each with its own selector: what other pods are scored by."""
     anti_affinity: tuple[Term, ...] = ()
     preferred: tuple[Term, ...] = ()
     spread: tuple[Spread, ...] = ()
@@ -113,10 +113,10 @@ class SelectorIndex:
         self._numbers: dict[Selector, int] = {}
         self._next = 0
         self.new: list[Selector] = []
-        """Selectors that pods were not held against yet."""
+        """Selectors that known pods have not been matched against yet."""
         self._holders: dict[int, int] = {}
         self.unheld: set[int] = set()
-        """Numbers of selectors that nobody holds."""
+        """Numbers of selectors without a holder."""
         self._matches: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, ...]] = {}
 
     def number(self, selector: Selector) -> int:
@@ -132,7 +132,7 @@ class SelectorIndex:
         return known
 
     def hold(self, numbers: Iterable[int], sign: int) -> None:
-        """Somebody holds these selectors (1), or no longer does (-1)."""
+        """Count a holder of these selectors (1), or remove one (-1)."""
         for number in numbers:
             holders = self._holders.get(number, 0) + sign
             if holders:
@@ -143,7 +143,7 @@ class SelectorIndex:
                 self.unheld.add(number)
 
     def forget_unheld(self) -> Set[int]:
-        """Forget the selectors that nobody holds; returns their numbers."""
+        """Drop the selectors without a holder; return their numbers."""
         if not self.unheld:
             return frozenset()
         forgotten, self.unheld = self.unheld, set()
@@ -169,12 +169,12 @@ class SelectorIndex:
         return known
 
     def selects(self, selector: Selector, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether a selector selects a pod."""
+        """Return whether a selector selects a pod."""
         of_namespace = self._labels_of(namespace)
         return all(part.selects(namespace, of_namespace, labels) for part in selector)
 
     def label_namespace(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Take over the labels of a namespace; tell whether that changes which selectors can select its pods."""
+        """Take over the labels of a namespace; return whether that changes which selectors can select its pods."""
         before = self._labels_of(namespace)
         if labels:
             self._namespaces[namespace] = {**labels, NAMESPACE_NAME: namespace}
@@ -199,7 +199,7 @@ class SelectorIndex:
         return new
 
     def relations(self, pod: Pod) -> Relations:
-        """Return what a pod wants of others."""
+        """Return a pod's affinity and spread constraints."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
         affinity = pod.spec.affinity
         together = affinity.pod_affinity if affinity else None

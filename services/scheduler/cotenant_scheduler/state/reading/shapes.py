@@ -82,13 +82,13 @@ class Shape:
         self.nonzero_memory = key.nonzero_memory
         self.priority = key.priority
         self.preempts = key.preempts
-        """Pods of a lower priority may have to make room for it."""
+        """Pods of a lower priority may be preempted for it."""
         self.tier = key.tier
         self.prod = key.tier is PriorityClass.PROD
         self.batch = any(self.requests.get(name) for name in (BATCH_CPU, BATCH_MEMORY))
-        """Asks for batch resources."""
+        """Requests batch resources."""
         self.daemon = key.daemon
-        """Owned by a DaemonSet: load does not keep it off a node."""
+        """Owned by a DaemonSet: not refused for load."""
         self.estimate: Vector = key.estimate
         self.node_selector = key.node_selector
         self.affinity = key.affinity
@@ -105,13 +105,13 @@ class Shape:
         self.wanted = key.relations.wanted
         """Numbers of the selectors of pods whose presence can make a node feasible."""
         self.relational = bool(key.selected_by) or key.relations != NO_RELATIONS
-        """Whether where other pods are matters to it, or it to them."""
+        """Whether the positions of other pods matter to it, or its own to them."""
         self.request_column = _column((self.requests.get(CPU, 0), self.requests.get(MEMORY, 0)))
         self.nonzero_column = _column((self.nonzero_cpu, self.nonzero_memory))
         self.estimate_column = _column(self.estimate)
 
     def __deepcopy__(self, _memo: dict[int, object]) -> Shape:
-        """A shape never changes: a copy of what refers to it refers to the same one."""
+        """A shape never changes: copies refer to the same object."""
         return self
 
 
@@ -134,11 +134,11 @@ class PodFacts(msgspec.Struct, eq=False, gc=False):
     node_name: str
     priority: int
     from_class: bool
-    """A class gave the priority or the preemption policy."""
+    """Whether a class gave the priority or the preemption policy."""
     gated: tuple[str, ...]
     shape: Shape | None
     error: str
-    """Why there is no shape; empty where there is one."""
+    """Why there is no shape; empty if there is one."""
 
 
 def decoded_affinity(shape: Shape) -> NodeAffinity | None:
