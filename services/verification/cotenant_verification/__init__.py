@@ -1,1 +1,1 @@
-"""Chaos runs with their promises, and the benchmarks."""
+"""Chaos runs and the promises that they check, simulation runs, and benchmarks."""

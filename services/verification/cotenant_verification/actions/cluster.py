@@ -15,7 +15,7 @@ PODS = ("", "pods")
 
 
 def label_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A namespace of a tier is declared, or gets another one."""
+    """Declare a namespace of a tier, or change its tier."""
     labels: Document = {TIER: entry.text("tier")}
     gateway = harness.gateway()
     if gateway.holds(NAMESPACES, "", entry.target):
@@ -27,13 +27,13 @@ def label_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def end_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A namespace is deleted, and with it all that is in it."""
+    """Delete a namespace with everything in it."""
     harness.gateway().request_deletion(now, NAMESPACES, "", entry.target, None)
     return True
 
 
 def declare_priority(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A priority class, whose pods may have others end, or wait."""
+    """Declare a priority class whose pods preempt, or do not."""
     document: Document = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -46,7 +46,7 @@ def declare_priority(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def taint(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A node is dedicated to those who tolerate it; an empty value: to nobody any more."""
+    """Dedicate a node to pods that tolerate the taint; an empty value removes the taint."""
     value = entry.text("value")
     taints: list[Json] = [{"key": DEDICATED, "value": value, "effect": entry.text("effect")}] if value else []
     harness.gateway().request_patch(now, NODES, "", entry.target, {"spec": {"taints": taints}})
@@ -54,19 +54,19 @@ def taint(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def cordon(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A node takes nobody any more, or again."""
+    """Cordon or uncordon a node."""
     harness.gateway().request_patch(now, NODES, "", entry.target, {"spec": {"unschedulable": bool(entry.number("on"))}})
     return True
 
 
 def relabel(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A node is said to stand in another zone; an empty one: in its own again."""
+    """Change a node's zone label; an empty value restores its own zone."""
     harness.gateway().request_patch(now, NODES, "", entry.target, {"metadata": {"labels": {ZONE: entry.text("zone") or None}}})
     return True
 
 
 def open_gate(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A pod's scheduling gates are taken away."""
+    """Remove a pod's scheduling gates."""
     harness.gateway().request_patch(now, PODS, *located(entry.target), {"spec": {"schedulingGates": []}})
     return True
 

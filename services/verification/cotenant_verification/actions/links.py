@@ -1,4 +1,5 @@
-"""Faults of the ways to the log: late, lost, twice, refused, cut off. Each ends by itself, or when the harness is mended."""
+"""Faults of the connections to the log: delayed, lost, duplicated, refused, cut off. Each ends by itself, or when the harness
+lifts all faults."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from cotenant_verification.workload.schedule import Entry, ms
 
 
 def delay(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """Deliveries come late."""
+    """Delay deliveries."""
     link = harness.world.trouble(entry.target)
     if link is None:
         return False
@@ -19,7 +20,7 @@ def delay(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def redeliver(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """The last messages come once more."""
+    """Deliver the last messages once more."""
     if harness.world.trouble(entry.target) is None:
         return False
     harness.world.redeliver(entry.target, entry.number("count"))
@@ -27,7 +28,7 @@ def redeliver(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def lose(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """The next writes fail in one of three ways."""
+    """Let the next writes fail in one of three ways."""
     link = harness.world.trouble(entry.target)
     if link is None:
         return False
@@ -37,13 +38,13 @@ def lose(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def stall(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """The log has no leader."""
+    """Take the log's leader away for a while."""
     harness.world.stalled_until = max(harness.world.stalled_until, now + ms(entry.number("for_ms")))
     return True
 
 
 def partition(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """Cut off from the log: nothing comes, no write arrives; afterwards the reader finds a gap."""
+    """Cut a participant off from the log: no deliveries, no writes; afterwards the reader finds a gap."""
     link = harness.world.trouble(entry.target)
     if link is None:
         return False
@@ -53,12 +54,12 @@ def partition(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def gap(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """Deliveries are lost on their way, writes arrive; the reader finds the gap and reads what the log still holds."""
+    """Lose deliveries while writes arrive; the reader finds the gap and reads what the log still holds."""
     return harness.world.interrupt(entry.target, now + ms(entry.number("for_ms")))
 
 
 def repeat(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """The answers to the next samples are lost: the executor sends them again, sometimes so late that they are stored twice."""
+    """Lose the answers to the next samples: the executor sends them again, sometimes so late that they are stored twice."""
     link = harness.world.trouble(f"node-{entry.target}")
     if link is None:
         return False
@@ -67,7 +68,7 @@ def repeat(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def lose_samples(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """Samples of a node do not arrive."""
+    """Lose samples of a node."""
     link = harness.world.trouble(f"node-{entry.target}")
     if link is None:
         return False
@@ -77,7 +78,7 @@ def lose_samples(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def shuffle(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """Samples overtake one another."""
+    """Reorder samples."""
     link = harness.world.trouble(entry.target)
     if link is None:
         return False

@@ -1,4 +1,4 @@
-"""Machines: they join, die, come back as they were or as others; their executors crash, their clocks jump."""
+"""Machines: they join, fail, return as they were or changed; their executors crash, their clocks jump."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cotenant_verification.workload.schedule import Entry, ms
 NODES = ("", "nodes")
 AGAIN = timedelta(seconds=30)
 ASKED = 20
-"""So often an administrator asks that a machine be removed: faults last no longer than minutes."""
+"""The interval at which an administrator asks for a machine to be removed: faults last minutes at most."""
 
 
 def join(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """A machine joins the cluster."""
+    """Add a machine to the cluster."""
     machine = Machine(
         entry.number("cpu"),
         entry.number("memory_gib"),
@@ -30,7 +30,7 @@ def join(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def crash_executor(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """The executor's process dies; its pods go on."""
+    """Crash the executor's process; its pods keep running."""
     node = harness.nodes.get(entry.target)
     if node is None:
         return False
@@ -39,7 +39,7 @@ def crash_executor(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def slow_down(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """The executor runs only once in a while; its samples are far apart."""
+    """Run the executor only once in a while; its samples are far apart."""
     node = harness.nodes.get(entry.target)
     if node is None:
         return False
@@ -48,7 +48,7 @@ def slow_down(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def set_clock(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A node's clock jumps and drifts."""
+    """Let a node's clock jump and drift."""
     node = harness.nodes.get(entry.target)
     if node is None:
         return False
@@ -57,7 +57,7 @@ def set_clock(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def die(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A machine dies, and comes back later: empty, perhaps of another size or under another name."""
+    """Fail a machine; it returns later without pods, perhaps with another size or under another name."""
     node = harness.nodes.pop(entry.target, None)
     if node is None:
         return False
@@ -75,8 +75,8 @@ def die(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def _remove(harness: Harness, name: str, now: datetime, tries: int) -> None:
-    """The administrator removes the machine that is not there any more, and asks again while its object stands: not a gateway
-    is asked whether it does, which may be loading just then and show nothing."""
+    """Have the administrator delete the Node of a machine that is gone, and ask again while its object exists. The log is
+    checked rather than a gateway, which may be loading and show nothing."""
     harness.gateway().request_deletion(now, NODES, "", name, None)
 
     def again(later: datetime) -> None:

@@ -1,4 +1,5 @@
-"""Faults of processes: services and gateways that are killed, lose their consumer, stop for a while, are not heard."""
+"""Faults of processes: services and gateways that are killed, lose their consumer, stop for a while, or whose requests are
+lost."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from cotenant_verification.workload.schedule import Entry, ms
 
 
 def crash(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """A process is killed."""
+    """Kill a process."""
     down = ms(entry.number("down_ms"))
     for gateway in harness.gateways:
         if gateway.name == entry.target:
@@ -27,7 +28,7 @@ def crash(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def reset(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """A service's consumer is gone: it starts over at once."""
+    """Remove a service's consumer: it starts over at once."""
     service = harness.services.get(entry.target)
     if service is None:
         return False
@@ -36,7 +37,7 @@ def reset(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def pause(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """A process stops between deciding and storing."""
+    """Stop a process between deciding and storing."""
     service = harness.services.get(entry.target)
     if service is None:
         return False
@@ -45,7 +46,7 @@ def pause(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def lose_requests(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A service's requests do not reach any gateway."""
+    """Lose a service's requests to every gateway."""
     service = harness.services.get(entry.target)
     if service is None:
         return False

@@ -24,7 +24,7 @@ def create_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def revise_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A user changes a pod; `stale-update` on the condition that nobody changed it before."""
+    """A user changes a pod; with `stale-update`, on the condition that nobody else changed it."""
     harness.revisions += 1
     gateway = harness.gateways[entry.number("gateway")]
     gateway.request_revision(now, entry.target, harness.revisions, stale=entry.kind == "stale-update")
@@ -52,7 +52,7 @@ def update_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def delete_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """An administrator deletes a quota; refused while pods or other quotas are in it."""
+    """An administrator deletes a quota; refused while it holds pods or other quotas."""
     harness.gateway().request_deletion(now, QUOTAS, "default", entry.target, None)
     return True
 
@@ -70,7 +70,7 @@ def delete_move(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def change_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """An administrator declares a colocation profile, or changes it, sometimes to nonsense."""
+    """An administrator declares or changes a colocation profile, sometimes to an invalid one."""
     document = profile(entry.target, entry.args)
     gateway = harness.gateway()
     if gateway.holds(PROFILES, "", entry.target):
@@ -81,7 +81,7 @@ def change_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def delete_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """An administrator takes a profile away."""
+    """An administrator deletes a profile."""
     harness.gateway().request_deletion(now, PROFILES, "", entry.target, None)
     return True
 
@@ -93,7 +93,7 @@ def create_budget(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def configure(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """An administrator changes the node configuration, sometimes to nonsense."""
+    """An administrator changes the node configuration, sometimes to an invalid one."""
     document = node_config(entry.args)
     gateway = harness.gateway()
     if gateway.holds(CONFIG_MAPS, SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME):

@@ -1,4 +1,4 @@
-"""YARN: NodeManagers come, are lost and restart, applications want more and less, the ResourceManager is silent."""
+"""YARN: NodeManagers join, are lost and restart, demand rises and falls, the ResourceManager stops answering."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from cotenant_yarn_copilot.capacity import YarnResource
 
 
 def register(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """A NodeManager registers; `yarn-restart`: one that is there does so again, and is back at what it announced."""
+    """Register a NodeManager; with `yarn-restart`, one that is registered does so again and returns to the total that it
+    announced."""
     cluster = harness.yarn()
     known = next((manager for manager in cluster.managers.values() if manager.host == entry.target), None)
     if entry.kind == "yarn-restart":
@@ -23,7 +24,7 @@ def register(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def lose(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A NodeManager is lost, and comes back."""
+    """Lose a NodeManager; it returns later."""
     if not harness.yarn().lose(entry.target, lost=True):
         return False
     harness.at(min(now + ms(entry.number("for_ms")), harness.ends), lambda _: harness.yarn().lose(entry.target, lost=False))
@@ -31,14 +32,14 @@ def lose(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def demand(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """What applications want changes."""
+    """Change what applications demand."""
     vcores = entry.number("vcores")
     harness.yarn().want(vcores, entry.number("memory_mb") // max(vcores, 1))
     return True
 
 
 def fall_silent(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """No ResourceManager is active for a while."""
+    """Leave YARN without an active ResourceManager for a while."""
     cluster = harness.yarn()
     if cluster.silent or not cluster.managers:
         return False

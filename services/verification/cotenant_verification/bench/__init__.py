@@ -1,1 +1,1 @@
-"""Benchmarks of the scheduler: private server, real processes, a result that is checked by other means."""
+"""Benchmarks of the scheduler: a private server, real processes, a result that an independent check verifies."""

@@ -25,7 +25,7 @@ from cotenant_verification.bench.figures import Latency, latency
 from cotenant_verification.bench.processes import cpu_seconds, memory_mib, processes, stack
 
 COMPARED_MINUTES = 3
-"""Start and end are this many minutes each (the first of all is left out: caches fill)."""
+"""Start and end are this many minutes each (the first minute is left out: caches fill)."""
 KILLED = (
     "gateway",
     "scheduler",
@@ -39,7 +39,7 @@ KILLED = (
 
 
 class Minute(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What was seen of one minute. CPU in milliseconds a pod, memory in MiB."""
+    """One minute. CPU in milliseconds a pod, memory in MiB."""
 
     minute: int
     created: int
@@ -78,7 +78,7 @@ class ChurnFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
 async def run(
     rate: float, life: float, seconds: float, nodes: int, kill_every: float, show: Callable[[Minute], None]
 ) -> ChurnFigures:
-    """One run, whole."""
+    """Run the benchmark."""
     with tempfile.TemporaryDirectory(prefix="cotenant-churn-") as temporary:
         folder = Path(temporary) / "data"
         folder.mkdir()
@@ -98,7 +98,7 @@ async def run(
 
 
 class _Observer:
-    """Looks at the processes once a minute, and kills one now and then."""
+    """Reads the processes' figures once a minute, and kills one now and then."""
 
     def __init__(self, churn: Churn, root: int, kill_every: float, show: Callable[[Minute], None]) -> None:
         self._churn = churn

@@ -1,9 +1,9 @@
-"""The load of `bench churn`: pods that are created and deleted over HTTP, and one watch that sees what becomes of them.
+"""The load of `bench churn`: pods that are created and deleted over HTTP, and one watch that observes them.
 
 In: the gateway's URL, a rate, the lifetime of a pod. Out: when each pod was created and deleted, and after how many seconds it
 ran and was gone. Open loop: a slow stack does not slow its users down.
 
-Bound: MAX_UNDER_WAY requests at once beside the pods that live; what is over is counted as `skipped`, not queued.
+Bound: MAX_UNDER_WAY requests at once beside the pods that live; what is beyond is counted as `skipped`, not queued.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Churn:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, seconds: float) -> None:
-        """Create pods for so long, then wait until all that was deleted is gone."""
+        """Create pods for the given time, then wait until all deleted ones are gone."""
         connector = aiohttp.TCPConnector(limit=64)
         async with aiohttp.ClientSession(self.url, connector=connector, timeout=aiohttp.ClientTimeout(30)) as session:
             await self._namespace(session)
@@ -77,7 +77,7 @@ class Churn:
             task.add_done_callback(self._tasks.discard)
 
     async def _live(self, session: aiohttp.ClientSession, name: str) -> None:
-        """One pod from its creation to the request for its end."""
+        """One pod from its creation to the request for its deletion."""
         self.created[name] = time.monotonic()
         self.pods += 1
         if not await self._ask(lambda: session.post(f"/api/v1/namespaces/{NAMESPACE}/pods", json=pod(name)), 201, 409):
@@ -89,7 +89,7 @@ class Churn:
             self.deleted.pop(name, None)
 
     async def _ask(self, request: Callable[[], Any], *wanted: int) -> bool:
-        """Ask until it is answered, for at most 60 s: while a gateway is started again, users try again."""
+        """Repeat a request until it is answered, for at most 60 s: users try again while a gateway restarts."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:

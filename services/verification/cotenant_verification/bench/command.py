@@ -56,7 +56,7 @@ def schedule(
     stack: bool,
     output: str | None,
 ) -> None:
-    """Place pods and say how fast, from the first submit to the last stored placement."""
+    """Place pods and measure the rate from the first submit to the last stored placement."""
     if core_only and (stack or rate):
         raise click.UsageError("--core-only has no server and no clock: leave out --stack and --rate")
     if openb_folder and shapes > 1:
@@ -85,7 +85,7 @@ def schedule(
 @click.option("--pods", type=click.IntRange(10, 1_000_000), default=20_000, show_default=True)
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 def recover(nodes: int, pods: int, output: str | None) -> None:
-    """Kill the scheduler under load, start it again, and say how long until the next placement."""
+    """Kill the scheduler under load, start it again, and measure the time until the next placement."""
     from cotenant_verification.bench.recover import run
 
     _show(_carry_out(run(synthetic(nodes, pods, 1))), output)
@@ -127,7 +127,7 @@ def _line(minute: Minute) -> str:
 def _carry_out(running: Coroutine[None, None, BenchResult]) -> BenchResult:
     async def until_told() -> BenchResult:
         task = asyncio.ensure_future(running)
-        # Ctrl-C and SIGTERM alike: processes are ended and the folder is removed before this one ends.
+        # Ctrl-C and SIGTERM alike: processes are stopped and the folder is removed before this process ends.
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await task

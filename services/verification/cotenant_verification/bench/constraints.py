@@ -28,11 +28,11 @@ TIGHT_QUOTA = "bench-tight"
 
 
 class Constraints(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs from a plain pod."""
+    """The parts in which it differs from a plain pod."""
 
     spec: dict[str, Any] = {}
     requests: dict[str, str] | None = None
-    """In the place of the workload's."""
+    """Replaces the workload's requests."""
     labels: dict[str, str] = {}
     priority: int = 9500
     qos: str = "LS"
@@ -100,11 +100,11 @@ KINDS = (
     "tight-quota",
     "image",
 )
-"""In the order in which they come."""
+"""In the order in which they are used."""
 
 
 def constraints(number: int) -> Constraints:
-    """What the pod wants that is the `number`-th of those with constraints."""
+    """Return the constraints of the `number`-th constrained pod."""
     kind = KINDS[number % len(KINDS)]
     place = number // len(KINDS) % GROUPS
     group = f"{kind}-{place}"
@@ -137,5 +137,5 @@ def constraints(number: int) -> Constraints:
 
 
 def how_many(kind: str, constrained: int) -> int:
-    """How many pods of a kind are among so many with constraints."""
+    """Return how many pods of a kind there are among so many constrained ones."""
     return (constrained - KINDS.index(kind) + len(KINDS) - 1) // len(KINDS)

@@ -25,7 +25,7 @@ START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
 def decided_log(workload: Workload) -> list[Event]:
-    """Return the log of a run, for those who only want what was decided."""
+    """Return the log of a run, for callers that only need what was decided."""
     log: list[Event] = []
     _carry_out(workload, log)
     return log

@@ -1,4 +1,4 @@
-"""What a benchmark found, for JSON and for reading."""
+"""The figures of a benchmark, for JSON and for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """BenchResult; those that a run does not have are left out. Times in seconds unless the name says otherwise."""
+    """The result of a benchmark; figures that a run does not have are left out. Times are in seconds unless the name says
+    otherwise."""
 
     pods_per_second: int | None = None
     placed: int
@@ -23,7 +24,7 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     wrong: tuple[str, ...] = ()
     submit_to_placed_ms: Latency | None = None
     running: int | None = None
-    """Pods that their nodes said to run."""
+    """Pods that their nodes reported as running."""
     submit_to_running_ms: Latency | None = None
     running_per_second: int | None = None
     """From first submit to the last node's report."""
@@ -33,7 +34,7 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     largest_batch: int | None = None
     conflicts: int | None = None
     loads: int | None = None
-    """How often the scheduler loaded its state: 1 unless it fell too far behind, or was started again."""
+    """How often the scheduler loaded its state: once unless it fell too far behind, or was restarted."""
     decide_us_per_pod: float | None = None
     fold_us_per_pod: float | None = None
     fold_back_us_per_pod: float | None = None
@@ -41,9 +42,9 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """By process, from the first submit on."""
     peak_memory_mib: dict[str, int] = {}
     first_placement_seconds: float | None = None
-    """From the start of the new process, interpreter and imports included."""
+    """From the start of the new process, including interpreter and imports."""
     first_placement_cpu_seconds: dict[str, float] = {}
-    """What the processes used in that time; on a machine that others use too, more telling than the clock."""
+    """CPU time of the processes in that time; on a machine with other load more telling than wall time."""
 
 
 def latency(milliseconds: list[float]) -> Latency | None:

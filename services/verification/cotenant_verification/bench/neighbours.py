@@ -24,7 +24,7 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
 class Neighbours:
-    """Where pods of which labels are, and what those that are placed keep away."""
+    """Which pods with which labels are where, and which pods the placed ones keep away."""
 
     def __init__(self, facts: Mapping[str, Facts], namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._facts = facts
@@ -33,19 +33,19 @@ class Neighbours:
         self._keep_away: dict[TermKey, tuple[PodAffinityTerm, Counter[str]]] = {}
 
     def add(self, need: Need, node: str, sign: int = 1) -> None:
-        """A pod is placed on a node (or, with -1, no longer)."""
+        """Add a pod that is placed on a node (with -1: remove it)."""
         namespace = need.pod.metadata.namespace
         self._on[namespace, need.labels][node] += sign
         for written, term in need.keeps_away:
             self._keep_away.setdefault((namespace, written), (term, Counter()))[1][node] += sign
 
     def judge(self, need: Need) -> Callable[[str], str]:
-        """Return what says of a node why it refuses the pod; empty if it does not."""
+        """Return a function from a node to the reason why it refuses the pod; empty if it does not."""
         rules = [*self._affinity(need), *self._apart(need), *self._spread(need)]
         return lambda node: next((said for rule in rules if (said := rule(node))), "")
 
     def _about(self, term: PodAffinityTerm, own: str, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether a term of a pod in the namespace `own` is about a pod of these labels in a namespace."""
+        """Whether a term of a pod in the namespace `own` applies to a pod with these labels in a namespace."""
         if not selects(term.label_selector, labels):
             return False
         if term.namespace_selector is None and not term.namespaces:
@@ -54,7 +54,7 @@ class Neighbours:
         return namespace in term.namespaces or selects(term.namespace_selector, bears)
 
     def _with(self, term: PodAffinityTerm, own: str) -> Counter[str]:
-        """Where the pods are that a term is about."""
+        """The nodes with pods to which a term applies."""
         found: Counter[str] = Counter()
         for (namespace, labels), nodes in self._on.items():
             if self._about(term, own, namespace, dict(labels)):
@@ -152,7 +152,7 @@ class Neighbours:
 
 
 def _keyed(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> LabelSelector | None:
-    """A constraint's selector; of the keys that it names in `matchLabelKeys`, the pod's own values are demanded too."""
+    """The constraint's selector; for the keys in `matchLabelKeys` the pod's own values are required too."""
     selector = constraint.label_selector
     if selector is None:
         return None

@@ -26,7 +26,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @contextlib.asynccontextmanager
 async def stack(folder: Path, nodes: int) -> AsyncIterator[tuple[subprocess.Popen[bytes], str]]:
-    """`cotenant up` on a folder, ready; ended as by Ctrl-C."""
+    """Start `cotenant up` on a folder and wait until it is ready; stop it as Ctrl-C would."""
     process = _start(folder, nodes)
     try:
         deadline = time.monotonic() + READY_SECONDS

@@ -1,7 +1,7 @@
-"""`bench recover`: the scheduler is killed under load and started again; how long until it places the next pod.
+"""`bench recover`: the scheduler is killed under load and restarted; how long until it places the next pod.
 
-The clock runs from the start of the new process to the time at which its first new placement is on the log. Nine tenths of
-the pods are submitted before, the rest while nobody schedules.
+The clock runs from the start of the new process to the time at which its first new placement is on the log. Nine tenths of the
+pods are submitted before, the rest while no scheduler runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def run(workload: Workload) -> BenchResult:
         testbed.kill("scheduler")
         rest = Orders(testbed.url, workload, 0, before, workload.pods, str(testbed.folder / "submitted-rest"))
         testbed.start_module("submitter-rest", "cotenant_verification.bench.submitter", testbed.written(rest))
-        # What the dead one had stored is not the new one's.
+        # Batches that the killed process had stored do not count.
         while events := await reader.pull(1000, 1.0):
             placed += len(events)
         started, before_start = time.monotonic(), testbed.cpu_seconds()

@@ -37,7 +37,7 @@ LENT = {
     PriorityClass.BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY},
     PriorityClass.MID: {CPU: MID_CPU, MEMORY: MID_MEMORY},
 }
-"""What pods of a tier ask for in the place of the machine's own."""
+"""The resources that pods of a tier request instead of the machine's own."""
 
 
 LabelItems = tuple[tuple[str, str], ...]
@@ -45,7 +45,7 @@ LabelItems = tuple[tuple[str, str], ...]
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What pods of one template want."""
+    """What pods of one template require."""
 
     pod: Pod
     labels: LabelItems
@@ -58,7 +58,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 def need_of(pod: Pod, quota: str) -> Need:
-    """Read a pod. Raises ValueError for what the check does not know."""
+    """Read a pod. Raises ValueError for what the check does not support."""
     spec = pod.spec
     daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
     if spec.init_containers or spec.host_network or daemon:
@@ -101,7 +101,7 @@ def required(pod: Pod, *, apart: bool) -> list[PodAffinityTerm]:
 
 
 class Facts:
-    """What was said of a node, each by its last message (of those that a decision had)."""
+    """The messages about a node, each kind's last one (of those that a decision had folded)."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -112,7 +112,7 @@ class Facts:
         self._capacity: dict[str, int] | None = None
 
     def say(self, data: Node | ExecutorStatus | NodeResources | NodeCondition | NodeMetricComputed) -> None:
-        """Take over what is said of the node."""
+        """Take over a message about the node."""
         self._capacity = None
         match data:
             case Node():
@@ -132,7 +132,7 @@ class Facts:
         return {**(self.executor.labels if self.executor else {}), **self.node.metadata.labels}
 
     def allocatable(self) -> dict[str, int]:
-        """The object's, overlaid by the executor's and by what is lent."""
+        """The object's allocatable, overlaid by the executor's and by batch and mid resources."""
         if self._capacity is not None:
             return self._capacity
         found = {name: resource_amount(name, quantity) for name, quantity in self.node.status.allocatable.items()}
@@ -162,20 +162,20 @@ class Room:
         self._estimates: Counter[str] = Counter()
 
     def add(self, name: str, need: Need, placement: Placement) -> None:
-        """A pod is placed here."""
+        """Add a pod that is placed here."""
         self.pods[name] = (need, placement)
         self._taken.update(need.requests)
         self._estimates.update(need.estimate)
 
     def remove(self, name: str) -> Need:
-        """A pod has left; returns what it wanted."""
+        """Remove a pod; return what it required."""
         need, _ = self.pods.pop(name)
         self._taken.subtract(need.requests)
         self._estimates.subtract(need.estimate)
         return need
 
     def refusal(self, need: Need, facts: Facts, now: datetime) -> str:
-        """Why a pod cannot be on the node now; empty if it can, for all that the node alone has to say."""
+        """Return why the node refuses the pod now, looking at this node alone; empty if it does not."""
         capacity = facts.allocatable()
         for name, amount in need.requests.items():
             free = capacity.get(name, 0) - self._taken[name]
@@ -204,7 +204,7 @@ class Room:
         known_from = metric.update_time - timedelta(seconds=metric.report_interval_seconds)
         for name, threshold in THRESHOLDS.items():
             used = metric.node_usage.cpu_milli if name == CPU else metric.node_usage.memory_bytes
-            # Beside what is measured: what the report cannot know.
+            # On top of the measured usage: what the report cannot include yet.
             used += 0 if reported else self._estimates[name]
             for other, placement in self.pods.values() if reported else ():
                 usage = reported.get((placement.namespace, placement.name))
@@ -230,7 +230,7 @@ def tolerated(spec: PodSpec, taint: tuple[str, str, str]) -> bool:
 
 
 def holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Whether one expression holds for labels. Raises ValueError for an operator that the check does not know."""
+    """Whether one expression holds for labels. Raises ValueError for an operator that the check does not support."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

@@ -48,7 +48,7 @@ async def run(workload: Workload, rate: float, *, stack: bool = False) -> BenchR
         before = testbed.cpu_seconds()
         orders = Orders(testbed.url, workload, rate, 0, workload.pods, str(submitted_at), gateway)
         testbed.start_module("submitter", "cotenant_verification.bench.submitter", testbed.written(orders))
-        # A process that has ended has no figures: what it used is read while it runs.
+        # A process that has ended has no figures, so they are read while it runs.
         after: dict[str, float] = {}
         memory: dict[str, int] = {}
 

@@ -23,7 +23,7 @@ from cotenant_verification.bench.workload import Workload, node_name
 
 SERVICES = ("gateway", "quota-tree", "batch-resource-calculator", "descheduler-arbiter")
 EXECUTORS = "executors"
-"""What the executors' processes are called, with a number behind."""
+"""Name of the executors' processes, followed by a number."""
 NODES_A_PROCESS = 200
 MAX_NODES = 2_000
 READY_SECONDS = 240.0

@@ -41,14 +41,14 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class _Pace:
-    """How many pods are due by now."""
+    """How many pods are due."""
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         self._started = time.monotonic()
 
     async def due(self, done: int) -> int:
-        """Wait until there is one to submit; returns up to which."""
+        """Wait until a pod is due; return the number of pods that are."""
         orders = self._orders
         while orders.rate:
             due = min(orders.last, orders.first + int((time.monotonic() - self._started) * orders.rate) + 1)

@@ -32,7 +32,7 @@ LOADED_SECONDS = 120.0
 
 
 class BenchError(RuntimeError):
-    """The benchmark could not be carried out; the text says why."""
+    """The benchmark could not be carried out; the text states why."""
 
 
 class Testbed:
@@ -65,7 +65,7 @@ class Testbed:
             self._end_everything()
 
     def _end_everything(self) -> None:
-        """End all processes, the server last, and remove the folder; also where the user interrupts."""
+        """Stop all processes, the server last, and remove the folder, on an interrupt as well."""
         for name, process in self.processes.items():
             if name != SERVER and process.poll() is None:
                 process.terminate()
@@ -109,7 +109,7 @@ class Testbed:
         process.wait()
 
     async def ended(self, name: str, seconds: float) -> None:
-        """Wait until a process has ended by itself, well."""
+        """Wait until a process has exited by itself with status 0."""
         process = self.processes[name]
         deadline = time.monotonic() + seconds
         while process.poll() is None:
@@ -120,7 +120,7 @@ class Testbed:
             raise BenchError(f"{name} failed: {self.tail(name)}")
 
     def tail(self, name: str) -> str:
-        """The last words of a process."""
+        """The end of a process's log."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-600:]
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, seconds: float) -> None:
@@ -132,7 +132,7 @@ class Testbed:
             await asyncio.sleep(0.05)
 
     async def scheduler_loaded(self, times: int = 1) -> None:
-        """Wait until the scheduler said that it has loaded its state so often."""
+        """Wait until the scheduler has logged so many loads."""
 
         async def said() -> bool:
             return self.loads() >= times
@@ -147,11 +147,11 @@ class Testbed:
         return (self.folder / "scheduler.log").read_text(errors="replace").count(": loaded,")
 
     def conflicts(self) -> int:
-        """How often the scheduler was refused because another one committed first."""
+        """How often the scheduler was refused because another one had committed first."""
         return (self.folder / "scheduler.log").read_text(errors="replace").count("another replica committed first")
 
     async def write(self, events: Iterable[Event]) -> None:
-        """Store what the cluster is, in batches."""
+        """Store the cluster's objects, in batches."""
         waiting: list[Write] = []
         for event in events:
             waiting.append(Write(event=event))
@@ -189,7 +189,7 @@ class Testbed:
                 status = Path(f"/proc/{process.pid}/status").read_text()
             except OSError:
                 continue
-            # One that has just ended has no memory any more.
+            # A process that has just exited has no memory figure.
             for line in status.splitlines():
                 if line.startswith("VmHWM"):
                     kind = _kind(name)
@@ -198,5 +198,5 @@ class Testbed:
 
 
 def _kind(name: str) -> str:
-    """What the processes of one kind are called: numbered ones without their number."""
+    """The name of a group of processes: that of a numbered one without its number."""
     return name.rstrip("0123456789").rstrip("-")

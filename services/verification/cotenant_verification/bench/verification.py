@@ -48,7 +48,7 @@ READ = (
 
 
 class AuditResult(msgspec.Struct, frozen=True):
-    """`wrong` is empty if all is as it must be; at most SHOWN findings."""
+    """`wrong` is empty if nothing was found; it has at most SHOWN findings."""
 
     placed: int
     waiting: int
@@ -58,10 +58,10 @@ class AuditResult(msgspec.Struct, frozen=True):
 class _Check:
     def __init__(self) -> None:
         self.said: dict[int, tuple[str, Payload]] = {}
-        """Everything foreign by its sequence, with its subject."""
+        """Messages of other services by sequence, with their subject."""
         self.newest: dict[str, int] = {}
         self.used_until: dict[str, int] = {}
-        """The newest message of each subject that a decision rested on."""
+        """The newest message of each subject that a decision depended on."""
         self.facts: dict[str, Facts] = {}
         self.rooms: dict[str, Room] = {}
         self.neighbours = Neighbours(self.facts)
@@ -95,7 +95,7 @@ class _Check:
             self.said[event.sequence] = (subject, data)
             self.newest[subject] = event.sequence
             if subject.startswith("objects.core.nodes.") and subject not in self.used_until:
-                # All nodes are there before anybody decides: their labels make the domains.
+                # All nodes are there before the first decision: their labels make the domains.
                 self._use(event.sequence)
 
     def _need(self, document: bytes) -> Need:
@@ -109,7 +109,7 @@ class _Check:
         return known
 
     def _use(self, sequence: int) -> None:
-        """A decision rests on this message: from now on it is what is known of its subject."""
+        """A decision depends on this message: from now on it is the state of its subject."""
         subject, data = self.said[sequence]
         if self.used_until.get(subject, 0) > sequence:
             self.say(f"a decision on LOG:{sequence} comes after one on LOG:{self.used_until[subject]}, both of {subject}")
@@ -178,13 +178,13 @@ class _Check:
         return ""
 
     def unplaced(self) -> None:
-        """Hold every pod without a placement against everything, as all is known in the end."""
+        """Check every pod without a placement against the final state."""
         for sequence in sorted(self.newest.values()):
             if sequence > self.used_until.get(self.said[sequence][0], 0):
                 self._use(sequence)
         for name, node in sorted(self.nominated.items()):
             if name not in self.placed and name in self.needs:
-                # The room that preemption makes for a pod is not free for others.
+                # Room that preemption makes for a pod is not free for others.
                 held = Placement(node=node, namespace="", name=name, uid="", bound_at=self.now)
                 self.rooms[node].add(name, self.needs[name], held)
         left = {id(self.needs[name]): name for name in sorted(self.needs.keys() - self.placed.keys() - self.nominated.keys())}

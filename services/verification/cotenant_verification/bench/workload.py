@@ -48,7 +48,7 @@ PLAIN = Constraints()
 
 
 class WorkloadError(ValueError):
-    """The workload cannot be made; the text says what is wrong with what was given."""
+    """The workload cannot be built; the text states what is wrong with the input."""
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ def node_name(i: int) -> str:
 
 
 def _node_document(workload: Workload, i: int) -> dict[str, Any]:
-    """The object of the i-th node. Of 50 nodes one is dedicated, one is best avoided; of 100 one is cordoned."""
+    """The object of the i-th node. One node in 50 is dedicated, one has a PreferNoSchedule taint; one in 100 is cordoned."""
     name = node_name(i)
     labels = {HOSTNAME: name, ZONE: f"zone-{i % 3}", RACK: f"rack-{i // 40}"}
     spec: dict[str, Any] = {}
@@ -141,8 +141,8 @@ def _node_document(workload: Workload, i: int) -> dict[str, Any]:
 
 
 def node_events(workload: Workload, now: datetime, *, lent: bool = True) -> Iterator[Event]:
-    """Every node's object and its metric: 1 to 6 % of 100 cores in use, so that no two neighbours are worth the same; and, if
-    nobody else publishes them, its batch and mid resources."""
+    """Every node's object and its metric: 1 to 6 % of 100 cores in use, so that no two neighbours have the same score; and, if
+    no calculator runs, its batch and mid resources."""
     for i in range(workload.nodes):
         name = node_name(i)
         yield _event(node_subject(name), _stored(_node_document(workload, i)), now)
@@ -187,7 +187,7 @@ def quota_events(workload: Workload, now: datetime, *, runtime: bool = True) -> 
 
 
 def stack_events(now: datetime) -> Iterator[Event]:
-    """What the other services need: the pods' namespace, and colocation switched on."""
+    """What the other services require: the pods' namespace, and colocation enabled."""
     colocation = msgspec.json.encode({"enable": True}).decode()
     for kind, plural, namespace, name, data in (
         ("Namespace", "namespaces", "", NAMESPACE, {}),
@@ -204,7 +204,7 @@ def pod_name(i: int) -> str:
 
 
 def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
-    """The manifest of the i-th pod, as it stands on the log."""
+    """The manifest of the i-th pod, as it is stored on the log."""
     before = workload.constrained(i)
     wants = constraints(before) if workload.constrained(i + 1) > before else PLAIN
     resources = wants.requests or workload.pod_kinds[i % len(workload.pod_kinds)]

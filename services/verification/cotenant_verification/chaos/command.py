@@ -1,7 +1,7 @@
 """`cotenant simulate --chaos`: what the options mean.
 
-In: options. Out: text on standard output, and the exit code: 1 at the first broken promise, with the command that shows it
-again. Standard error has a live line where it is a terminal.
+In: options. Out: text on standard output, and the exit code: 1 at the first broken promise, with the command that reproduces
+it. Standard error has a live line if it is a terminal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEAST_SPAN = 10.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for."""
+    """The options of a chaos run."""
 
     seed: int
     span: str
@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def simulate_chaos(options: Options) -> int:
-    """Do it; returns the exit code."""
+    """Run it; return the exit code."""
     if not options.schedule and options.span_seconds < LEAST_SPAN:
         raise click.BadParameter(f"{options.span}: a run with faults takes {LEAST_SPAN:.0f}s at least", param_hint="--for")
     try:

@@ -1,4 +1,6 @@
-"""What a person reads of chaos runs: the live line, the verdict, the table of many seeds. A failure's events: `touching`.
+"""What a person reads of chaos runs: the live line, the verdict, the table of many seeds.
+
+The events of a failure come from `checks.related_events`.
 
 In: progress and results. Out: lines of text.
 """
@@ -24,7 +26,7 @@ def span(seconds: float) -> str:
 
 
 def live_line(progress: Progress, width: int) -> str:
-    """One line that is written over again, no longer than the terminal is wide."""
+    """One line that is overwritten, no longer than the terminal is wide."""
     rate = progress.events / progress.wall_seconds if progress.wall_seconds else 0
     faults = " ".join(f"{kind} {count}" for kind, count in progress.faults.most_common())
     line = (
@@ -35,7 +37,7 @@ def live_line(progress: Progress, width: int) -> str:
 
 
 def verdict_lines(result: Result) -> list[str]:
-    """What came of one run."""
+    """The verdict of one run."""
     rate = result.events / result.wall_seconds if result.wall_seconds else 0
     checks = sum(count for name, count in result.checks.items() if name.isdigit())
     lines = [
@@ -76,7 +78,7 @@ def _rest(result: Result) -> list[str]:
     lines = ["waiting pods that were held against every filter, and others: " + ", ".join(counts)] if counts else []
     if not result.ok:
         return lines
-    # Looks are SLICE apart: at the one after the last that found something all was done.
+    # Checks are SLICE apart: at the one after the last that found something everything was done.
     seconds = result.checks.get("seconds to rest", 0)
     return [*lines, f"idle within {seconds + round(SLICE.total_seconds())} s of the last fault"]
 
@@ -113,7 +115,7 @@ def table_lines(results: Sequence[Result]) -> list[str]:
 
 
 def failure_lines(violation: Violation, view: LogView | None, command: str) -> list[str]:
-    """Which promise, which object, the last events that touched it with their causes, and how to see it again."""
+    """Which promise, which object, the last events about it with their causes, and how to reproduce it."""
     lines = [
         f"promise {violation.invariant} is broken: {violation.name}",
         f"  about   {violation.subject}",
@@ -130,7 +132,7 @@ def failure_lines(violation: Violation, view: LogView | None, command: str) -> l
 
 
 def schedule_lines(schedule: Schedule) -> list[str]:
-    """A schedule for a person."""
+    """A schedule for people."""
     header = schedule.header
     lines = [f"seed {header.seed}, {header.nodes} nodes, {span(header.span_ms / 1000)}, {header.replicas} replicas"]
     return [*lines, *(entry_line(entry) for entry in schedule.entries)]

@@ -38,7 +38,7 @@ from cotenant_verification.workload.schedule import Header, Schedule, ScheduleEr
 from cotenant_verification.workload.trace import trace_workload
 
 QUIET = timedelta(minutes=14)
-"""Tolerations of lost nodes take 5 minutes, jobs end within 10, a silent executor's last word within 1."""
+"""Tolerations of lost nodes take 5 minutes, jobs end within 10, a silent executor's last report comes within 1."""
 SLICE = timedelta(seconds=30)
 MAX_NODES = 9
 SHORT_TOMBSTONE_S = 300
@@ -46,7 +46,7 @@ SHORT_TOMBSTONE_S = 300
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What came of a run."""
+    """The result of a run."""
 
     seed: int
     events: int
@@ -68,7 +68,7 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a run is."""
+    """How far a run has come."""
 
     virtual_seconds: float
     total_seconds: float
@@ -79,7 +79,8 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def schedule_of(seed: int, span_seconds: float, nodes: int = 0, trace: Trace | None = None) -> Schedule:
-    """The schedule that a seed gives; nodes 0: the seed chooses how many. `trace`: its machines and pods, the seed's faults."""
+    """Return the schedule of a seed; nodes 0: the seed chooses how many. `trace`: its machines and pods, with the seed's
+    faults."""
     header = Header(
         seed=seed,
         span_ms=round(span_seconds * 1000),
@@ -98,9 +99,8 @@ def run(
     prepare: Callable[[Harness], None] = lambda _: None,
     checked: bool = True,
 ) -> Result:
-    """Run a schedule to its end, or to the first broken promise. `prepare` may change the harness before it opens; not
-    `checked`, nobody looks whether promises are kept.
-    """
+    """Run a schedule to its end, or to the first broken promise. `prepare` may change the harness before it opens; without
+    `checked` no promise is checked."""
     with collecting_rarely():
         return _run(schedule, progress, definitions, prepare, checked)
 
@@ -174,7 +174,7 @@ def _run(
 
 
 def _raised(error: Exception, harness: Harness, view: LogView) -> Violation:
-    """Promise 0: nothing raises."""
+    """Promise 0: no core raises."""
     where = traceback.extract_tb(error.__traceback__)[-3:]
     frames = " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(where))
     selves = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))

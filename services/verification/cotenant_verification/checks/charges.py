@@ -36,14 +36,14 @@ class Charges:
         """By (node, uid): placements whose pod's processes have ended, and the report that says so."""
 
     def publish(self, event: Event, data: QuotaRuntime) -> None:
-        """A quota's newest state, or its end."""
+        """Take over a quota's newest state, or its end."""
         if event.tombstone:
             self.trees[data.tree].pop(data.quota, None)
         else:
             self.trees[data.tree][data.quota] = event
 
     def place(self, before: Placement | None, after: Placement | None, ended: int | None) -> None:
-        """A placement takes the place of another (None: there is none); `ended`: the report that its pod has ended."""
+        """Replace a placement by another (None: there is none); `ended`: the report that its pod has ended."""
         if before is not None and before.quota:
             key = (before.quota_tree, before.quota)
             self._sums[key].subtract(before.requests)
@@ -54,12 +54,12 @@ class Charges:
                 self.end(after, ended)
 
     def end(self, placement: Placement, sequence: int) -> None:
-        """The pod of a placement has ended on its node."""
+        """Take over that the pod of a placement has ended on its node."""
         key = (placement.quota_tree, placement.quota)
         self._ended[key].setdefault((placement.node, placement.uid), _Ended(sequence, placement.requests))
 
     def of(self, quota: QuotaKey, folded: int) -> Counter[str]:
-        """What a quota's own placements hold; those whose end was known at `folded` hold nothing."""
+        """Return what a quota's own placements hold; those whose end was known at `folded` hold nothing."""
         held = Counter(self._sums.get(quota, {}))
         for ended in self._ended.get(quota, {}).values():
             if ended.sequence <= folded:
@@ -67,5 +67,5 @@ class Charges:
         return held
 
     def charged(self, tree: str) -> Iterator[str]:
-        """The quotas of a tree that anything was ever charged to, by name."""
+        """Return the quotas of a tree that were ever charged, by name."""
         return iter(sorted(quota for of, quota in self._sums if of == tree))

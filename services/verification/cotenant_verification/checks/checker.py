@@ -33,29 +33,28 @@ REST_WITHIN = timedelta(minutes=8)
 is asked for again after at most 60 s, and a budget may let only one pod go at a time.
 """
 TOLD_WITHIN = timedelta(seconds=3)
-"""At rest: services decide at once, and say what is only news about requests once a second."""
+"""When idle: services decide at once, and publish changes of requests alone once a second."""
 DecideCheck = Callable[[ServiceParticipant, World, int], Iterable[tuple[str, str]]]
 
 FOLD_NUMBER = 10
 DECIDE_NUMBER = 19
 DECIDE_EVERY = 50
-"""One of so many decisions is preceded by a check, on copies, that deciding changes nothing, within this budget:"""
+"""One in so many decisions is preceded by a check, on copies, that deciding changes nothing, within this budget:"""
 DECIDE_FREE = 20_000
 """two copies of a core take twice as many messages as the log has subjects, in all so many"""
 DECIDE_SHARE = 1
-"""and this many more for each message that is stored on LOG."""
+"""and this many more for each message stored on LOG."""
 FOLD_EVERY = 400
-"""One of so many steps of an idle service is followed by a comparison with fresh cores, within the budget."""
+"""One in so many steps of an idle service is followed by a comparison with fresh cores, within the budget."""
 FOLD_SHARE = 2
-"""The budget: a comparison takes a core as large as the log's subjects, and in all they take at most so many messages for each
-that is stored on LOG,
-"""
+"""The budget: a comparison loads as many messages as the log has subjects, and all comparisons together may load at most so
+many per message stored on LOG,"""
 FOLD_FREE = 20_000
-"""and so many more."""
+"""and so many on top."""
 VERIFIED = 500
-"""So many commits of a run are all made again,"""
+"""So many commits of a run are all recomputed,"""
 VERIFIED_OF = 4
-"""and of those that come after one of so many, as the seed has it."""
+"""and later ones with this probability, drawn from the seed."""
 
 
 class Checker:
@@ -76,16 +75,16 @@ class Checker:
         self._fold_check = fold_check
         self._decide_check = decide_check
         self._spent = self._spent_on_decisions = 0
-        """Messages that comparisons have taken."""
+        """Messages that comparisons have loaded."""
         self._chance = self._lot = self._decisions = Random(0)
         self._harness: Harness | None = None
         self._glanced: Collection[tuple[str, str]] = ()
-        """What was found at the last glance: check and subject."""
+        """Findings of the last glance: check and subject."""
         self._left: Collection[tuple[str, str]] = ()
-        """What was found at the last look for rest: check and subject."""
+        """Findings of the last idle check: check and subject."""
 
     def watch(self, harness: Harness) -> None:
-        """Take a place in a harness before it opens."""
+        """Join a harness before it opens."""
         self._harness = harness
         self._chance = Random(f"checks/{harness.schedule.header.seed}")
         self._lot = Random(f"commits/{harness.schedule.header.seed}")
@@ -107,7 +106,7 @@ class Checker:
                 self.references.begin(participant)
 
     def _is_chosen(self, _: Event) -> bool:
-        """Whether a commit is made again."""
+        """Whether a commit is recomputed."""
         return self.verifier.report.commits < VERIFIED or not self._lot.randrange(VERIFIED_OF)
 
     def _see(self, event: Event) -> None:
@@ -139,7 +138,7 @@ class Checker:
             self.suppressions.sampled(node.node_name, control, node.cpu_milli, now)
 
     def _at_rest(self, participant: ServiceParticipant, world: World) -> None:
-        """A service decided nothing: sometimes compare it with fresh cores, if it has folded all that is there."""
+        """A service decided nothing: sometimes compare it with fresh cores, if it has folded everything."""
         check = self._fold_check
         if check is None or not participant.cycle.ready or self._chance.randrange(FOLD_EVERY):
             return
@@ -169,7 +168,7 @@ class Checker:
     # -- moments ---------------------------------------------------------------------------------------------------
 
     def look(self, *, idle: bool = False) -> None:
-        """Make the checks of a moment."""
+        """Run the checks of a moment."""
         moment = self._moment()
         for invariant in self._invariants:
             checks: tuple[MomentCheck, ...] = (*invariant.at_moments, *(invariant.when_idle if idle else ()))
@@ -185,14 +184,13 @@ class Checker:
         )
 
     def glance(self) -> None:
-        """Look what is left to be done, TOLD_WITHIN before `rest` does."""
+        """Look for unfinished work, TOLD_WITHIN before `rest` does."""
         self._glanced = self._left_to_do().keys()
 
     def rest(self, since: timedelta, *, last: bool = False) -> None:
-        """Look what is left to be done `since` the faults are over. What is not found both now and at the glance before is news
-        that is not reported yet. What is found at two looks running is no passing thing: it is not idle yet, which it must
-        be within REST_WITHIN; at the `last` look there must be nothing.
-        """
+        """Look for unfinished work `since` the faults ended. A finding that the glance before did not have is too new to be
+        reported. A finding at two consecutive checks is real: it must be gone within REST_WITHIN, and at the `last` check
+        nothing may be found."""
         found = self._left_to_do() if self._glanced else {}
         left = {key: what for key, what in found.items() if key in self._glanced}
         lasting = sorted(left.keys() & self._left)
@@ -204,7 +202,7 @@ class Checker:
         self._left = left.keys()
 
     def _left_to_do(self) -> dict[tuple[str, str], tuple[Invariant, str]]:
-        """What the checks of rest find, by check and subject."""
+        """The findings of the convergence checks, by check and subject."""
         moment = self._moment()
         left: dict[tuple[str, str], tuple[Invariant, str]] = {}
         for invariant in self._invariants:

@@ -82,7 +82,7 @@ def _deep(here: object, memo: Memo) -> object:
 
 
 def _object(kind: type) -> Way:
-    """How an object of a plain class is copied: its attributes, those in slots among them."""
+    """How an object of a plain class is copied: its attributes, including slots."""
     slots = [
         member
         for owner in kind.__mro__
@@ -113,7 +113,7 @@ def _way(kind: type) -> Way:
         return _shared
     if issubclass(kind, msgspec.Struct):
         return _shared if kind.__struct_config__.frozen else _deep
-    # Whoever says how it is copied knows better; the standard library's own types do.
+    # Objects that define how they are copied, and the standard library's types.
     plain = (
         kind.__module__.startswith("cotenant")
         and not hasattr(kind, "__deepcopy__")
@@ -132,4 +132,4 @@ _WAYS: dict[type, Way] = {
     tuple: _tuple,
     set: _set,
 }
-"""By type; a type that was not met before is looked at once."""
+"""By type; a type that was not seen before is inspected once."""

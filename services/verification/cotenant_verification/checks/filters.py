@@ -37,7 +37,7 @@ PARTS = (executor_subject, condition_subject, resources_subject, metrics_subject
 
 
 class Nodes(Mapping[str, Facts]):
-    """What was said up to a sequence of the nodes whose object was there, by name; each is read when it is asked about."""
+    """The messages up to a sequence about the nodes whose object exists, by name; each is read on demand."""
 
     def __init__(self, view: LogView, folded: int) -> None:
         self._view = view
@@ -74,7 +74,7 @@ class Nodes(Mapping[str, Facts]):
 
 
 class Filters:
-    """Every filter, as things were at a sequence."""
+    """All filters, as of a sequence."""
 
     def __init__(self, view: LogView, needs: Needs, folded: int, placed: Mapping[str, Iterable[Placement]]) -> None:
         self._view = view
@@ -102,7 +102,7 @@ class Filters:
 
     @property
     def neighbours(self) -> Neighbours:
-        """All pods that are placed, and what they keep away."""
+        """All placed pods, and the pods that they keep away."""
         if self._neighbours is None:
             namespaces = {}
             for subject in self._view.declared["namespaces"]:
@@ -116,7 +116,7 @@ class Filters:
         return self._neighbours
 
     def judge(self, need: Need, now: datetime) -> Callable[[str], str]:
-        """Return what says of a node why it does not take the pod."""
+        """Return a function from a node to the reason why it refuses the pod."""
         elsewhere = self.neighbours.judge(need)
 
         def refusal(node: str) -> str:
@@ -128,6 +128,6 @@ class Filters:
         return refusal
 
     def add(self, need: Need, placement: Placement) -> None:
-        """A pod is placed."""
+        """Add a pod that is placed."""
         self.room(placement.node).add(f"{placement.namespace}/{placement.name}", need, placement)
         self.neighbours.add(need, placement.node)

@@ -1,12 +1,11 @@
-"""What the checks see: every event of the log in order, and what can be read off it, kept independently of the services.
+"""The checks' view of the log: every event in order, and the tables derived from them, independently of the services.
 
-In: events as they are stored, acknowledgements of the gateways. Out: the tables that invariants read. Nothing here is
-taken from a core: the checks must not share a mistake with what they check.
+In: events as they are stored, acknowledgements of the gateways. Out: the tables that invariants read. Nothing here is taken
+from a core: a check must not share a mistake with what it checks.
 
 Bounds: the last KEPT_LOG to twice as many events; KEPT_VERSIONS of what decisions rest on. Uids, revisions and ends of pods are
-kept to the end of the run: some hundred bytes for every pod that ever was.
-
-Over 300 lines: all tables follow from one pass over the events (`see`), and what is read off them is a line or two each.
+kept to the end of the run: some hundred bytes for every pod that ever was. Over 300 lines: all tables follow from one pass over
+the events (`see`), and each reading method is a line or two.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from cotenant_verification.checks.records import CommitSeen, ObjectHead, revisio
 KEPT_VERSIONS = 64
 KEPT_LOG = 50_000
 REMEMBERED_REPLICAS = 5_000
-"""Events; a cause further back is known to have been there, and not what it said."""
+"""Events; a cause further back is known to have existed, but not its content."""
 
 
 _HEAD = msgspec.json.Decoder(ObjectHead)
@@ -58,15 +57,15 @@ class LogView:
         self.last: dict[str, Event] = {}
         """Last event of each subject of LOG that has not ended."""
         self._before: dict[str, Event | None] = {}
-        """What stood on a subject before its newest event."""
+        """The previous message of a subject's newest event."""
         self._standing: dict[int, Event] = {}
-        """`last` by sequence: causes that still stand are known however old they are."""
+        """`last` by sequence: causes that are still current are known however old they are."""
         self.placed: dict[str, dict[tuple[str, str], Event]] = defaultdict(dict)
         """Node to pod to the placement that holds a place."""
         self.places: dict[str, set[str]] = defaultdict(set)
         """Pod's uid to the nodes that hold a place for it."""
         self.ended_runs: dict[tuple[str, str], int] = {}
-        """(node, uid) to the sequence of the report that says that the pod has ended there."""
+        """(node, uid) to the sequence of the report that the pod has ended there."""
         self.charges = Charges()
         self.moves: dict[str, Migration] = {}
         """Subject to the last state of a migration job."""
@@ -75,31 +74,31 @@ class LogView:
         self.configs: dict[str, str] = {}
         """Digest to the text of a configuration, as start markers state it."""
         self.versions: dict[str, list[Event]] = defaultdict(list)
-        """Last versions of what decisions rest on: what is said of nodes, quotas, namespaces, profiles."""
+        """Recent versions of what decisions rest on: nodes, quotas, namespaces, profiles."""
         self.declared: dict[str, dict[str, None]] = defaultdict(dict)
-        """Nodes, namespaces, profiles: the subjects that there ever were, in the order in which they came."""
+        """Nodes, namespaces, profiles: all subjects that ever existed, in order of appearance."""
         self.needs = Needs()
         self.pods: dict[tuple[str, str], ObjectHead] = {}
         self._ended_at: dict[str, int] = {}
-        """At which sequence a pod had run to its end, by uid."""
+        """The sequence at which a pod had run to its end, by uid."""
         self._replicas: deque[tuple[int, str, int]] = deque(maxlen=REMEMBERED_REPLICAS)
-        """The last changes of how many pods controllers have: sequence, controller, one more or one less."""
+        """Recent changes of the number of pods of controllers: sequence, controller, +1 or -1."""
         self.revisions: dict[str, dict[str, int]] = {}
-        """Pod's uid to its annotations with revisions, each the highest that was acknowledged."""
+        """Pod's uid to its revision annotations, each the highest that was acknowledged."""
         self.acknowledged: dict[str, str] = {}
         """Subject to the uid whose creation was acknowledged."""
         self.ended: set[str] = set()
-        """Subjects of pods that ever ended."""
+        """Subjects of pods that have ended."""
         self.may_end: set[str] = set()
-        """uids whose end somebody asked for."""
+        """uids whose deletion was requested."""
         self.stale_accepted: list[str] = []
-        """Subjects of writes from an old version that were acknowledged."""
+        """Subjects of acknowledged writes that were conditional on an old version."""
         self.evicted: dict[str, int] = defaultdict(int)
         self.victims: set[str] = set()
-        """Uids of pods under way whom a nomination named, for which the arbiter's limits do not count."""
+        """Uids of moving pods that a nomination named: the arbiter's limits do not count them."""
         self.second = 0
         self.of_second: Counter[str] = Counter()
-        """Events of the present second by source."""
+        """Events of the current second by source."""
         self._batch: list[Event] = []
         self._record: Event | None = None
         self._ends = 0
@@ -107,7 +106,7 @@ class LogView:
     # -- seeing ----------------------------------------------------------------------------------------------------
 
     def see(self, event: Event) -> CommitSeen | None:
-        """Take an event in; returns the commit that it completes."""
+        """Take in an event; return the commit that it completes."""
         if event.stream != LOG:
             return None
         if len(self.log) >= 2 * KEPT_LOG:
@@ -186,8 +185,8 @@ class LogView:
             self._replicas.append((sequence, controller, change))
 
     def replicas_at(self, workload: str, sequence: int) -> int:
-        """Return how many pods of a workload had not ended at a sequence that is not long ago: one that has run to its end is
-        no replica any more, though its object is there."""
+        """Return how many pods of a workload had not ended at a recent sequence: a pod that has run to its end is no replica,
+        although its object exists."""
         now = sum(
             workload in pod.metadata.controllers and not 0 < self._ended_at.get(pod.metadata.uid, 0) <= sequence
             for pod in self.pods.values()
@@ -210,7 +209,7 @@ class LogView:
         return CommitSeen(tokens(record.subject)[1], record, record.data, tuple(self._batch))
 
     def asked(self, plan: Plan) -> None:
-        """Somebody asked for what a plan does: what it ends may end, whatever the answer is."""
+        """Note a request: what its plan ends may end, whatever the answer is."""
         first = plan.writes[0]
         if isinstance(first.payload, ObjectDeleted):
             self.may_end.add(first.payload.uid)
@@ -220,11 +219,11 @@ class LogView:
                 self.may_end.add(meta.uid)
 
     def evicting(self, uid: str) -> None:
-        """A pod is about to be evicted."""
+        """Note that a pod is about to be evicted."""
         self.may_end.add(uid)
 
     def acknowledge(self, plan: Plan, stale: bool) -> None:
-        """A plan was acknowledged."""
+        """Note that a plan was acknowledged."""
         first = plan.writes[0]
         if not first.subject.startswith("objects."):
             return
@@ -243,24 +242,24 @@ class LogView:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def version_at(self, subject: str, sequence: int) -> Event | None:
-        """The last version of a subject up to a sequence; None where it had ended or is not known any more."""
+        """Return the last version of a subject up to a sequence; None if it had ended or is not kept any more."""
         for event in reversed(self.versions.get(subject, ())):
             if event.sequence <= sequence:
                 return None if event.tombstone else event
         return None
 
     def before(self, event: Event) -> Event | None:
-        """What stood on the subject of its newest event before that; None where nothing did, or it is forgotten."""
+        """Return the message before the newest one on its subject; None if there was none, or it is not kept."""
         return self._before.get(event.subject)
 
     def pod(self, namespace: str, name: str) -> Pod:
-        """A pod that exists, as it is on the log."""
+        """Return a pod that exists, as it is on the log."""
         stored = self.last[pod_subject(namespace, name)].data
         assert isinstance(stored, ObjectStored)
         return decode_pod(stored.object)
 
     def offer(self, node: str, folded: int) -> dict[str, int]:
-        """What a node offered as known at a sequence."""
+        """Return what a node offered, as of a sequence."""
         executor = self.version_at(executor_subject(node), folded)
         offered: dict[str, int] = {}
         if executor is not None and isinstance(executor.data, ExecutorStatus):
@@ -272,7 +271,7 @@ class LogView:
         return offered
 
     def held(self, node: str, folded: int) -> Iterator[Placement]:
-        """Placements that take room on a node: all but those whose pod is known to have ended by that sequence."""
+        """Return the placements that take room on a node: all but those whose pod is known to have ended by that sequence."""
         for event in self.placed[node].values():
             data = event.data
             assert isinstance(data, Placement)
@@ -281,17 +280,17 @@ class LogView:
                 yield data
 
     def namespace_ends(self, namespace: str) -> bool:
-        """Whether a namespace is gone, or is said to be deleted."""
+        """Whether a namespace is gone, or being deleted."""
         stored = self.last.get(object_subject("", "namespaces", "", namespace))
         return stored is None or self.ends(stored)
 
     def ends(self, event: Event) -> bool:
-        """Whether an object is said to be deleted."""
+        """Whether an object is being deleted."""
         data = event.data
         return isinstance(data, ObjectStored) and _HEAD.decode(data.object).metadata.deletion_timestamp is not None
 
     def by_reference(self, reference: str) -> Event | None:
-        """The event of LOG that a cause names."""
+        """Return the event of LOG that a cause names."""
         stream, _, number = reference.partition(":")
         if stream != LOG or not number.isdigit():
             return None
@@ -302,11 +301,11 @@ class LogView:
         return self.by_sequence(sequence) is not None or self.is_forgotten(sequence)
 
     def is_forgotten(self, sequence: int) -> bool:
-        """Whether an event was stored so long ago that nothing is known of it but that."""
+        """Whether an event is so old that only its existence is known."""
         return self.seen > len(self.log) and sequence < self.log[0].sequence and sequence not in self._standing
 
     def by_sequence(self, sequence: int) -> Event | None:
-        """The event with a sequence; None where it never was, or is not kept any more."""
+        """Return the event with a sequence; None if it never existed, or is not kept any more."""
         position = bisect_left(self.log, sequence, key=lambda event: event.sequence)
         found = self.log[position] if position < len(self.log) else None
         return found if found is not None and found.sequence == sequence else self._standing.get(sequence)

@@ -1,4 +1,4 @@
-"""What pods want, read once a version of a pod, as the bench's independent check has it; and their scheduling gates.
+"""What pods require, read once per version of a pod, in the terms of the bench's independent check; and their scheduling gates.
 
 In: manifests. Out: `Need`s, and the names of gates.
 """
@@ -29,13 +29,13 @@ _NEEDS_KEPT = 4096
 
 
 class Needs:
-    """What pods want, read once a version of a pod."""
+    """Requirements of pods, read once per version of a pod."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], Need] = {}
 
     def of(self, document: msgspec.Raw, uid: str, sequence: int) -> Need:
-        """What a pod wants by its manifest, which is the message `sequence`."""
+        """Return what a pod requires by its manifest, which is the message `sequence`."""
         known = self._known.get((uid, sequence))
         if known is None:
             if len(self._known) >= _NEEDS_KEPT:
@@ -44,7 +44,7 @@ class Needs:
         return known
 
     def placed(self, placement: Placement) -> Need:
-        """What a placed pod wants."""
+        """Return what a placed pod requires."""
         return self.of(placement.pod, placement.uid, placement.object_sequence)
 
 

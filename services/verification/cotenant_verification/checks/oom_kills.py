@@ -1,8 +1,8 @@
-"""Watches whom the kernels of the nodes end for want of memory: for promise 18.
+"""Observes which pods the nodes' kernels kill for memory: for promise 18.
 
-In: a node after each of its steps, with the pods that its kernel killed and what everybody held then; manifests as the log has
-them. Out: pods that should not have ended, and how often each did. The limit of a pod is the sum of its containers' limits, of
-batch memory for who runs on borrowed resources; its request is of the machine's own memory, and none for who borrows.
+In: a node after each of its steps, with the pods that its kernel killed and what every pod held then; manifests as the log has
+them. Out: pods that should not have been killed, and how often each was. The limit of a pod is the sum of its containers'
+limits, in batch memory for batch pods; its request is of the machine's own memory, so a batch pod has none.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ MIB = 1 << 20
 
 
 class OomKills:
-    """Whom kernels ended."""
+    """Pods that kernels killed."""
 
     def __init__(self, view: LogView) -> None:
         self._view = view
         self.wrong: list[tuple[str, str]] = []
-        """Ends of pods that should live."""
+        """Kills of pods that should have survived."""
         self.reasons: Counter[str] = Counter()
         self.times: Counter[tuple[str, int, str]] = Counter()
-        """How often each pod ended so: by node, the node's boot, uid."""
+        """How often each pod was killed: by node, the node's boot, uid."""
 
     def ended(self, node: ChaosNode) -> None:
-        """Take the pods that a node's kernel killed in its last step."""
+        """Take in the pods that a node's kernel killed in its last step."""
         for end in node.out_of_memory:
             self.times[node.node_name, node.boot, end.uid] += 1
             self.reasons["by the machine's want" if end.machine else "beyond their limit"] += 1
@@ -46,7 +46,7 @@ class OomKills:
                 self._judge(node, end, placements)
 
     def placements(self, node: str) -> dict[str, Placement]:
-        """Who is placed on a node by the log, by uid."""
+        """Placements on a node according to the log, by uid."""
         held = (event.data for event in self._view.placed[node].values())
         return {data.uid: data for data in held if isinstance(data, Placement)}
 
@@ -78,6 +78,6 @@ def memory_limit(pod: Pod) -> int | None:
 
 
 def memory_request(pod: Pod) -> int:
-    """What a pod asks of the machine's own memory; a limit alone counts as a request."""
+    """What a pod requests of the machine's own memory; a limit alone counts as a request."""
     asked = [{**each.resources.limits, **each.resources.requests}.get(MEMORY, 0) for each in pod.spec.containers]
     return sum(resource_amount(MEMORY, amount) for amount in asked)

@@ -1,7 +1,7 @@
-"""ReferenceCores: of each deciding service a core that folds every message as it is stored, and is never asked anything.
+"""For each deciding service a reference core that folds every message as it is stored, and never decides.
 
-In: messages of LOG in order. Out: copies of what a core is that has folded the log from its start, for promise 10. Folded
-along, the log costs each service once what it costs its own process, instead of once for each comparison, and need not be kept.
+In: messages of LOG in order. Out: copies of a core that has folded the log from its start, for promise 10. Folding along costs
+each service once what it costs its own process, instead of once per comparison, and the log need not be kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReferenceCores:
         self._routes: Routes[Core] = Routes()
 
     def begin(self, participant: ServiceParticipant) -> None:
-        """Fold for a service from now on; its replicas have one shadow."""
+        """Start folding for a service; its replicas share one reference core."""
         definition = participant.definition
         if definition.name in self._cores:
             return
@@ -35,5 +35,5 @@ class ReferenceCores:
             core.apply(event)
 
     def of(self, service: str) -> Core:
-        """A core that has folded all that a service reads."""
+        """Return a core that has folded everything that a service reads."""
         return copied(self._cores[service])

@@ -28,13 +28,13 @@ CONTROL = timedelta(seconds=1)
 """One control period."""
 SETTLING = timedelta(seconds=30)
 STEADY = 50
-"""Milli-CPU within which the wanted bound is the same."""
+"""Milli-CPU within which two desired bounds count as equal."""
 CONSTANT = 300
-"""Milli-CPU by which the wanted bound may move and count as constant."""
+"""Milli-CPU by which the desired bound may vary and count as constant."""
 
 
 class _Steady(msgspec.Struct):
-    """A stretch in which the rule wants the same."""
+    """A stretch in which the rule demands the same."""
 
     low: int
     high: int
@@ -48,25 +48,25 @@ class SuppressionWatch:
 
     def __init__(self) -> None:
         self._over: dict[str, tuple[datetime, int]] = {}
-        """Node to since when, and at how many samples, best-effort has had more than the rule leaves."""
+        """Node to the time and the number of samples since which best-effort work has had more than the rule allows."""
         self._steady: dict[str, _Steady] = {}
         self.late: list[tuple[str, str]] = []
-        """Where the bound came too late."""
+        """Findings: the bound came too late."""
         self._seen: dict[str, deque[tuple[datetime, int, int]]] = defaultdict(lambda: deque(maxlen=KEPT))
         self.periods = 0
         """Control periods that were checked."""
         self._slow: dict[str, int] = defaultdict(int)
         self.slowed: list[tuple[str, str]] = []
-        """Services that waited for best-effort work longer than the rule lets them."""
+        """Services that waited for best-effort work longer than the rule allows."""
         self.refused: list[tuple[str, str]] = []
         """Writes that a kernel refused."""
         self.unsettled: list[tuple[str, str]] = []
-        """Where the bound was changed again and again under constant load."""
+        """Findings: the bound changed again and again under constant load."""
         self.worst_permille = 1_000
-        """The most that best-effort work has made a service's p99 longer, of what it is without."""
+        """The largest factor by which best-effort work has raised a service's p99."""
 
     def see(self, event: Event) -> None:
-        """Take what a node did."""
+        """Take in what a node did."""
         data = event.data
         if not isinstance(data, Execution) or data.topic != "refusals" or len(self.refused) >= KEPT:
             return
@@ -74,7 +74,7 @@ class SuppressionWatch:
             self.refused.append((data.node, data.summary))
 
     def sampled(self, name: str, control: Control, capacity_milli: int, now: datetime) -> None:
-        """Take a control period: what the rule wanted, and what is in force after it."""
+        """Take in a control period: what the rule demanded, and what is in force after it."""
         self.periods += 1
         wanted_milli, quota, cpus = control.wanted_milli, control.quota, control.cpus
         bound = capacity_milli
@@ -90,7 +90,7 @@ class SuppressionWatch:
         self._judge_latency(name, control, most, capacity_milli, now)
 
     def _judge_delay(self, name: str, bound: int, most: int, wanted_milli: int, now: datetime) -> None:
-        """Two control periods after the services have used more, the bound is what that leaves."""
+        """Two control periods after the services' usage rose, the bound is what that leaves."""
         if bound <= most:
             self._over.pop(name, None)
             return
@@ -100,7 +100,7 @@ class SuppressionWatch:
             self.late.append((name, f"from {since} until {now} best-effort may use {bound}m, by rule {wanted_milli}m"))
 
     def _judge_changes(self, name: str, bound: int, wanted_milli: int, now: datetime) -> None:
-        """While the rule wants the same, the bound is changed a few times more at most, once it had time to settle."""
+        """While the rule demands the same and had time to settle, the bound changes only a few times."""
         steady = self._steady.get(name)
         low = min(steady.low, wanted_milli) if steady is not None else wanted_milli
         high = max(steady.high, wanted_milli) if steady is not None else wanted_milli
@@ -115,9 +115,9 @@ class SuppressionWatch:
             self.unsettled.append((name, text))
 
     def _judge_latency(self, name: str, control: Control, most: int, capacity_milli: int, now: datetime) -> None:
-        """With what best-effort used, no service is slower than with the most that it may use."""
+        """With what best-effort work used, no service is slower than with the most that it may use."""
         slower = ""
-        # Nobody waits for what did not run.
+        # Work that did not run delays nothing.
         for used, available in control.services if control.used_milli else ():
             alone = p99_us(used, available, 0, capacity_milli)
             present = p99_us(used, available, control.used_milli, capacity_milli)
@@ -130,7 +130,7 @@ class SuppressionWatch:
             self.slowed.append((name, slower))
 
     def flutter(self, now: datetime) -> dict[str, int]:
-        """Nodes whose bound went to and fro more often than the rule asked for: node to reversals beyond those."""
+        """Nodes whose bound reversed more often than the rule demanded: node to the excess reversals."""
         found: dict[str, int] = {}
         for name, seen in self._seen.items():
             recent = list(takewhile(lambda entry: entry[0] > now - STRETCH, reversed(seen)))[::-1]
@@ -144,7 +144,7 @@ class SuppressionWatch:
 
 
 def _reversals(values: list[int], ignored: int) -> int:
-    """How often values that went one way by more than `ignored` went the other way by more than that."""
+    """How often values that moved one way by more than `ignored` then moved the other way by more than that."""
     reversals, heading, low, high = 0, 0, values[0], values[0]
     for value in values:
         low, high = min(low, value), max(high, value)

@@ -1,4 +1,4 @@
-"""A promise that does not hold: what the run reports and stops at."""
+"""A broken promise: what the run reports and stops at."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A promise that was broken: which, about which subject, in words, and after which event; `trace`: where it raised."""
+    """Which promise was broken, about which subject, in words, and after which event; `trace`: where it raised."""
 
     invariant: int
     name: str

@@ -1,1 +1,1 @@
-"""The harness of a chaos run: every service, gateway and node in one world, and the acts that disturb them."""
+"""The harness of a chaos run: every service, gateway and node in one world, and the actions that disturb them."""

@@ -1,6 +1,6 @@
-"""The workloads' controllers, as users have them: a pod of an application that was evicted comes again under its name.
+"""The workloads' controllers, as users have them: an evicted pod of an application is created again under its name.
 
-In: eviction outcomes from the log, what was created before. Out: creations at a gateway, as soon as the name is free: looked at
+In: eviction outcomes from the log, what was created before. Out: creations at a gateway as soon as the name is free: checked
 every AGAIN, at most AGAIN_TRIES times.
 """
 
@@ -18,7 +18,7 @@ AGAIN_TRIES = 12
 
 
 class Controllers:
-    """Knows what was created last under a name."""
+    """Remembers what was last created under each name."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class Controllers:
         self._create = create
 
     def note(self, entry: Entry) -> None:
-        """A pod is created."""
+        """Note that a pod is created."""
         self._made[located(entry.target)] = entry
 
     def see(self, event: Event) -> None:
-        """Take an event of the log in."""
+        """Take in an event of the log."""
         data = event.data
         if not isinstance(data, EvictionOutcome) or data.reason != "Evicted":
             return

@@ -25,7 +25,8 @@ from cotenant_verification.simulate.api import SimulatedGateway, kind_of
 from cotenant_verification.workload.schedule import located
 
 REVISION = "chaos.cotenant.io/revision-of-"
-"""With the gateway's name: users of one gateway write one annotation, so that a lost update shows."""
+"""Prefix of an annotation, followed by the gateway's name: users of one gateway write one annotation, so that a lost update
+shows."""
 MERGE = "application/merge-patch+json"
 
 
@@ -33,13 +34,13 @@ class Users(Protocol):
     """Those who send requests, and record what was acknowledged."""
 
     def asked(self, plan: Plan) -> None:
-        """A request's plan is about to be stored; its outcome is not known yet."""
+        """Called before a request's plan is stored; its outcome is not known yet."""
 
     def evicting(self, uid: str) -> None:
-        """An eviction is about to be stored. A pod that is nowhere ends with it, in the messages before its outcome."""
+        """Called before an eviction is stored. A pod that is on no node ends with it, in the messages before its outcome."""
 
     def acknowledge(self, plan: Plan, stale: bool) -> None:
-        """The plan is acknowledged as stored; `stale`: it was conditional on an old version."""
+        """Called when the plan is acknowledged as stored; `stale`: it was conditional on an old version."""
 
 
 class ChaosGateway(SimulatedGateway):
@@ -82,11 +83,11 @@ class ChaosGateway(SimulatedGateway):
         return tick if again is None else min(again, tick)
 
     def holds(self, resource: tuple[str, str], namespace: str, name: str) -> bool:
-        """Whether it knows an object."""
+        """Whether it has an object."""
         return self.core.get(REGISTRY[resource].kind, namespace, name) is not None
 
     def _drop_requests(self, now: datetime) -> None:
-        """Whoever asked while it was down got no answer."""
+        """Drop the requests that arrived while it was down: they get no answer."""
         while self._scheduled and self._scheduled[0][0] <= now:
             self._refuse(self._scheduled[0][2], "the gateway is down")
             heapq.heappop(self._scheduled)
@@ -127,7 +128,7 @@ class ChaosGateway(SimulatedGateway):
         self._by_user(when, f"delete {name}", lambda: self.requests.delete(kind, namespace, name, deletion))
 
     def request_eviction(self, when: datetime, eviction: EvictionRequest) -> None:
-        """A service asks for an eviction: no user is answered."""
+        """Take a service's request for an eviction: no user is answered."""
         self.evict(when, eviction)
 
     def _by_user(self, when: datetime, what: str, begin: Callable[[], Request[Any]], *, stale: bool = False) -> None:

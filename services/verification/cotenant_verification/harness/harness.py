@@ -54,7 +54,7 @@ class Harness:
         self.happened: Counter[str] = Counter()
         """Faults that took place, by kind."""
         self.asked: Counter[str] = Counter()
-        """What users and administrators asked for, by kind; pods also by their constraints."""
+        """Requests of users and administrators, by kind; pods also by their constraints."""
         self.gateways = (ChaosGateway(1, users), ChaosGateway(2, users))
         self.services: dict[str, ChaosService] = {}
         self.nodes: dict[str, ChaosNode] = {}

@@ -31,7 +31,7 @@ GIB = 1024**3
 
 
 class Machine(Struct, frozen=True):
-    """A shape: CPU, memory, the version of its kernel's control groups, GPUs; the zone where it stands."""
+    """A shape: CPU, memory, the version of its kernel's control groups, GPUs; its zone."""
 
     cpu_milli: int
     memory_gib: int
@@ -93,7 +93,7 @@ class ChaosNode:
         self._crashes = down
 
     def slow_down(self, every: timedelta, until: datetime) -> None:
-        """The executor runs only once in a while: its machine is overloaded, or stands still."""
+        """Run the executor only once in a while: its machine is overloaded."""
         self._slowness, self._slow_until = every, until
 
     def set_clock(self, by: timedelta, drift_ppm: int, now: datetime) -> None:
@@ -145,7 +145,8 @@ class ChaosNode:
         return machine
 
     def control(self, now: datetime) -> Control | None:
-        """What the suppression rule wants of a new sample, and what is in force; None where there is none."""
+        """The bound that the suppression rule demands for a new sample, and the one in force; None if there is no new sample.
+        """
         core = self.inner.node.core
         seen = self.inner.node.machine.observe(now + self.inner.offset, sample=False)
         slo = self.slo

@@ -35,7 +35,7 @@ PORT = 8041
 SYNC = timedelta(seconds=5)
 SOON = timedelta(seconds=MIN_PASS_SECONDS)
 
-# Writes that fail are what a run is made of; who wants the copilot's warnings configures logging.
+# Failing writes are expected in a run; configure logging to see the copilot's warnings.
 logging.getLogger("cotenant_yarn_copilot").addHandler(logging.NullHandler())
 
 
@@ -70,7 +70,8 @@ class ResourceManager:
         self._schedule()
 
     def lose(self, host: str, *, lost: bool) -> bool:
-        """A NodeManager is not heard any more (its containers go on, the ResourceManager gives them up), or is back."""
+        """Stop hearing from a NodeManager (its containers keep running, the ResourceManager gives them up), or bring it back.
+        """
         manager = self.managers.get(f"{host}:{PORT}")
         if manager is None or manager.lost == lost:
             return False
@@ -79,7 +80,7 @@ class ResourceManager:
         return True
 
     def want(self, containers: int, memory_mb: int) -> None:
-        """What applications want from now on: so many containers of one vcore each."""
+        """Set what applications demand: so many containers of one vcore each."""
         self._wanted, self._memory_mb = containers, max(memory_mb, 1)
         self._schedule()
 

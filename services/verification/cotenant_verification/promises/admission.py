@@ -1,6 +1,7 @@
-"""Promise 16: a pod that is admitted carries what the colocation profiles in force say; an invalid profile never is.
+"""Promise 16: an admitted pod carries what the colocation profiles in force demand; an invalid profile is never admitted.
 
-Which version of a profile a gateway knew is not on the log: one that was in force within LAG before the pod was stored.
+Which version of a profile a gateway had folded is not on the log: any that was in force within LAG before the pod was stored is
+accepted.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.records import CommitSeen
 
 WALKS = 20
-"""Decisions walked back at a moment."""
+"""Decisions whose causes are followed at a moment."""
 DEPTH = 60
 
 

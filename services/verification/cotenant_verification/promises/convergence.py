@@ -1,4 +1,4 @@
-"""Promise 12: after the faults everything comes to rest, and never is anything published that says nothing new."""
+"""Promise 12: after the faults everything becomes idle, and nothing is published that changes nothing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ STORM = 1_500
 TOLD_AGAIN = timedelta(seconds=0.9)
 """A second, less what a commit is late behind its decision."""
 LEFT_ALONE = timedelta(minutes=2)
-"""What was begun longer ago is work that is left undone."""
+"""Work that began longer ago counts as unfinished."""
 DECIDING = ("scheduler", "quota-tree", "batch-resource-calculator", "descheduler-arbiter")
 
 
 def nothing_is_said_twice(view: LogView, seen: CommitSeen) -> Wrong:
-    """No decision publishes on a subject what stands there already."""
+    """No decision publishes what is already the last message of its subject."""
     if seen.service not in DECIDING:
         return
     for event in seen.events:
@@ -37,9 +37,8 @@ def nothing_is_said_twice(view: LogView, seen: CommitSeen) -> Wrong:
 
 
 def no_work_is_left(moment: Moment) -> Wrong:
-    """In the idle phase, every placed pod has a report, nothing has been ending for long, every eviction that was ordered is
-    answered, no report is kept of a pod that is gone, and nobody is said to wait who does not exist or is placed.
-    """
+    """In the idle phase, every placed pod has a report, nothing has been ending for long, every ordered eviction is answered,
+    no report remains of a pod that is gone, and no waiting event remains for a pod that does not exist or is placed."""
     view = moment.view
     for node, held in sorted(view.placed.items()):
         if node not in moment.harness.nodes:
@@ -67,7 +66,7 @@ def no_work_is_left(moment: Moment) -> Wrong:
 
 
 def nothing_outlives_its_namespace(moment: Moment) -> Wrong:
-    """No namespace is being deleted for long, and nothing is in one that is gone."""
+    """No namespace is being deleted for long, and nothing remains in one that is gone."""
     view = moment.view
     for subject, event in sorted(view.last.items()):
         parts = tokens(subject)
@@ -99,7 +98,7 @@ def _needless_report(moment: Moment, event: Event, data: RunStatus) -> Wrong:
 
 
 def it_is_quiet(moment: Moment) -> Wrong:
-    """In the last stretch of the idle phase no more is published than samples, loads and jobs that end give rise to."""
+    """In the last stretch of the idle phase only samples, load changes and ending jobs cause events."""
     since = moment.now - LAST_STRETCH
     counts: Counter[str] = Counter()
     for event in reversed(moment.view.log):
@@ -126,7 +125,7 @@ def nobody_storms(view: LogView, event: Event) -> Wrong:
 
 
 def nobody_is_told_to_and_fro(view: LogView, event: Event) -> Wrong:
-    """The reason why a pod waits is published at most once a second, however its reasons change; but for its nomination."""
+    """The reason why a pod waits is published at most once a second, however often it changes, except for its nomination."""
     data = event.data
     before = view.before(event)
     if not isinstance(data, Waiting) or event.tombstone or before is None or before.tombstone:

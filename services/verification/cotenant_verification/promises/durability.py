@@ -25,7 +25,7 @@ def an_acknowledged_revision_stays(view: LogView, event: Event) -> Wrong:
 
 
 def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
-    """An object whose creation was acknowledged ends only where somebody asked for its end, or for its namespace's."""
+    """An acknowledged object ends only if its deletion, or that of its namespace, was requested."""
     data = event.data
     if not isinstance(data, ObjectDeleted):
         return
@@ -35,7 +35,7 @@ def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
 
 
 def _may_end(view: LogView, event: Event) -> bool:
-    """Whether the object was being deleted, as an unanswered request may have it done, or its namespace was."""
+    """Whether the object was being deleted, or its namespace was: an unanswered request may have done that."""
     before, namespace = view.before(event), tokens(event.subject)[3]
     return (before is not None and view.ends(before)) or (namespace != "_" and view.namespace_ends(namespace))
 
@@ -47,7 +47,7 @@ def stale_writes_are_refused(moment: Moment) -> Wrong:
 
 
 def acknowledged_pods_are_there(moment: Moment) -> Wrong:
-    """Every pod whose creation was acknowledged, and whose end nobody asked for, is on the log with that uid."""
+    """Every pod whose creation was acknowledged, and whose deletion was not requested, is on the log with that uid."""
     for subject, uid in sorted(moment.view.acknowledged.items()):
         parts = tokens(subject)
         if parts[1:3] != ("core", "pods") or uid in moment.view.may_end:

@@ -1,4 +1,4 @@
-"""Promises 6 and 7: evictions stay within their limits, and every move comes to an end."""
+"""Promises 6 and 7: evictions stay within their limits, and every migration ends."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from cotenant_verification.promises.limits import (
 )
 
 UNARBITRATED = ("TaintEviction", "Preemption")
-"""A lost node's pods, and those that make room for others, go as they must."""
+"""Pods of lost nodes and victims of preemption are exempt from the limits."""
 PATIENCE = timedelta(minutes=10)
-"""After a job's time to live: a service may be down, or cut off, for some minutes."""
+"""After a job's TTL: a service may be down, or cut off, for some minutes."""
 
 
 def _over(counts: Counter[str], limit: int | None, subject: str, of: str, what: str) -> Wrong:
@@ -63,8 +63,8 @@ def _jobs_of(seen: CommitSeen) -> list[Migration]:
 
 
 def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
-    """While a job is let through, no more pods of its node, of its namespace, of its workload and in all are on the move than
-    may be; of a workload as many as its size allows. Whom a nomination names goes as it must, in a job that waited as well.
+    """When a job is admitted, no more pods of its node, of its namespace, of its workload and in all are migrating than
+    allowed; for a workload the limit follows from its size. Victims of a nomination are exempt, in a job that waited as well.
     """
     jobs = _jobs_of(seen)
     if jobs:
@@ -79,7 +79,7 @@ def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
     let_through = [job for job in view.moves.values() if _moving(job) and job.uid not in victims]
     moving = list({(job.namespace, job.pod, job.uid): job for job in let_through}.values())
     subject = seen.record.subject
-    # A pod whose place is released has left its node, though its job is not over yet.
+    # A pod whose placement is gone has left its node, although its job is not over yet.
     per_node = Counter(job.node for job in moving if view.places[job.uid])
     yield from _over(per_node, limits.moving_per_node, subject, "node", "are on the move at once")
     per_namespace = Counter(job.namespace for job in moving)
@@ -98,7 +98,7 @@ def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
 
 
 def _victims(view: LogView, seen: CommitSeen) -> set[str]:
-    """The uids of those whom the nominations that a commit of the arbiter names as causes want to go."""
+    """The uids of the victims of the nominations that a commit of the arbiter names as causes."""
     causes = (view.by_reference(cause) for event in seen.events if isinstance(event.data, Migration) for cause in event.causes)
     found = (cause.data for cause in causes if cause is not None)
     return {
@@ -120,8 +120,8 @@ def _exists(view: LogView, job: Migration) -> bool:
 
 
 def _of_workload(view: LogView, workload: str, seen: CommitSeen) -> int:
-    """How many pods of a workload may be away, by its size when the commit was decided. A pod more or less may have been on its
-    way to who decided."""
+    """How many pods of a workload may be unavailable, by its size when the commit was decided, give or take a pod that was not
+    folded yet."""
     replicas = view.replicas_at(workload, seen.commit.folded)
     return max(of_workload(near) for near in (replicas - 1, replicas, replicas + 1))
 
@@ -165,7 +165,7 @@ def a_pod_is_evicted_once(view: LogView, event: Event) -> Wrong:
 
 
 def a_move_is_begun_once(view: LogView, event: Event) -> Wrong:
-    """A job of a pod is not started again while it, or another job of that pod, is unfinished. A user may ask twice."""
+    """A job of a pod does not start again while it, or another job of that pod, is unfinished. Users may create two."""
     data = event.data
     if not isinstance(data, Migration) or event.tombstone or data.finished:
         return
@@ -182,9 +182,8 @@ def a_move_is_begun_once(view: LogView, event: Event) -> Wrong:
 
 
 def moves_with_a_time_to_live_end(moment: Moment) -> Wrong:
-    """A job with a time to live is finished when that, and PATIENCE, have passed. While its user has it paused, nothing
-    follows, as in Koordinator.
-    """
+    """A job with a TTL is finished when that, and PATIENCE, have passed. While its user has paused it nothing happens, as in
+    Koordinator."""
     for subject, event in sorted(moment.view.last.items()):
         job = event.data
         if not isinstance(job, Migration) or job.finished or job.paused or not job.ttl_seconds or job.created_at is None:
@@ -194,7 +193,7 @@ def moves_with_a_time_to_live_end(moment: Moment) -> Wrong:
 
 
 def every_move_has_ended(moment: Moment) -> Wrong:
-    """In the idle phase, no job of a pod that is gone, or of a lost node's pod, is unfinished, but for paused ones."""
+    """In the idle phase, no job of a pod that is gone, or of a lost node's pod, is unfinished, except paused ones."""
     for subject, event in sorted(moment.view.last.items()):
         job = event.data
         if not isinstance(job, Migration) or job.finished or job.paused:

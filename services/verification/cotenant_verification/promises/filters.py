@@ -35,13 +35,12 @@ PodKey = tuple[str, str]
 Used = Callable[[str, int], Mapping[str, Counter[str]]]
 """Of a tree, as known at a sequence: what each quota uses."""
 JUST_NOW = timedelta(seconds=10)
-"""What changed less long ago may not have been decided upon yet."""
+"""What changed more recently may not have been decided on yet."""
 
 
 def placements_pass_every_filter(view: LogView, seen: CommitSeen) -> Wrong:
-    """No filter refuses a new placement, in the state decided on: what the log said of nodes and namespaces up to the commit's
-    `folded`, the scheduler's own placements before it, and those before it in the commit. Who names a node is not looked at.
-    """
+    """No filter refuses a new placement in the state decided on: the messages about nodes and namespaces up to the commit's
+    `folded`, the scheduler's own placements before it, and those before it in the commit. Pods that name a node are exempt."""
     if seen.service != "scheduler":
         return
     fresh = new_placements(seen)
@@ -83,9 +82,8 @@ def placements_of(there: Mapping[PodKey, Event]) -> list[Placement]:
 
 
 def nobody_waits_who_fits(moment: Moment) -> Wrong:
-    """In the idle phase, every pod without a place says why, and every node refuses it or its quota does; a gated one says that
-    it is, and no other does. A node that is promised to somebody is not asked, nor one where something has just changed.
-    """
+    """In the idle phase, every pod without a placement has a waiting event, and every node or its quota refuses it; a gated pod
+    says so, and no other does. Nodes with a nominated pod, and nodes that have just changed, are left out."""
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = _now_and_before(moment)
@@ -138,9 +136,8 @@ def nobody_waits_who_fits(moment: Moment) -> Wrong:
 
 
 def _now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
-    """The filters as of now and of JUST_NOW ago, with the pods placed now; nodes where pods came, went or ended since; whether
-    any went.
-    """
+    """The filters as of now and of JUST_NOW ago, with the pods placed now; nodes where pods arrived, left or ended since;
+    whether any left."""
     view, since = moment.view, moment.now - JUST_NOW
     changed: set[str] = set()
     left = False
@@ -163,7 +160,7 @@ def _promised(view: LogView) -> set[str]:
 
 
 def _admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:
-    """Whether the quota that the pod names, and all above it, have room; it is passed over where namespaces decide."""
+    """Whether the pod's quota and its ancestors have room; skipped where the quota follows from the namespace."""
     label, requests = pod.metadata.labels.get(LABEL_QUOTA, ""), pod_requests(pod)
     for tree, quotas in sorted(view.charges.trees.items()):
         if any(quota.namespaces for quota in _published(quotas)):

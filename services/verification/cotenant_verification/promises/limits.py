@@ -1,7 +1,7 @@
-"""What a descheduler's configuration allows, read from its text as its start marker states it: for promise 6.
+"""What a descheduler's configuration allows, read from the text in its start marker: for promise 6.
 
-In: koord-descheduler's DeschedulerConfiguration as JSON. Out: the limits of a cycle, of what may be on the move at once, and of
-what may be ordered within a time. None: unlimited. Defaults are koord-descheduler's.
+In: koord-descheduler's DeschedulerConfiguration as JSON. Out: the limits of a cycle, of concurrent migrations, and of evictions
+within a time. None: unlimited. Defaults are koord-descheduler's.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ def limits_of(config_text: str) -> Limits:
 
 
 def of_workload(replicas: int) -> int:
-    """How many pods of a workload may be on the move at once where nothing is configured: a tenth of more than ten, two of
-    four to ten, else one.
-    """
+    """How many pods of a workload may migrate at once if nothing is configured: a tenth of more than ten, two of four to ten,
+    else one."""
     return replicas // 10 if replicas > 10 else 2 if replicas >= 4 else 1

@@ -1,4 +1,4 @@
-"""Promise 18: memory that runs out ends those who hold too much, they start again in time, and it is reported."""
+"""Promise 18: when memory runs out, pods that hold too much are killed; they restart in time, and it is reported."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ KILLED = 137
 """128 and SIGKILL."""
 LEAST_WAIT = timedelta(seconds=10)
 LONG_RUN = timedelta(minutes=10)
-"""Who ran so long starts again at once."""
+"""A container that ran so long restarts at once."""
 LEFT_ALONE = timedelta(minutes=2)
 
 
 def the_right_ones_end(moment: Moment) -> Wrong:
-    """A kernel ends a pod that holds more than its limit. Where the machine lacks memory it ends nobody who holds no more
-    than it requested while another pod runs that does.
-    """
+    """A kernel kills a pod that holds more than its limit. If the machine lacks memory it kills no pod within its request while
+    another pod runs that is beyond its own."""
     yield from moment.oom_kills.wrong
 
 
 def nobody_holds_more_than_its_limit(moment: Moment) -> Wrong:
-    """No running pod holds more than the limit of its manifest: the executor has written it."""
+    """No running pod holds more than the limit in its manifest: the executor has written it."""
     for name, node in sorted(moment.harness.nodes.items()):
         snapshot = node.simulated.snapshot
         if snapshot is None:
@@ -64,7 +63,7 @@ def _hurried(new: ContainerRun, old: ContainerRun) -> bool:
 
 
 def policies_are_kept(view: LogView, event: Event) -> Wrong:
-    """A pod whose containers are to be started again does not end because one of them did."""
+    """A pod whose containers are to be restarted does not end because one of them did."""
     data = event.data
     if not isinstance(data, RunStatus) or data.phase not in (RunPhase.SUCCEEDED, RunPhase.FAILED) or event.tombstone:
         return
@@ -77,9 +76,8 @@ def policies_are_kept(view: LogView, event: Event) -> Wrong:
 
 
 def ends_are_told(moment: Moment) -> Wrong:
-    """Of whom a kernel ended, and who is placed there still, the executor's report says so: it has ended with exit code 137, or
-    has been restarted as often.
-    """
+    """The executor reports every placed pod that a kernel killed: it has ended with exit code 137, or has been restarted as
+    often."""
     for (name, boot, uid), times in sorted(moment.oom_kills.times.items()):
         node = moment.harness.nodes.get(name)
         placement = moment.oom_kills.placements(name).get(uid)
@@ -99,7 +97,7 @@ def _reports(container: ContainerRun, times: int) -> bool:
 
 
 def what_may_start_starts(moment: Moment) -> Wrong:
-    """No container of a pod that is to run waits for long beyond its back-off."""
+    """No container of a pod that should run waits for long beyond its back-off."""
     for name, node in sorted(moment.harness.nodes.items()):
         local = moment.now + node.inner.offset
         for placement in moment.oom_kills.placements(name).values():

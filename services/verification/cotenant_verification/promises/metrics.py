@@ -1,4 +1,4 @@
-"""Promises 4 and 5: what is lent follows from fresh samples, and nobody acts on stale ones."""
+"""Promises 4 and 5: overcommitted resources follow from fresh samples, and no decision acts on stale ones."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
 
 
 def metrics_follow_the_time_of_the_log(_: LogView, event: Event) -> Wrong:
-    """When a node was heard is log time: no metric is of a later time than its event, whatever the node's clock says."""
+    """The time of a node's last sample is log time: no metric is later than its event, whatever the node's clock says."""
     data = event.data
     if not isinstance(data, NodeMetricComputed) or data.update_time is None or event.time is None:
         return
@@ -73,7 +73,8 @@ def metrics_follow_the_time_of_the_log(_: LogView, event: Event) -> Wrong:
 
 
 def _metric_of(view: LogView, event: Event, source: str) -> NodeMetricComputed | None:
-    """The metric that the figures were made from: held figures name an older one than the news that made them be held."""
+    """The metric that the figures were computed from: held figures name an older one than the message that made the calculator
+    hold them."""
     for cause in (source, *event.causes):
         found = view.by_reference(cause)
         if found is not None and isinstance(found.data, NodeMetricComputed):
@@ -96,7 +97,7 @@ def stale_metrics_evict_nobody(view: LogView, seen: CommitSeen) -> Wrong:
 
 
 def stale_metrics_take_no_pods(view: LogView, seen: CommitSeen) -> Wrong:
-    """The policy in force refuses nodes with an expired metric: nothing is placed there."""
+    """The policy in force refuses nodes with an expired metric: no pod is placed there."""
     if seen.service != "scheduler":
         return
     for event in new_placements(seen):

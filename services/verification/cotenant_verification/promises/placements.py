@@ -1,4 +1,4 @@
-"""Promises 1 and 2: nodes are not over-allocated, nobody is placed twice."""
+"""Promises 1 and 2: no node is overcommitted beyond its offer, no pod is placed twice."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from cotenant_verification.checks.records import CommitSeen
 
 
 def new_placements(seen: CommitSeen) -> list[Event]:
-    """The placements of a commit that give a pod a node. Whoever names a node in spec.nodeName is put there unasked, as in
-    Kubernetes: it is not looked at here, and counts for the commits that come after.
-    """
+    """The placements of a commit that give a pod a node. Pods that name a node in spec.nodeName bypass the filters, as in
+    Kubernetes: they are not checked here, and count for later commits."""
     return [
         event
         for event in seen.events
@@ -30,16 +29,14 @@ def new_placements(seen: CommitSeen) -> list[Event]:
 
 
 def placed_unasked(seen: CommitSeen, placement: Placement) -> bool:
-    """The placement is one of this commit's for a pod that names its node."""
+    """Whether the placement is one of this commit's for a pod that names its node."""
     return placement.reason == NAMED_BY_POD and placement.bound_at == seen.commit.now
 
 
 def no_node_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
-    """No commit places more on a node than it offered in the state decided on, in any resource that the new pods ask for.
-
-    What the node offers and which pods have ended there is taken up to the commit's `folded`; the scheduler's own
-    placements up to the commit itself.
-    """
+    """No commit places more on a node than it offered in the state decided on, in any resource that the new pods request. The
+    node's offer and the pods that have ended there are as of the commit's `folded`; the scheduler's own placements up to the
+    commit itself."""
     if seen.service != "scheduler":
         return
     fresh: dict[str, set[str]] = {}
@@ -71,7 +68,7 @@ def nobody_is_placed_twice(view: LogView, event: Event) -> Wrong:
 
 
 def places_of_ended_pods_are_released(moment: Moment) -> Wrong:
-    """In the idle phase, every place belongs to a pod that exists and is not being deleted."""
+    """In the idle phase, every placement belongs to a pod that exists and is not being deleted."""
     for node, held in sorted(moment.view.placed.items()):
         for (namespace, name), event in sorted(held.items()):
             assert isinstance(event.data, Placement)

@@ -1,4 +1,4 @@
-"""Promise 17: preemption ends pods of a lower priority only, for pods that may preempt, and only where that makes room."""
+"""Promise 17: preemption ends only pods of a lower priority, for pods that may preempt, and only if that makes room."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cotenant_verification.promises.filters import placements_before
 
 
 def victims_are_of_lower_priority(view: LogView, seen: CommitSeen) -> Wrong:
-    """Whoever is nominated may preempt, and each victim's priority is lower."""
+    """A nominated pod may preempt, and each victim's priority is lower."""
     for waiting, nomination, pod in _nominated(view, seen):
         subject, name = pod_subject(waiting.namespace, waiting.name), f"{waiting.namespace}/{waiting.name}"
         if pod.spec.preemption_policy == "Never" and nomination.victims:
@@ -35,7 +35,7 @@ def victims_are_of_lower_priority(view: LogView, seen: CommitSeen) -> Wrong:
 
 
 def victims_make_room(view: LogView, seen: CommitSeen) -> Wrong:
-    """Without the victims, and without those who are leaving anyway, no filter of the node refuses the nominated pod."""
+    """Without the victims, and without pods that are leaving anyway, no filter of the node refuses the nominated pod."""
     nominated = list(_nominated(view, seen))
     if not nominated:
         return

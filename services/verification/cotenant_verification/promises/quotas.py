@@ -66,8 +66,8 @@ def way_up(view: LogView, tree: str, name: str, folded: int) -> Iterator[QuotaRu
 
 
 def unasked(seen: CommitSeen, tree: str) -> dict[str, Counter[str]]:
-    """What a commit charges to the quotas of a tree for pods that name their node: no quota is asked about them, and they are
-    placed behind those that were admitted."""
+    """What a commit charges to the quotas of a tree for pods that name their node: they bypass quota admission, and are placed
+    after the admitted ones."""
     charged: dict[str, Counter[str]] = defaultdict(Counter)
     for event in seen.events:
         data = event.data
@@ -109,7 +109,7 @@ Family = tuple[QuotaRuntime, list[QuotaRuntime]]
 
 
 def _families(view: LogView, tree: str) -> list[Family]:
-    """Every quota of a tree that has others below it, with those, by name; the root's without the built-in ones."""
+    """Every quota of a tree with its children, by name; the root's without the built-in ones."""
     quotas: dict[str, QuotaRuntime] = {}
     for name, event in sorted(view.charges.trees[tree].items()):
         assert isinstance(event.data, QuotaRuntime)
@@ -132,7 +132,7 @@ def _children_fit(tree: str, parent: QuotaRuntime, children: list[QuotaRuntime],
 
 
 def _scaled_as_needed(tree: str, parent: QuotaRuntime, children: list[QuotaRuntime], resource: str, has: int) -> Wrong:
-    """Mins that fit are as declared; those that do not are scaled to what there is."""
+    """Mins that fit are as declared; mins that do not are scaled to the total."""
     mins = {child.quota: _min(child, resource) for child in children}
     scaled = {child.quota: child.scaled_min.get(resource, 0) for child in children}
     if sum(mins.values()) > has and sum(scaled.values()) > has:
@@ -163,10 +163,9 @@ def _within_bounds(quota: QuotaRuntime) -> Wrong:
 
 
 def shares_are_fair(moment: Moment) -> Wrong:
-    """In the idle phase, each quota's request and use are those of its pods, and its runtime is what sharing by weight
-    gives: its scaled min first, then of what is left by weight, up to its request. Before, figures may be a moment old:
-    what is only news about requests is published once a second.
-    """
+    """In the idle phase, each quota's request and use are those of its pods, and its runtime is what sharing by weight gives:
+    its scaled min first, then a share of the rest by weight, up to its request. Before that figures may be a moment old:
+    changes of requests alone are published once a second."""
     view = moment.view
     asked, claimed = _asked_by_pods(moment)
     for tree in sorted(view.charges.trees):
@@ -192,9 +191,8 @@ def shares_are_fair(moment: Moment) -> Wrong:
 
 
 def _asked_by_pods(moment: Moment) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:
-    """By quota: what the pods ask for that name it and have not ended; and what those of them claim that name a node
-    themselves and have no place yet.
-    """
+    """By quota: what its pods that have not ended request; and the requests of those that name a node and have no placement
+    yet."""
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
     asked: dict[str, Counter[str]] = defaultdict(Counter)
@@ -212,10 +210,9 @@ def _asked_by_pods(moment: Moment) -> tuple[dict[str, Counter[str]], dict[str, C
 
 
 def _fair(total: int, children: list[QuotaRuntime], resource: str) -> dict[str, int]:
-    """Whoever wants more than its scaled min has that and is hungry; the others have what they want (their scaled min, if
-    they do not lend). What is left is split among the hungry by weight again and again, nobody getting more than it wants;
-    single units go to the largest remainders, the first name among equals.
-    """
+    """A quota that requests more than its scaled min starts with that min and takes part in the sharing; the others get their
+    request (their scaled min, if they do not lend). The rest is shared by weight round by round, and no quota gets more than
+    its request; single units go to the largest remainders, the first name among equals."""
     has: dict[str, int] = {}
     hungry: dict[str, int] = {}
     wants = {child.quota: _wanted(child, resource) for child in children}

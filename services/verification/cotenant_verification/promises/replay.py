@@ -16,18 +16,15 @@ from cotenant_verification.checks.probes import probes
 from cotenant_verification.checks.reference_cores import ReferenceCores
 
 LATER = (timedelta(seconds=61), timedelta(minutes=20))
-"""When the cores are asked beside now: when back-offs and pauses are over, and when every metric has expired."""
+"""Offsets at which the cores decide besides now: when back-offs and pauses are over, and when every metric has expired."""
 FIRST_QUESTION = "asked"
 
 
 def state_is_the_fold(participant: ServiceParticipant, world: World, references: ReferenceCores, number: int) -> Wrong:
-    """A live core that has folded everything decides like one that has folded the log from its start and was never asked, and,
-    in the next comparison, like a fresh one that loads the last message of each subject: now, later, and with pods that show
-    what it holds of nodes and quotas.
-
-    The first answer is the live core's own, with all that it keeps for speed; the others are a copy's. `number` distinguishes
-    one comparison from another.
-    """
+    """A live core that has folded everything decides like one that has folded the log from its start and never decided, and, in
+    the next comparison, like a fresh one that loads the last message of each subject: now, later, and with pods that reveal its
+    state of nodes and quotas. The first decision is the live core's own, with all its caches; the others are a copy's. `number`
+    distinguishes comparisons."""
     now, core = world.now, participant.cycle.core
     name = "folds the whole log" if number % 2 else "loads the last of each subject"
     fresh = references.of(participant.definition.name) if number % 2 else _loaded(world, participant)
@@ -43,9 +40,8 @@ def state_is_the_fold(participant: ServiceParticipant, world: World, references:
 
 
 def deciding_changes_nothing(participant: ServiceParticipant, world: World, number: int) -> Wrong:
-    """`decide` has no observable effect but the events that it returns: asked twice a core answers the same, and after any
-    questions it folds new facts and decides like a copy that was never asked. The core in use is only copied.
-    """
+    """`decide` has no observable effect except the events that it returns: called twice a core returns the same, and after any
+    calls it folds new facts and decides like a copy on which it was never called. The core in use is only copied."""
     now = world.now
     asked, unasked = copied(participant.cycle.core), copied(participant.cycle.core)
     again = (now, "asked again", ())
@@ -70,7 +66,7 @@ def _loaded(world: World, participant: ServiceParticipant) -> Core:
 
 
 def last_messages(stream: MemoryStream, participant: ServiceParticipant) -> Iterator[Event]:
-    """What a process loads that starts now: the last message of each subject that it reads."""
+    """What a process that starts now loads: the last message of each subject that it reads."""
     found = (stream.event(sequence) for sequence in stream.snapshot(participant.definition.filters))
     return (event for event in found if event is not None)
 
@@ -110,7 +106,7 @@ def _answer(core: Core, asked: Question) -> Answer:
 
 
 def _difference(live: Answer, fresh: Answer) -> str:
-    """The first place where two answers part."""
+    """The first place where two decisions differ."""
     if len(live) != len(fresh):
         named = [" ".join(decided[0] for decided in answer[:5]) or "nothing" for answer in (live, fresh)]
         return f"{len(live)} and {len(fresh)} events: {named[0]} | {named[1]}"
@@ -128,7 +124,7 @@ def _difference(live: Answer, fresh: Answer) -> str:
 
 
 def decisions_can_be_recomputed(moment: Moment) -> Wrong:
-    """The state that each commit names was rebuilt from the log as it grew, and `decide` gave the same events again."""
+    """The state that each commit names was rebuilt from the log as it grew, and `decide` returned the same events."""
     report = moment.verifier.report
     moment.counts["decisions recomputed"] += report.verified
     found = report.first_difference

@@ -1,4 +1,4 @@
-"""Promises 8, 9 and 13: borrowed CPU is given back at once and without flutter; nothing grows."""
+"""Promises 8, 9 and 13: overcommitted CPU is reclaimed at once and without flapping; nothing grows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cotenant_verification.promises.replay import last_messages
 QUEUE = 5_000
 """A reader that is further behind starts over."""
 ENTRIES = 4
-"""The most that was seen is 2."""
+"""The most that was ever seen is 2."""
 LOOKED_AT_ONCE_IN = 4
 SLACK = 200
 """Entries that a live core may hold beyond a fresh one's and a quarter."""
 
 
 def queues_stay_short(moment: Moment) -> Wrong:
-    """No more than QUEUE messages wait for a service that is up and not cut off."""
+    """No more than QUEUE messages wait for a service that is up and connected."""
     for name, service in moment.harness.services.items():
         link = moment.harness.world.link(name)
         if link is not None and link.severed(moment.now):
@@ -37,9 +37,8 @@ def the_log_is_bounded(moment: Moment) -> Wrong:
 
 
 def cores_are_bounded(moment: Moment) -> Wrong:
-    """Now and then of one core: it holds at most ENTRIES for each subject that it reads and that holds something, and five
-    times SLACK.
-    """
+    """Checked for one core at a time: it holds at most ENTRIES per subject that it reads and that has a message, and five times
+    SLACK."""
     if moment.chance.randrange(LOOKED_AT_ONCE_IN):
         return
     name = moment.chance.choice(sorted(moment.harness.services))
@@ -71,8 +70,7 @@ def cores_hold_what_is_alive(moment: Moment) -> Wrong:
 
 def suppression_settles(moment: Moment) -> Wrong:
     """A node reverses its best-effort bound at most FEW times in a stretch beyond the reversals of what its services leave, and
-    changes it at most FEW times once that is the same and it had time to settle.
-    """
+    changes it at most FEW times once that is constant and it had time to settle."""
     for name, text in moment.suppressions.unsettled:
         yield execution_subject(name, "suppress"), text
     for name, changes in sorted(moment.suppressions.flutter(moment.now).items()):
@@ -81,7 +79,7 @@ def suppression_settles(moment: Moment) -> Wrong:
 
 
 def services_keep_their_latency(moment: Moment) -> Wrong:
-    """Two control periods after a spike no service's p99 is longer than with the most that best-effort may use."""
+    """Two control periods after a spike no service's p99 is longer than with the most that best-effort work may use."""
     for name, text in moment.suppressions.slowed:
         yield execution_subject(name, "suppress"), text
 

@@ -34,7 +34,7 @@ FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrat
 MAX_REFUSALS_STORED = 1000
 BUDGETS = Cadence(timedelta(seconds=10), after_folds=True)
 ATTEMPTS = 1
-"""A simulated user sees the first refusal: nothing is folded between two attempts of one moment."""
+"""A simulated user gets the first refusal: nothing is folded between two attempts of one moment."""
 
 
 def kind_of(document: Document) -> Kind:
@@ -47,14 +47,14 @@ def kind_of(document: Document) -> Kind:
 
 @dataclass(frozen=True)
 class RefusedRequest:
-    """What a user asked for and did not get."""
+    """A request that was refused."""
 
     what: str
     message: str
 
 
 class SimulatedGateway:
-    """A participant that stores what users ask for. Requests are scheduled before or during the run."""
+    """A participant that stores what users request. Requests are scheduled before or during the run."""
 
     filters: tuple[str, ...] = FAMILIES
     usage_filters: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class SimulatedGateway:
         return f"{self._uids:05d}"
 
     def _carry_out(self, what: str, begin: Callable[[], Request[Any]], now: datetime, world: World) -> None:
-        """Answer the steps of a request. What was stored before it at this moment is folded: there is nothing to wait for."""
+        """Answer the steps of a request. What was stored before it at this moment is folded already."""
         stored = True
         try:
             request = begin()
@@ -154,7 +154,7 @@ class SimulatedGateway:
 
     def _store_all(self, plans: Iterable[Plan], now: datetime, world: World) -> None:
         for plan in plans:
-            # A refused one was made from an old state: it comes again after the next fold.
+            # A refused one was based on an old state: it is retried after the next fold.
             self._store(plan, now, world)
 
     def _store(self, plan: Plan, now: datetime, world: World) -> Outcome:

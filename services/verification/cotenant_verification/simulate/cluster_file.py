@@ -86,7 +86,7 @@ class Workload(_Read, frozen=True, kw_only=True):
 
 
 class Cluster(_Read, frozen=True, kw_only=True):
-    """What a cluster file says."""
+    """The contents of a cluster file."""
 
     nodes: tuple[NodeShape, ...]
     objects: tuple[dict[str, object], ...] = ()
@@ -119,7 +119,7 @@ def cluster_of(document: Document, source: str) -> Cluster:
 
 
 def _check(cluster: Cluster, source: str) -> None:
-    """What types alone do not say."""
+    """Check what types alone do not express."""
 
     def refuse(field: str, why: str) -> None:
         raise ManifestError(f"{source}: {field}: {why}")

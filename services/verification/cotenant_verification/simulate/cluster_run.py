@@ -42,7 +42,7 @@ class Recorder:
         self._digest = blake2b(digest_size=16)
 
     def add(self, event: Event) -> None:
-        """Take one stored event in."""
+        """Take in one stored event."""
         self.types[event.data.TYPE] += 1
         if event.stream == LOG:
             self._digest.update(encode_event(event))
@@ -56,7 +56,7 @@ class Recorder:
 
 
 def run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Callable[[float], None]) -> Document:
-    """Run a cluster; `progress` hears the part done, 0..1."""
+    """Run a cluster; `progress` is called with the completed fraction, 0..1."""
     with collecting_rarely():
         return _run_cluster(cluster, span_seconds, seed, progress)
 
@@ -91,7 +91,7 @@ def _declare(cluster: Cluster, gateway: SimulatedGateway) -> None:
     for namespace in sorted({workload.namespace for workload in cluster.workloads} - {"default"}):
         gateway.create(moment, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     for document in cluster.objects:
-        # Read from YAML, so nothing in it is anything but JSON.
+        # Read from YAML, so it is plain JSON data.
         gateway.create(moment, cast("Document", document))
     for shape in cluster.nodes:
         for name in node_names(shape) if shape.labels else []:
@@ -110,7 +110,7 @@ def capacity_of(cluster: Cluster) -> dict[str, int]:
 def result_document(
     gateway: SimulatedGateway, tally: Tally, recorder: Recorder, world: World, span_seconds: float, seed: int
 ) -> Document:
-    """What came of a run; every mapping in a stated order."""
+    """The result of a run; every mapping in a stated order."""
     nodes, pods = gateway.documents("nodes"), gateway.documents("pods")
     return {
         "seed": seed,
@@ -142,7 +142,7 @@ def _node(figures: NodeFigures) -> Document:
 
 
 def _waiting(pods: list[Json]) -> list[Json]:
-    """Pods that wait at the end, with the scheduler's words."""
+    """Pods that wait at the end, with the scheduler's messages."""
     found: list[Json] = []
     for pod in pods:
         for condition in list_at(pod, "status", "conditions"):

@@ -42,7 +42,7 @@ QOS_LABEL = {"LS": "LS", "Guaranteed": "LS", "Burstable": "LS", "BE": "BE"}
 
 
 class TraceError(Exception):
-    """The trace cannot be read: says the file, the line and what is wrong there."""
+    """The trace cannot be read; the text states the file, the line and what is wrong there."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def node_document(node: TraceNode) -> Document:
 
 
 def pod_document(pod: TracePod) -> Document:
-    """The Pod object of a pod. Its requests are its limits; batch pods ask for ordinary resources, as they did there."""
+    """The Pod object of a pod. Its requests are its limits; batch pods request ordinary resources, as they did there."""
     amounts: Document = {"cpu": f"{pod.cpu_milli}m", "memory": f"{pod.memory_mib}Mi"}
     if pod.gpus:
         amounts[GPU_CORE] = str(pod.gpu_core)

@@ -40,7 +40,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class TraceResult:
-    """What a trace came to."""
+    """The result of a trace."""
 
     tally: Tally
     nodes: int
@@ -53,7 +53,7 @@ class TraceResult:
 
 
 def run_trace(trace: Trace, progress: Callable[[float], None], seed: int = 0) -> TraceResult:
-    """Run a trace to its end; `progress` hears the part done, 0..1, SLICES times."""
+    """Run a trace to its end; `progress` is called with the completed fraction, 0..1, SLICES times."""
     began_wall = time.monotonic()
     world = World(seed=seed)
     gateway = SimulatedGateway(budgets=False)

@@ -21,7 +21,7 @@ REPEAT = timedelta(seconds=5)
 _WISH = msgspec.json.Decoder(EvictionRequest)
 
 Tell = Callable[[EvictionRequest, datetime, World], None]
-"""Tells a gateway of an eviction that is wanted at a moment."""
+"""Passes an eviction request to a gateway at a moment."""
 
 
 class RequestingParticipant:

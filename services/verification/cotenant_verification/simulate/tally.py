@@ -1,7 +1,7 @@
-"""What a simulation comes to: placements, waiting pods with reasons, and utilisation over time.
+"""The result of a simulation: placements, waiting pods with reasons, and utilisation over time.
 
-In: the events of the simulated log, as they are stored. Out: counts and series. A pod counts as placed when it was
-placed once; utilisation is what placed pods asked for, over what the nodes offer.
+In: the events of the simulated log, as they are stored. Out: counts and series. A pod counts as placed if it was placed once;
+utilisation is the requests of placed pods over what the nodes offer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Tally:
     _used: Counter[str] = field(default_factory=Counter)
 
     def add(self, event: Event) -> None:
-        """Take one stored event in."""
+        """Take in one stored event."""
         data = event.data
         if isinstance(data, Placement):
             self._place(data, event.tombstone, event.time or self.began)
@@ -79,7 +79,7 @@ class Tally:
 
     @property
     def running(self) -> int:
-        """Pods that hold a place now."""
+        """Pods that have a placement now."""
         return len(self._running)
 
     @property
@@ -89,7 +89,7 @@ class Tally:
 
     @property
     def never_placed(self) -> int:
-        """Pods that ended, or still wait, without ever having been placed, and said why."""
+        """Pods that ended, or still wait, without ever having been placed, and have a reason."""
         return len(self._gave_up) + sum(1 for uid in self._waiting if uid not in self._ever_placed)
 
     def reasons(self) -> dict[str, int]:

@@ -1,8 +1,8 @@
-"""From a cluster file to pods and moments.
+"""Pods and their arrival times from a cluster file.
 
-In: workloads, a seed, a span. Out: Pod documents, each with the moment at which it is created. Random gaps and
-durations come from one generator per workload, seeded by the run's seed and the workload's name: another workload
-in the file changes nobody else's.
+In: workloads, a seed, a span. Out: Pod documents, each with the moment at which it is created. Random gaps and durations come
+from one generator per workload, seeded by the run's seed and the workload's name: adding a workload to the file does not change
+the others.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def pod_document(workload: Workload, index: int, duration: str) -> Document:
 
 
 def usage_text(workload: Workload) -> str:
-    """What one pod uses, as the annotation says it."""
+    """What one pod uses, in the annotation's format."""
     parts = []
     if workload.load is not None:
         parts.append(f"cpu={workload.load.night}..{workload.load.noon}")

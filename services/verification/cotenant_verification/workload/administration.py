@@ -1,4 +1,4 @@
-"""In mid-flight: the node configuration, invalid ones among them; a budget; migration jobs."""
+"""Changes during a run: the node configuration, including invalid ones; a budget; migration jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOVE_EVERY_MS = 120_000
 
 
 def administration(header: Header) -> list[Entry]:
-    """All of it."""
+    """Return the entries."""
     chance = Random(f"administration/{header.seed}")
     entries = [
         _config(chance, CONFIG_MS, first=True),
@@ -37,7 +37,7 @@ def _config(chance: Random, at_ms: int, *, first: bool) -> Entry:
 
 
 def _move(chance: Random, header: Header, name: str) -> list[Entry]:
-    """A user has a pod moved: of a service, or of a job that may have ended; some withdraw the request."""
+    """A user has a pod moved: one of a service, or of a job that may have ended; some withdraw the request."""
     pod = f"service-{chance.randrange(3)}-{chance.randrange(3)}" if chance.random() < 0.7 else f"job-{chance.randrange(20)}"
     at_ms = chance.randrange(SETTLE_MS, header.span_ms)
     args: dict[str, int | str] = {"pod": pod, "ttl": chance.choice((0, 30, 300)), "paused": int(chance.random() < 0.1)}

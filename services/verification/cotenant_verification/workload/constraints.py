@@ -26,7 +26,7 @@ WHERE = ("own", "listed", "selected")
 
 
 def constraints(header: Header, capacity: int) -> list[Entry]:
-    """All of it."""
+    """Return the entries."""
     chance = Random(f"constraints/{header.seed}")
     entries = [_tier(NAMESPACES_MS, team, chance.choice(TIERS)) for team in TEAMS]
     kinds = chance.sample(KINDS, chance.randrange(2, len(KINDS)))
@@ -46,7 +46,7 @@ def _tier(at_ms: int, team: str, tier: str) -> Entry:
 
 
 def _application(chance: Random, header: Header, kind: str, app: str) -> list[Entry]:
-    """Some pods of one kind; a few come and go all the time, some of each are in another namespace."""
+    """Some pods of one kind; a few come and go all the time, and some of each are in another namespace."""
     entries: list[Entry] = []
     home = chance.choice(("default", *TEAMS))
     topology, where = chance.choice(("host", "zone")), chance.choice(WHERE)
@@ -77,7 +77,7 @@ def _wish(chance: Random, kind: str, app: str, topology: str, where: str) -> Arg
         case "apart":
             return {"apart": topology, "of": app, "where": where}
         case "near":
-            # With its own kind, or with a service that stays and that there may not be.
+            # With its own kind, or with a service that stays and that may be absent there.
             return {"near": topology, "of": chance.choice((app, app, "service-0")), "where": where}
         case "spread":
             spread: Args = {"spread": topology, "skew": chance.choice((1, 2))}
@@ -99,7 +99,7 @@ def _wish(chance: Random, kind: str, app: str, topology: str, where: str) -> Arg
 
 
 def _contest(chance: Random, header: Header, capacity: int) -> list[Entry]:
-    """Modest pods take what there is, with a budget; vital ones have them end, patient ones do not."""
+    """Low-priority pods fill the machines, with a budget; high-priority ones preempt them, and non-preempting ones wait."""
     entries = [
         Entry(at_ms=PRIORITIES_MS + index, kind="priority-class", target=name, args={"value": value, "policy": policy})
         for index, (name, (value, policy)) in enumerate(CLASSES.items())
@@ -127,11 +127,11 @@ def _contest(chance: Random, header: Header, capacity: int) -> list[Entry]:
 
 
 def _change(chance: Random, header: Header, kinds: list[str]) -> list[Entry]:
-    """Something around the pods becomes another; nodes are seldom closed for good."""
+    """Something around the pods changes; nodes are seldom cordoned for good."""
     at_ms = chance.randrange(SETTLE_MS, header.span_ms)
     node = f"n{chance.randrange(header.nodes)}"
     over_ms = at_ms + chance.choice((2_000, 20_000, 60_000, header.span_ms))
-    # The only node is not closed: nothing would happen any more.
+    # The only node is never cordoned: nothing would happen any more.
     match chance.choice(("namespace", "relabel", *(("taint", "cordon") if header.nodes > 1 else ()))):
         case "namespace":
             return [_tier(at_ms, chance.choice(TEAMS), chance.choice(TIERS))]
@@ -149,7 +149,7 @@ def _change(chance: Random, header: Header, kinds: list[str]) -> list[Entry]:
 
 
 def _end(chance: Random, header: Header) -> list[Entry]:
-    """A team's namespace is deleted, and declared again: while it still ends, or later."""
+    """A team's namespace is deleted and declared again, while it is still ending or later."""
     team, at_ms = chance.choice(TEAMS), chance.randrange(header.span_ms // 2, header.span_ms)
     entries = [Entry(at_ms=at_ms, kind="end-namespace", target=team)]
     for again_ms in (at_ms + chance.choice((10, 2_000)), at_ms + chance.choice((20_000, 60_000))):

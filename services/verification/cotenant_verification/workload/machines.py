@@ -17,7 +17,7 @@ def node_shape(chance: Random) -> tuple[int, int]:
 
 
 def zone_of(index: int) -> str:
-    """Where a machine stands."""
+    """The zone of a machine."""
     return f"zone-{index % ZONES}"
 
 

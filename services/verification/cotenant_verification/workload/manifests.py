@@ -24,7 +24,7 @@ Args = Mapping[str, int | str]
 
 
 def pod(target: str, args: Args) -> Document:
-    """A service (`ls`), a job on borrowed resources (`batch`), or a job on the machine's own (`job`)."""
+    """A service (`ls`), a batch job on overcommitted resources (`batch`), or a job on the machine's own resources (`job`)."""
     namespace, name = located(target)
     kind = args["class"]
     memory = f"{args['memory_mib']}Mi"
@@ -72,7 +72,7 @@ def pod(target: str, args: Args) -> Document:
 
 
 def _usage(args: Args) -> str:
-    """What it uses over a period; `leaks`: from each start on."""
+    """What it uses over a period; `leaks`: growing from each start."""
     parts = [f"cpu={args['use_low']}m..{args['use_high']}m"] if "use_high" in args else []
     if "hold_high" in args:
         parts.append(f"memory={args['hold_low']}Mi..{args['hold_high']}Mi")
@@ -89,7 +89,7 @@ def _amounts(cpu_milli: int) -> Document:
 
 
 def quota(name: str, args: Args) -> Document:
-    """An elastic quota over the machines' own and the borrowed resources."""
+    """An elastic quota over the machines' own and overcommitted resources."""
     tree = str(args.get("tree", ""))
     root = bool(tree) and not args.get("parent")
     labels: Document = {
@@ -150,9 +150,8 @@ def move(name: str, args: Args) -> Document:
 
 
 def profile(name: str, args: Args) -> Document:
-    """A colocation profile, which marks pods with its revision; `lends`: it has them run on borrowed resources; `broken`: it
-    contradicts itself.
-    """
+    """A colocation profile, which marks pods with its revision; `lends`: it turns them into batch pods; `broken`: it
+    contradicts itself."""
     spec: Document = {
         "selector": {"matchLabels": {"app": name}},
         "probability": int(args.get("percent", 100)),

@@ -1,7 +1,7 @@
-"""Pods that hold more memory than they should: leaks, jobs that outgrow what they borrowed, services without a limit.
+"""Pods that hold more memory than they should: leaks, jobs that outgrow their request, services without a limit.
 
-In: a header. Out: entries, in every second run. Who leaks holds little after each start; who bloats has no limit and takes,
-over and over, more than it asked for, until the machine lacks memory.
+In: a header. Out: entries, in every second run. A leaking pod holds little after each start; a bloated one has no limit and
+repeatedly takes more than it requested, until the machine lacks memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PERIODS = (60, 240, 1_200)
 
 
 def memory(header: Header) -> list[Entry]:
-    """All of it."""
+    """Return the entries."""
     chance = Random(f"memory/{header.seed}")
     if chance.random() < 0.5:
         return []

@@ -19,15 +19,15 @@ DAY = 86_400
 LONG_MS = 6 * 3_600_000
 """From here on a run is long enough for some services to follow the day."""
 TIDE_MS = 3_600_000
-"""From here on crowded times, in which jobs ask for more than there is, and idle ones alternate."""
+"""From here on busy times, in which jobs request more than there is, alternate with idle ones."""
 CROWDED_MS = (600_000, 1_200_000)
 IDLE_MS = (1_800_000, 3_600_000)
 IDLE_GAP = 8
-"""Times as long as in crowded times is the time between two jobs then."""
+"""The gap between two jobs in idle times, as a multiple of that in busy times."""
 
 
 def pods(header: Header, capacity: int) -> list[Entry]:
-    """All pods of a run."""
+    """Return the entries."""
     chance = Random(f"pods/{header.seed}")
     return [*_services(chance, header, capacity), *_jobs(chance, header, capacity)]
 
@@ -44,7 +44,7 @@ def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
             low = request * chance.randrange(10, 40) // 100
             high = request * chance.randrange(60, 140) // 100
             if app % 3 == 1:
-                # Greedy ones use far more than they ask for: their nodes become hot and the descheduler moves them.
+                # Greedy ones use far more than they request: their nodes become hot and the descheduler moves them.
                 low, high = request * chance.randrange(100, 200) // 100, request * chance.randrange(250, 500) // 100
             args: dict[str, int | str] = {
                 "class": "ls",
@@ -61,7 +61,8 @@ def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
 
 
 def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
-    """Jobs come all the time, more than the machines can hold; in long runs there are idle times in which the queue empties."""
+    """Jobs arrive all the time, more than the machines can hold; in long runs there are idle times in which the queue empties.
+    """
     entries: list[Entry] = []
     mean_gap_ms = max(2_000, 120_000_000 // max(capacity, 1))
     tide = _tide(header)
@@ -84,7 +85,7 @@ def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
         if chance.random() < 0.6:
             args["quota"] = LEAVES[chance.randrange(len(LEAVES))]
         if chance.random() < 0.08:
-            # One beyond the last: a node that is not there, unless a machine comes back under another name.
+            # One beyond the last: a node that does not exist, unless a machine comes back under another name.
             args[chance.choice(("named", "selects"))] = f"n{chance.randrange(header.nodes + 1)}"
         entries.append(Entry(at_ms=int(at), kind="create-pod", target=name, args=args))
         if chance.random() < 0.15:
@@ -92,7 +93,7 @@ def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
 
 
 def _tide(header: Header) -> list[int]:
-    """When crowded and idle times alternate, in ms: none in runs shorter than TIDE_MS."""
+    """When busy and idle times alternate, in ms: none in runs shorter than TIDE_MS."""
     chance = Random(f"tide/{header.seed}")
     changes: list[int] = []
     while header.span_ms >= TIDE_MS and (not changes or changes[-1] < header.span_ms):
@@ -102,7 +103,7 @@ def _tide(header: Header) -> list[int]:
 
 
 def _meddling(chance: Random, header: Header, name: str, born_ms: int, args: dict[str, int | str]) -> list[Entry]:
-    """What users do to a pod: updates, racing ones among them; deletion; the same name again."""
+    """What users do to a pod: updates, including racing ones; deletion; creation under the same name."""
     entries: list[Entry] = []
     if born_ms >= header.span_ms - 2_000:
         return entries

@@ -1,7 +1,7 @@
-"""Colocation profiles that change in mid-flight, invalid ones among them, and the pods that they are about.
+"""Colocation profiles that change during a run, including invalid ones, and the pods that they apply to.
 
-In: a header. Out: entries. Pods of the applications PROFILED ask for the machines' own resources; the profile of that name, if
-it is there, has them run on borrowed ones, or only marks them. Every version has a revision, which its pods bear.
+In: a header. Out: entries. Pods of the applications PROFILED request the machines' own resources; the profile of that name, if
+it exists, turns them into batch pods, or only marks them. Every version has a revision, which its pods carry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BROKEN = 0.25
 
 
 def profiles(header: Header) -> list[Entry]:
-    """Versions of two profiles, their ends, and pods of theirs."""
+    """Versions of two profiles, their deletion, and their pods."""
     chance = Random(f"profiles/{header.seed}")
     entries = []
     for revision in range(2 + header.span_ms // CHANGE_EVERY_MS):

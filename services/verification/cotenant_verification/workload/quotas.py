@@ -25,7 +25,7 @@ PERMILLE = 1000
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Where a quota stands. `least` and `room`: ranges in permille of the parent's min, and of the machines beyond min."""
+    """The position of a quota. `least` and `room`: ranges in permille of the parent's min, and of the machines beyond min."""
 
     name: str
     parent: str
@@ -46,7 +46,7 @@ SHAPES = (
     Shape("pool-x", POOL, False, POOL, (100, 500), (10, 100)),
     Shape("pool-y", POOL, False, POOL, (100, 500), (10, 100)),
 )
-"""Parents come before their children; of a parent's min the children's upper bounds take no more than all."""
+"""Parents come before their children; the children's upper bounds take no more than all of a parent's min."""
 
 
 def quotas(header: Header, capacity: int) -> list[Entry]:
@@ -82,7 +82,7 @@ def _bounds(chance: Random, shape: Shape, least: dict[str, int], capacity: int) 
 def _change(chance: Random, at_ms: int, least: dict[str, int], capacity: int) -> list[Entry]:
     shape = SHAPES[chance.randrange(len(SHAPES))]
     if shape.name in LEAVES and chance.random() < 0.1:
-        # Refused while pods bear its name; else it is gone for a while, and pods come in that name it.
+        # Refused while pods carry its name; otherwise it is gone for a while, and pods arrive that name it.
         again = _bounds(chance, shape, least, capacity)
         again |= {"parent": shape.parent, "is_parent": 0, "tree": shape.tree, "lends": 1}
         gone = Entry(at_ms=at_ms, kind="delete-quota", target=shape.name)

@@ -31,11 +31,11 @@ def located(target: str) -> tuple[str, str]:
 
 
 class ScheduleError(ValueError):
-    """A file that is no schedule; the text says where and why."""
+    """A file that is not a valid schedule; the text states where and why."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that happens. `fault` False: a step of the workload. Times in milliseconds since the start."""
+    """One thing that happens. `fault` False: a step of the workload. Times are in milliseconds since the start."""
 
     at_ms: int
     kind: str

@@ -8,11 +8,11 @@ from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
 
 DEMAND_EVERY_MS = 60_000
 ANNOUNCED = ((0, 0), (8, 8_192))
-"""vcores and MB that a NodeManager announces when it registers: what it has until somebody sets another total."""
+"""vcores and MB that a NodeManager announces when it registers: its total until another is set."""
 
 
 def yarn(header: Header, capacity: int) -> list[Entry]:
-    """NodeManagers on some nodes (one belongs to no node of ours), and what applications want in sum, again and again."""
+    """NodeManagers on some nodes (one belongs to no node of ours), and the demand of applications over time."""
     chance = Random(f"yarn/{header.seed}")
     if header.seed % 2:
         return []
