@@ -14,7 +14,7 @@ import sys
 import click
 
 VERIFICATION = "cotenant_verification"
-"""The package of benchmarks and chaos runs, imported by name when it is asked for: nobody else needs it."""
+"""The package of benchmarks and chaos runs, imported by name only when one is run."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "admin": ("cotenant_console.commands.admin", "Decide what services leave to a person."),

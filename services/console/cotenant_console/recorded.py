@@ -22,7 +22,7 @@ PULL_LIMIT = 1000
 MAX_EVENTS = 2_000_000
 START_SECONDS = 60.0
 SILENT_SECONDS = 30.0
-"""What does not come within this time is not there: a crowded machine keeps a reader waiting for seconds."""
+"""Beyond this time the end of the stream is assumed: on a busy machine a reader waits for seconds."""
 
 
 class NothingRecordedError(Exception):

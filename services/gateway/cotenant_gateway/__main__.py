@@ -82,7 +82,7 @@ async def serve(host: Host, _: argparse.Namespace) -> None:
 
 def main() -> None:
     """Entry point of `cotenant-gateway`."""
-    # The read model is large, long-lived and free of cycles: looking through all of it often only costs time.
+    # The read model is large, long-lived and free of cycles: frequent full collections would only cost time.
     gc.set_threshold(50_000, 50, 100)
     run_program(NAME, parser(NAME, SUMMARY), serve, own_http=True)
 

@@ -51,7 +51,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 def encodable(text: str) -> str:
-    """Return the text with `?` for what UTF-8 cannot hold: bytes of a header that were no text are lone surrogates."""
+    """Return the text with `?` for what UTF-8 cannot encode: bytes of a header that are no text become lone surrogates."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -150,7 +150,7 @@ def unsupported_media(given: str, accepted: Sequence[str]) -> ApiError:
 
 
 def invalid_object(kind: Kind, name: str, errors: Sequence[FieldError], changed: Sequence[str] = ()) -> ApiError:
-    """422: the object was understood and breaks rules; every violation is a cause. `changed`: what admission did before."""
+    """422: the object could be read and breaks rules; every violation is a cause. `changed`: what admission changed before."""
     texts = [str(error) for error in errors]
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
@@ -177,7 +177,7 @@ def budget_refuses(kind: Kind, name: str, message: str) -> ApiError:
 
 
 def internal(message: str) -> ApiError:
-    """500: the server's own fault, with what is known about it."""
+    """500: the server's own fault, with its details."""
     return ApiError(500, "InternalError", f"Internal error occurred: {message}")
 
 

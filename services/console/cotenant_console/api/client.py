@@ -34,7 +34,7 @@ class FieldCause:
 
 
 class UnreachableError(Exception):
-    """The server does not answer at all."""
+    """The server does not answer."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ def text_at(document: Json, *path: str | int, default: str = "") -> str:
 
 
 def value_at(document: Json, *path: str | int) -> Json:
-    """What stands at a path of a document, None where the path ends early."""
+    """The value at a path of a document, None where the path ends early."""
     here: Json = document
     for step in path:
         if isinstance(here, dict) and isinstance(step, str):

@@ -55,7 +55,7 @@ def write_endpoint(folder: Path, endpoint: Endpoint) -> None:
 
 
 def find_endpoint(server: str | None = None, data: str | None = None) -> Endpoint:
-    """The stack to talk to. Raises EndpointUnknownError, with what to do, if nothing says where it is."""
+    """The stack to talk to. Raises EndpointUnknownError, which says what to do, if no address is configured."""
     named = server or os.environ.get("COTENANT_SERVER")
     folder = data_folder(data)
     written = read_endpoint(folder)

@@ -1,7 +1,7 @@
-"""From what a user typed to the kinds and objects meant by it.
+"""Kinds and objects from what a user typed.
 
-In: `pods`, `pod/web`, `pods,nodes`, `pod web db`. Out: kinds with names. A kind that the console does not know is
-looked up in the server's discovery documents, so that kinds of a newer server work as well.
+In: `pods`, `pod/web`, `pods,nodes`, `pod web db`. Out: kinds with names. A kind that the console does not know is looked up in
+the server's discovery documents, so that kinds of a newer server work as well.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ ADOPT_PATH = "/apis/cotenant.io/v1/nodes/{name}/adopt"
 
 @click.group("admin")
 def command() -> None:
-    """Decide what services leave to a person."""
+    """Operations that need an administrator's decision."""
 
 
 @command.command("adopt")

@@ -1,7 +1,7 @@
-"""`cotenant apply`: create what is new, change what differs, say what was done.
+"""`cotenant apply`: create new objects, update changed ones, report each.
 
-In: manifests. Out: one line an object (`pod/web created|configured|unchanged`). What the server refuses is shown
-with file, line, document and field; the other documents are applied all the same, and the exit status is 1.
+In: manifests. Out: one line an object (`pod/web created|configured|unchanged`). What the server refuses is shown with file,
+line, document and field; the other documents are applied all the same, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST_KINDS = (
     "ConfigMap",
     "ClusterColocationProfile",
 )
-"""Within one call these go first, so that what refers to them finds them; the rest keeps its order."""
+"""Within one call these are applied first, so that objects that refer to them find them; the rest keeps its order."""
 
 
 @click.command("apply")
@@ -58,7 +58,7 @@ def command(client: Client, sources: tuple[str, ...], namespace: str | None) -> 
 
 
 def ordered(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Manifests with those first that others refer to."""
+    """Manifests, with those first that others refer to."""
     rank = {kind: index for index, kind in enumerate(FIRST_KINDS)}
     return sorted(manifests, key=lambda manifest: rank.get(text_at(manifest.document, "kind"), len(rank)))
 
@@ -90,7 +90,7 @@ def apply_one(client: Client, manifest: Manifest, namespace: str | None) -> str:
                 return f"{shown} unchanged"
             client.merge_patch(kind.path(scope, name), patch)
         except ApiError as error:
-            # Somebody wrote between the read and the write: read again and merge again.
+            # The object changed between the read and the write: read again and merge again.
             if error.code != 409 or attempt == CONFLICT_ATTEMPTS - 1:
                 raise
             continue

@@ -21,10 +21,10 @@ DEFAULT_NAMESPACE = "default"
 
 
 class RefusedError(click.ClickException):
-    """A refusal of the server, printed in its own words alone, as kubectl does."""
+    """A refusal of the server, printed without a prefix, as kubectl does."""
 
     def show(self, file: IO[str] | None = None) -> None:
-        """Print the words."""
+        """Print the message."""
         click.echo(self.message, file=file, err=file is None)
 
 
@@ -57,7 +57,7 @@ def with_namespace(body: Callable[P, R]) -> Callable[P, R]:
 
 
 def describe_refusal(error: ApiError) -> str:
-    """The server's message, with the refused fields below it where the message does not say them already."""
+    """The server's message, with the refused fields below it unless the message names them already."""
     lines = [str(error)]
     for cause in error.causes:
         if cause.message not in error.message:

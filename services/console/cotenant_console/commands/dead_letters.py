@@ -24,7 +24,7 @@ REASON_SHOWN = 80
 
 
 def show(client: Client, names: tuple[str, ...], output: str | None, *, watch: bool, headings: bool) -> None:
-    """Print the dead letters, or those with these names; with `watch` go on."""
+    """Print the dead letters, or those with these names; with `watch`, go on."""
     listed = client.get(PATH)
     items = [item for item in list_at(listed, "items") if not names or text_at(item, "metadata", "name") in names]
     missing = sorted(set(names) - {text_at(item, "metadata", "name") for item in items})
@@ -72,7 +72,7 @@ def row_of(item: object, now: datetime, *, wide: bool) -> tuple[str, ...]:
 
 
 def _follow(client: Client) -> None:
-    """Print a sentence for each letter that comes."""
+    """Print a sentence for each new letter."""
     last = text_at(client.get(STATUS_PATH), "log", "lastSequence", default="0")
     for line in read_lines(client, {"follow": "1", "since": last}):
         if line.get("type") == TYPE:

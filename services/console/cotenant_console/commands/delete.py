@@ -70,7 +70,7 @@ def command(
 
 
 def _from_manifests(client: Client, sources: tuple[str, ...], namespace: str) -> list[tuple[Kind, str, str]]:
-    """What the manifests name, last first, so that what others refer to goes last."""
+    """What the manifests name, in reverse order, so that what others refer to is deleted last."""
     victims = []
     try:
         manifests = [manifest for source in sources for manifest in read_manifests(source)]

@@ -84,7 +84,7 @@ def described(document: Document, events: list[Json], now: datetime) -> list[str
 
 
 def pod_heading(pod: Document) -> Iterator[str]:
-    """Where a pod is, in which state, and why it is not further."""
+    """Where a pod is, in which state, and what it is waiting for."""
     yield labelled("Node", text_at(pod, "spec", "nodeName", default="<none>"))
     ending = text_at(pod, "metadata", "deletionTimestamp")
     yield labelled("Status", f"Terminating (since {ending})" if ending else text_at(pod, "status", "phase"))
@@ -99,7 +99,7 @@ def labelled(label: str, text: str) -> str:
 
 
 def cut(text: str) -> str:
-    """A text that one can read in a terminal: `get -o yaml` shows all of it."""
+    """A text shortened for a terminal: `get -o yaml` shows all of it."""
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
 
@@ -110,7 +110,7 @@ def pairs(label: str, fields: Document, joint: str) -> list[str]:
 
 
 def field_lines(key: str, value: Json, depth: int) -> Iterator[str]:
-    """A field with everything below it, indented; names are spelled as words begin."""
+    """A field with everything below it, indented; camelCase names are split into words."""
     indent = "  " * depth
     title = key[:1].upper() + key[1:] if "/" not in key and "." not in key else key
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""`cotenant events`: what happened, in words, with where it stands on the log.
+"""`cotenant events`: what happened, in words, with its position on the log.
 
-In: the gateway's lines (stream, sequence, time, sentence, causes). Out: one line an event, or the lines as JSON.
-Without `-f` the last of what LOG holds; with `-f` also what executors do (EXECUTION) as it is done. Commit records
-and samples of metrics are left out unless `--all` is given: they are many and speak of no object.
+In: the gateway's lines (stream, sequence, time, sentence, causes). Out: one line an event, or the lines as JSON. Without `-f`
+the last events of LOG; with `-f` also what executors do (EXECUTION), as it happens. Commit records and metrics are left out
+unless `--all` is given: they are many and are about no object.
 """
 
 from __future__ import annotations

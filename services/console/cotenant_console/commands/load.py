@@ -36,7 +36,7 @@ def command(rate: str | None, data: str | None) -> None:
 
 
 def exchange(address: str, rate: str | None) -> Document:
-    """Ask the load generator, or set its rate."""
+    """Query the load generator, or set its rate."""
     connection = http.client.HTTPConnection(address, timeout=5)
     try:
         if rate is None:

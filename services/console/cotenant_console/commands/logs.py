@@ -1,4 +1,4 @@
-"""`cotenant logs`: a pod's output, whole, its end, or as it comes."""
+"""`cotenant logs`: a pod's output: all of it, its end, or as it is written."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse, or say what is expected."""
+        """Parse a duration; fails with the expected format."""
         try:
             seconds = parse_duration(str(value))
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""`cotenant version`: what runs here and what runs there."""
+"""`cotenant version`: versions of the command and of the server."""
 
 from __future__ import annotations
 

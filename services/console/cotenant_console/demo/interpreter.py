@@ -18,7 +18,7 @@ SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python for the pods. `user` None: nobody, or whoever runs `up` where that is not root."""
+    """A Python for the pods. `user` None: nobody, or the user who runs `up` where that is not root."""
 
     path: str
     user: int | None = None
@@ -26,7 +26,7 @@ class Interpreter:
 
 
 def open_to_all(path: Path, executable: bool) -> bool:
-    """Whether everybody may read (and execute) a file: every folder above it, links resolved, must be passable."""
+    """Whether every user may read (and execute) a file: every folder above it, links resolved, must be searchable."""
     try:
         resolved = path.resolve(strict=True)
         mode = resolved.stat().st_mode

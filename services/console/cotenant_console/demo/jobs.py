@@ -46,7 +46,7 @@ def plan_jobs(pods: Sequence[Json], most_open: int) -> Plan:
 
 
 class Jobs:
-    """Submits jobs and counts what became of them."""
+    """Submits jobs and counts their outcomes."""
 
     def __init__(self, client: Client, interpreter: Interpreter, cpu_seconds: float, batch_cpu_milli: int) -> None:
         self.submitted = 0

@@ -70,7 +70,7 @@ class Load:
         return rate_at(time.monotonic() - self.began, self.day_seconds, self.night, self.noon)
 
     async def run(self) -> None:
-        """Send for ever, from the service's first answer on."""
+        """Send until cancelled, from the service's first answer on."""
         await self._first_answer()
         self.began = time.monotonic()
         gaps = random.Random(self.seed)
@@ -140,7 +140,7 @@ class Load:
             writer.close()
 
     def report(self) -> dict[str, float | int | None]:
-        """What is known now, for the screen and the summary. Times in milliseconds, rates in requests a second."""
+        """The figures so far, for the screen and the summary. Times in milliseconds, rates in requests a second."""
         now = time.monotonic()
         while self.recent and self.recent[0][0] < now - RECENT_SECONDS:
             self.recent.popleft()

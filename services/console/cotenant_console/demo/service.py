@@ -90,7 +90,7 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        """Work and answer, or tell the statistics."""
+        """Work and answer, or return the statistics."""
         began = time.monotonic()
         if self.path == "/stats":
             statistics = {
@@ -112,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing for each request."""
+        """Log nothing per request."""
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ Node: TypeAlias = yaml.nodes.Node
 
 
 class ManifestError(Exception):
-    """A manifest cannot be read: says the file, the line and what is wrong there."""
+    """A manifest cannot be read; the text states the file, the line and what is wrong there."""
 
 
 class _Loader(yaml.CSafeLoader):
@@ -60,7 +60,7 @@ class Manifest:
 
     @property
     def place(self) -> str:
-        """Where it stands, for messages."""
+        """Its position, for messages."""
         return f"{self.source}: document {self.index} (line {self.line})"
 
     @property

@@ -46,7 +46,7 @@ def without_annotation(document: Document) -> Document:
 
 
 def last_applied(stored: Document) -> Document:
-    """What was applied last according to the stored object; empty if nobody applied it or the annotation is damaged."""
+    """What was applied last according to the stored object; empty if it was never applied or the annotation is damaged."""
     text = text_at(stored, "metadata", "annotations", LAST_APPLIED)
     try:
         document = json.loads(text) if text else {}
@@ -63,7 +63,7 @@ def apply_patch(given: Document, stored: Document) -> Document:
 
 
 def merged(original: Json, given: Json, stored: Json, name: str = "") -> Json:
-    """The value that a field shall have; `name` is the field's name, which decides how a list is keyed."""
+    """The value that a field must have; `name` is the field's name, which decides how a list is keyed."""
     if isinstance(given, dict) and isinstance(stored, dict):
         before = original if isinstance(original, dict) else {}
         kept = {key: value for key, value in stored.items() if key in given or key not in before}
@@ -91,7 +91,7 @@ def merge_difference(stored: Document, desired: Document) -> Document:
 
 
 def _merged_list(original: dict[str, Json], given: dict[str, Json], stored: dict[str, Json]) -> Json:
-    """Given items in their order, merged with the stored ones; then what others added and this applier never had."""
+    """Given items in their order, merged with the stored ones; then items that others added and this client never applied."""
     items = [merged(original.get(key), item, stored.get(key)) if key in stored else item for key, item in given.items()]
     return items + [item for key, item in stored.items() if key not in given and key not in original]
 

@@ -21,7 +21,7 @@ def base_objects(client: Client) -> int:
 
 
 def create_if_absent(client: Client, document: Document) -> bool:
-    """Create one object. False if it is there already."""
+    """Create one object. Returns False if it exists already."""
     kind = REGISTRY.type(text_at(document, "apiVersion"), text_at(document, "kind"))
     assert kind is not None, document
     try:

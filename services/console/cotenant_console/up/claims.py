@@ -17,7 +17,7 @@ MAX_LABEL = 63
 
 
 class NothingLeftError(Exception):
-    """Every name or port that could be tried is taken."""
+    """Every name or port that was tried is taken."""
 
 
 def host_node_name() -> str:
@@ -27,7 +27,7 @@ def host_node_name() -> str:
 
 
 class Claims:
-    """Holds what it was asked for until the block ends."""
+    """Holds the claimed names and ports until the block ends."""
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []

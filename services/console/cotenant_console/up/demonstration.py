@@ -46,7 +46,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Readings:
-    """What service and load say of themselves now."""
+    """The latest reports of service and load."""
 
     service: Document
     load: Document
@@ -68,7 +68,7 @@ class Demonstration:
         self._last_cpu: tuple[float, float] | None = None
 
     def declare(self) -> None:
-        """Create the objects. Pods that an `up` which was killed has left behind go first: their ports are of yesterday."""
+        """Create the objects. Pods left behind by an `up` that was killed are deleted first: their ports are outdated."""
         for document in shared_objects():
             create_if_absent(self._client, document)
         self._open_node()
@@ -79,8 +79,7 @@ class Demonstration:
         )
 
     def _open_node(self) -> None:
-        """Let batch work fill this node up: its CPU usage is to be high here, and what bounds batch work are its batch
-        resources."""
+        """Let batch work fill this node: high CPU usage is intended here, and batch resources are what limits batch work."""
         thresholds = json.dumps({"usageThresholds": {"cpu": 0, "memory": 95}})
         patch: Document = {"metadata": {"annotations": {USAGE_THRESHOLDS: thresholds}}}
         self._client.merge_patch(NODES.path("", self._node), patch)
@@ -109,7 +108,7 @@ class Demonstration:
         self.jobs.step(JOBS_OPEN)
 
     def readings(self) -> Readings:
-        """Ask service and load; what does not answer is empty."""
+        """Query service and load; a report is empty if there is no answer."""
         service = _ask(self.service_port, "/stats")
         used, now = number_at(service, "cpu_seconds"), time.monotonic()
         milli = None
@@ -128,7 +127,7 @@ class Demonstration:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Remove what was created. A server that is gone already has nothing left to remove."""
+        """Remove what was created. If the server is gone there is nothing left to remove."""
         try:
             self.remove_pods()
         except UnreachableError:
@@ -150,7 +149,7 @@ class Demonstration:
 
 
 def _ask(port: int, path: str) -> Document:
-    """A JSON document of a loopback port, empty if nobody answers."""
+    """A JSON document from a loopback port, empty if there is no answer."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
     try:
         connection.request("GET", path)

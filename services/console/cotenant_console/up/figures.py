@@ -1,7 +1,7 @@
-"""What the screen of `cotenant up` shows, from what the gateway, the kernel and the demonstration say.
+"""What the screen of `cotenant up` shows, from reports of the gateway, the kernel and the demonstration.
 
-In: documents of the API and readings of /proc/stat. Out: `Figures`, plain numbers with their units in their names.
-Nothing here does I/O, so a screen can be tested from documents alone.
+In: documents of the API and readings of /proc/stat. Out: `Figures`, plain numbers with their units in their names. Nothing here
+does I/O, so a screen can be tested from documents alone.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def _node_figures(node: Json, pods: Sequence[Json]) -> NodeFigures:
 
 
 def requested(pod: Json, resource: str) -> int:
-    """What a pod's containers ask for in sum."""
+    """The sum of what a pod's containers request."""
     containers = list_at(pod, "spec", "containers")
     return sum(amount(container, "resources", "requests", resource) for container in containers)
 
 
 def phase_counts(pods: Sequence[Json]) -> dict[str, int]:
-    """Pods by phase, in a fixed order, phases that nobody is in left out."""
+    """Pods by phase, in a fixed order, without empty phases."""
     counts = dict.fromkeys(("Pending", "Running", "Succeeded", "Failed", "Unknown"), 0)
     for pod in pods:
         phase = "Terminating" if mapping_at(pod, "metadata").get("deletionTimestamp") else text_at(pod, "status", "phase")

@@ -39,7 +39,7 @@ NEWS = (
     ServiceStarted,
     Waiting,
 )
-"""What a reader of the screen wants to hear of; samples, metrics and commit records are too many."""
+"""Events for the screen; samples, metrics and commit records are too many."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Journal:
     _placed_uids: deque[str] = field(default_factory=lambda: deque(maxlen=PODS_KEPT))
 
     def add(self, event: Event) -> None:
-        """Take one event in; one that was seen before, by its sequence, changes nothing."""
+        """Take in an event; one that was seen before, by its sequence, changes nothing."""
         if event.sequence <= self._seen.get(event.stream, 0):
             return
         self._seen[event.stream] = event.sequence
@@ -88,13 +88,13 @@ class Journal:
             self.note(event.time, sentence(event), event.ref)
 
     def note(self, at: datetime, words: str, ref: str = "-") -> None:
-        """Add a line, unless it says what the last one said."""
+        """Add a line, unless it repeats the last one."""
         if not (self.lines and self.lines[-1].words == words):
             self.lines.append(Line(at, ref, words))
 
 
 def shrinks(execution: Execution) -> bool:
-    """Whether batch work got less: a smaller quota (unlimited is -1 or max), or fewer CPUs."""
+    """Whether batch work was reduced: a smaller quota (unlimited is -1 or max), or fewer CPUs."""
     return any(_extent(change.new) < _extent(change.old) for change in execution.changes if not change.error)
 
 

@@ -43,10 +43,8 @@ def nats_binary() -> str:
 
 
 def free_port(promised: Collection[int] = ()) -> int:
-    """A free loopback port below the range of outgoing connections, none of those that are promised to others.
-
-    The kernel hands out ports of that range at any moment, so one that was free there need not be when the service starts.
-    """
+    """A free loopback port below the range of outgoing connections, none of those claimed by others. The kernel hands out ports
+    of that range at any moment, so one that was free there need not be when the service starts."""
     for port in random.sample(SERVICE_PORTS, PORT_TRIES):
         if port not in promised and port_is_free(port):
             return port

@@ -34,7 +34,7 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks at a screen that is redrawn."""
+        """Whether the output is a terminal that can be redrawn."""
         return self._live is not None
 
     def __enter__(self) -> Screen:
@@ -47,14 +47,14 @@ class Screen:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """One line that stays."""
+        """Print a line that stays."""
         if self._live is not None:
             self._console.print(Text(text))
         else:
             print(text, flush=True)
 
     def show(self, view: View) -> None:
-        """Show one moment."""
+        """Show the view of one moment."""
         if self._live is None:
             self._show_plain(view)
             return

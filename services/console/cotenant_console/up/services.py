@@ -40,7 +40,7 @@ class Run:
     node: str
     simulated_nodes: int
     store_bytes: int = 0
-    """Of the server, for all streams; 0: enough."""
+    """Disk of the server for all streams, in bytes; 0: ample."""
 
 
 def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
@@ -60,7 +60,7 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
         str(run.store_bytes),
         *_own_flags(run, name),
     )
-    # The executor ends its pods before it ends itself, and pods have a time of grace.
+    # The executor ends its pods before it exits, and pods have a grace period.
     stop_seconds = 20.0 if name == "node-executor" else 8.0
     return ProcessSpec(name, argv, environment(), stop_seconds)
 

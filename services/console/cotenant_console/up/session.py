@@ -34,7 +34,7 @@ from cotenant_console.up.view import View, Work, summary_lines
 
 REFRESH_SECONDS = 1.0
 UNSEEN_SECONDS = 5.0
-"""How often to look where nobody watches a screen and no demonstration is running: an idle stack stays idle."""
+"""How often to look when no screen is shown and no demonstration is running: an idle stack stays idle."""
 END_READING_SECONDS = 5.0
 HEALTH_EVERY = 5
 JOBS_EVERY = 1
@@ -80,7 +80,7 @@ class Session:
         self._notes: list[str] = []
 
     async def run(self) -> int:
-        """Start, show, end. Returns the exit status."""
+        """Start, show, stop. Returns the exit status."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.stopping.set)

@@ -1,9 +1,8 @@
-"""The whole stack on this machine: nats-server, every service, the endpoint file, and the end of it all.
+"""The whole stack on this machine: nats-server, every service, the endpoint file, and their shutdown.
 
-In: the data folder, ports, how many simulated nodes. Out: a running stack whose services are ready, or a clear
-error after a bound. Services start in any order; each waits for what it needs. They end in the reverse of what they
-serve: the executors first, so that pods' processes and cgroups are gone while the log still takes their reports,
-nats-server last.
+In: the data folder, ports, how many simulated nodes. Out: a running stack whose services are ready, or a clear error after a
+bound. Services start in any order; each waits for what it needs. They are stopped in reverse order of what they serve: the
+executors first, so that pods' processes and cgroups are gone while the log still takes their reports, nats-server last.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from cotenant_console.up.supervisor import Supervisor
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.1
 SAME_CRASHES = 3
-"""A process that ended so often for the same reason before it was ever ready will not become ready."""
+"""A process that has ended so often for the same reason without ever being ready will not become ready."""
 PROGRESS_SECONDS = 5.0
 
 
 class NotReadyError(Exception):
-    """The stack did not become ready in its time; says which part and where its log lies."""
+    """The stack did not become ready in time; the text states which part and where its log file is."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Stack:
     """One running stack. Made by `start`, ended by `stop`."""
 
     def __init__(self, plan: Plan, progress: Callable[[str], None] = lambda _line: None) -> None:
-        """`progress` gets a line every PROGRESS_SECONDS of waiting: for whom, and why."""
+        """`progress` gets a line every PROGRESS_SECONDS of waiting: which services, and why."""
         self.plan = plan
         self._progress = progress
         self._next_line = 0.0
@@ -76,7 +75,7 @@ class Stack:
         while not await asyncio.to_thread(is_ready, self.plan.api_port):
             await self._pause(deadline, "gateway")
         if any(crash.name == "gateway" for crash in self.supervisor.crashes):
-            # What answers may be somebody else who took the port.
+            # What answers may be another process that took the port.
             raise NotReadyError(f"{self.supervisor.crashes[-1]}; its log is {self.supervisor.processes['gateway'].log}")
         await asyncio.to_thread(self._declare)
         for name in self.names:
@@ -94,7 +93,7 @@ class Stack:
         )
 
     def ready_services(self) -> dict[str, bool]:
-        """Which services say that they are ready."""
+        """Which services report that they are ready."""
         return {name: is_ready(port) for name, port in self.status_ports.items()}
 
     def _declare(self) -> None:
@@ -117,7 +116,7 @@ class Stack:
 
 
 def is_ready(port: int) -> bool:
-    """Whether the service on this port says that it is ready."""
+    """Whether the service on this port reports that it is ready."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
     try:
         connection.request("GET", "/readyz")

@@ -52,7 +52,7 @@ class ProcessSpec:
 
 @dataclass(frozen=True)
 class Crash:
-    """An exit that nobody ordered."""
+    """An exit that was not ordered."""
 
     name: str
     at: datetime
@@ -66,7 +66,7 @@ class Crash:
 
 @dataclass
 class Supervised:
-    """One process as it is now."""
+    """The state of one process."""
 
     spec: ProcessSpec
     log: Path
@@ -104,7 +104,7 @@ class Supervisor:
             await asyncio.gather(*(self.stop_one(name) for name in stage if name in self.processes))
 
     async def stop_one(self, name: str) -> None:
-        """End one process and do not start it again."""
+        """Stop one process and do not restart it."""
         process, task = self.processes[name], self._tasks[name]
         self._stopping.add(name)
         if process.pid:
@@ -132,12 +132,12 @@ class Supervisor:
             process.state = ProcessState.RESTARTING
             process.backoff = process.backoff.after_exit(time.monotonic() - began)
             self.crash_count += 1
-            # One that was killed had no time to say why.
+            # A process that was killed had no time to log why.
             said = "" if how == KILLED else _last_line(process.log)
             self.crashes.append(Crash(process.spec.name, datetime.now(UTC), how, said))
 
     async def _run_once(self, process: Supervised) -> str:
-        """Run the process to its end and say how it ended."""
+        """Run the process until it exits, and report how."""
         with process.log.open("ab") as log:
             child = await asyncio.create_subprocess_exec(
                 *process.spec.argv,
@@ -174,7 +174,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _make_room(log: Path) -> None:
-    """Keep one older log beside the present one: a log that has grown too large becomes `.1`."""
+    """Keep one older log beside the current one: a log that has grown too large becomes `.1`."""
     if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(log.with_suffix(".log.1"))
 

@@ -30,7 +30,7 @@ class Work:
 
 @dataclass(frozen=True)
 class View:
-    """What there is to show at one moment. Seconds since the start; `until` None means until Ctrl-C."""
+    """What is shown at one moment. Seconds since the start; `until` None means until Ctrl-C."""
 
     endpoint: Endpoint
     folder: Path
@@ -97,7 +97,7 @@ def service_line(view: View) -> str:
 
 
 def status_lines(view: View) -> list[str]:
-    """What is going on, a subject a line."""
+    """The state, one line a subject."""
     left = "" if view.until is None else f" of {clock(view.until)}"
     lines = [f"running {clock(view.elapsed)}{left}   data {view.folder}", ""]
     lines.append(f"cpu    {bar(view.cpu_percent)} {view.cpu_percent:3.0f} % of {view.cpus} CPUs")
@@ -123,7 +123,7 @@ def event_lines(view: View, shown: int = EVENTS_SHOWN) -> list[str]:
 
 
 def address_lines(view: View) -> list[str]:
-    """Where everything is, and two commands to try."""
+    """Addresses, and two commands to try."""
     return [
         f"API  {view.endpoint.api_url}     NATS {view.endpoint.nats_url}",
         "try  cotenant get pods -A          cotenant events -f",
@@ -146,7 +146,7 @@ def plain_line(view: View) -> str:
 
 
 def summary_lines(view: View) -> list[str]:
-    """What came of the run."""
+    """The summary of the run."""
     lines = [f"ran {clock(view.elapsed)}, {view.placed} pods placed, {view.suppressions} suppressions"]
     if view.demo:
         load = view.load

@@ -33,14 +33,14 @@ from cotenant_gateway.admission.unresolved import unresolved_classes
 
 
 class Rules(NamedTuple):
-    """What admission does with the objects of one kind, beside the rules in the kind's file."""
+    """What admission does with the objects of one kind, besides the rules in the kind's file."""
 
     mutators: tuple[Mutator, ...] = ()
     validators: tuple[Validator, ...] = ()
 
 
 PLAIN = Rules((), (metadata_is_valid, object_is_valid))
-"""The rules of a kind of which nothing more is said."""
+"""The rules of a kind that is not listed."""
 
 NEW: Mapping[Kind, Rules] = {
     PODS: Rules(
@@ -70,7 +70,7 @@ LIVE: Mapping[Kind, Rules] = {
 
 
 def admit(review: Review) -> list[FieldError]:
-    """Let every mutator change the review's document, then return all field errors of what has come out."""
+    """Let every mutator change the review's document, then return all field errors of the result."""
     rules = (NEW if review.old is None else LIVE).get(review.kind, PLAIN)
     for mutate in rules.mutators:
         made = mutate(review)

@@ -34,7 +34,7 @@ _DECODER = msgspec.json.Decoder(_Spec)
 
 
 def write_extended_resource_spec(review: Review) -> Mutation | None:
-    """Set the annotation of a pod with batch resources. Raises ApiError where one is there that cannot be read."""
+    """Set the annotation of a pod with batch resources. Raises ApiError if it exists and cannot be read."""
     pod = review.view
     if not isinstance(pod, Pod):
         return None
@@ -52,7 +52,7 @@ def write_extended_resource_spec(review: Review) -> Mutation | None:
             if given == _amounts(wanted):
                 return None
         except QuantityError:
-            # The validators name the container's quantity that cannot be read.
+            # The validators report the quantity that cannot be read, with its container.
             return None
     written = msgspec.json.encode(_Spec(wanted)).decode()
     document = with_annotation(review.document, ANNOTATION_EXTENDED_RESOURCE_SPEC, written)

@@ -8,7 +8,7 @@ from cotenant_gateway.admission.review import Review
 
 
 def metadata_is_valid(review: Review) -> list[FieldError]:
-    """Names are DNS names, labels are labels; an owner reference says which object it means."""
+    """Names are DNS names, labels are labels; an owner reference identifies its object."""
     found = metadata_errors(review.kind, review.view.metadata)
     for index, owner in enumerate(review.view.metadata.owner_references):
         for field, value in (("apiVersion", owner.api_version), ("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):

@@ -27,7 +27,7 @@ from cotenant_gateway.admission.review import Review
 
 LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"
 MAX_SAMPLE_NODES = 1_000
-"""Sets of labels that are tried for one entry; the values of its expressions can be combined without an end."""
+"""Sets of labels that are tried for one entry; the values of its expressions have too many combinations."""
 
 
 def node_configuration_is_valid(review: Review) -> list[FieldError]:

@@ -125,7 +125,7 @@ def member(value: Json, name: str) -> Json:
 
 
 def section_errors(path: str, section: Section, config: Json) -> list[FieldError]:
-    """Return what is out of its range in a section, for the cluster and for each entry of nodes."""
+    """Return the values of a section that are out of range, for the cluster and for each entry of nodes."""
     if not isinstance(config, dict):
         return [wrong_type(path, "must be an object")]
     cluster = member(config, section.cluster) if section.cluster else config
@@ -139,7 +139,7 @@ def section_errors(path: str, section: Section, config: Json) -> list[FieldError
 
 
 def strategy_errors(path: str, rules: Rules, strategy: Json) -> list[FieldError]:
-    """Return what is out of its range in one strategy."""
+    """Return the values of one strategy that are out of range."""
     if strategy is None:
         return []
     if not isinstance(strategy, dict):

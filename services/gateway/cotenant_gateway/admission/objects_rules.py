@@ -7,5 +7,5 @@ from cotenant_gateway.admission.review import Review
 
 
 def object_is_valid(review: Review) -> list[FieldError]:
-    """What the kind's file says of the object by itself."""
+    """The rules in the kind's file."""
     return review.definition.errors(review.view, review.stored_view)

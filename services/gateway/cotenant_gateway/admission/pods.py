@@ -14,7 +14,7 @@ from cotenant.model.by_identity import by_identity
 from cotenant_gateway.admission.review import Review
 
 REMEMBERED_LABELS = 4
-"""Sets of labels whose pods' faults are remembered for a spec."""
+"""Sets of labels for which the errors of pods of a spec are cached."""
 _MUTABLE = frozenset(
     {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "priority", "preemptionPolicy", "schedulingGates"}
 )
@@ -42,7 +42,8 @@ def pod_is_valid(review: Review) -> list[FieldError]:
 
 @by_identity
 def _known_errors(_: PodSpec) -> dict[tuple[object, ...], list[FieldError]]:
-    """What was found in new pods of a spec, by what else these checks look at: replicas of one workload are checked once."""
+    """The errors found in new pods of a spec, by everything else that these checks read: replicas of one workload are checked
+    once."""
     return {}
 
 
@@ -68,7 +69,7 @@ def pod_update_is_allowed(review: Review) -> list[FieldError]:
 
 
 def _spec(document: msgspec.Raw) -> dict[str, object]:
-    # Compared as values: numbers and white space may be written in another way.
+    # Compared as values: numbers and white space may be written differently.
     spec = json.loads(bytes(document)).get("spec")
     return spec if isinstance(spec, dict) else {}
 

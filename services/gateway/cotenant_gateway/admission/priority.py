@@ -37,7 +37,7 @@ def _global_default(objects: ObjectSource) -> PriorityClassObject | None:
 
 
 def resolve_priority(review: Review) -> Mutation | None:
-    """Set what the pod's priority class says."""
+    """Set the fields that follow from the pod's priority class."""
     pod = review.view
     if not isinstance(pod, Pod):
         return None

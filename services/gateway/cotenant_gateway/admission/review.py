@@ -1,8 +1,8 @@
-"""What an admission function sees and says.
+"""What an admission function gets and returns.
 
-A mutator takes a `Review` and returns a `Mutation`: the new document, what was done in words, and the facts it was done from;
-None if it does nothing. It raises ApiError where it would have to act and cannot. A validator takes a `Review` and
-returns field errors. Both are pure: what they look up is in the read model that the review carries.
+A mutator takes a `Review` and returns a `Mutation`: the new document, a description of the change, and the facts that it
+follows from; None if it changes nothing. It raises ApiError where it would have to act and cannot. A validator takes a `Review`
+and returns field errors. Both are pure: what they look up is in the read model that the review carries.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _WRONG = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?
 
 
 class ObjectSource(Protocol):
-    """Where admission looks things up: the read model."""
+    """The read model, as admission reads it."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Snapshot | None:
         """Return one object."""
 
     def derived(self, kind: Kind, compute: Callable[[ObjectSource], T]) -> T:
-        """Return what a function makes of the objects of a kind; remembered until one of them changes."""
+        """Return the result of a function over the objects of a kind; cached until one of them changes."""
 
     def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:
         """Yield the objects of a kind."""
@@ -47,13 +47,13 @@ def type_error(error: msgspec.ValidationError | DocumentError) -> FieldError:
 
 
 class Mutation(msgspec.Struct, frozen=True):
-    """What a mutator made of the document."""
+    """The result of a mutator."""
 
     document: msgspec.Raw
     notes: tuple[str, ...]
     """What was done, in words."""
     causes: tuple[str, ...] = ()
-    """Facts that it was done from, as `LOG:sequence`."""
+    """Facts that it follows from, as `LOG:sequence`."""
 
 
 class Review(msgspec.Struct):
@@ -68,7 +68,7 @@ class Review(msgspec.Struct):
     notes: tuple[str, ...] = ()
     """What mutators did, in words."""
     causes: tuple[str, ...] = ()
-    """What they did it from."""
+    """The facts that it follows from."""
 
     @property
     def kind(self) -> Kind:
@@ -87,7 +87,7 @@ class Review(msgspec.Struct):
         return view
 
     def take(self, change: Mutation) -> None:
-        """Take over what a mutator made."""
+        """Take over a mutator's result."""
         if change.document is not self.document:
             self.document = change.document
             self.view = self.definition.decode(change.document)

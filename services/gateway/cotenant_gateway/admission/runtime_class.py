@@ -22,7 +22,7 @@ def find_runtime_class(objects: ObjectSource, name: str) -> RuntimeClass | None:
 
 
 def merge_runtime_class(review: Review) -> Mutation | None:
-    """Add what the class demands; conflicting selectors are left for the validator to tell."""
+    """Add what the class requires; the validator reports conflicting selectors."""
     pod = review.view
     if not isinstance(pod, Pod) or not pod.spec.runtime_class_name:
         return None

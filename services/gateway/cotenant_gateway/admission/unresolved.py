@@ -1,4 +1,4 @@
-"""Classes that a pod names must exist, and must not contradict what the pod says itself."""
+"""Classes that a pod names must exist, and must not contradict the pod's own fields."""
 
 from __future__ import annotations
 

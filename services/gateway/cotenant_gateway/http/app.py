@@ -158,7 +158,7 @@ async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.Stre
 
 
 def refusal(error: ApiError) -> web.Response:
-    """Return the answer that an error is; the ones that pass by themselves say when to come again."""
+    """Return the answer for an error; temporary errors carry a Retry-After."""
     response = json_response(error.body, error.code)
     if error.code in (429, 503, 504):
         response.headers["Retry-After"] = "1"

@@ -57,8 +57,8 @@ def json_response(body: bytes, status: int = 200) -> web.Response:
 
 
 def actor_of(request: web.BaseRequest) -> str:
-    """Return who writes: the field manager, or the client program, as text that UTF-8 can hold. There is no authentication on
-    the loopback."""
+    """Return who writes: the field manager, or the client program, as valid UTF-8 text. There is no authentication on the
+    loopback."""
     manager = request.query.get("fieldManager", "") if request.query_string else ""
     actor = (manager or request.headers.get("User-Agent", "").split("/", 1)[0] or "unknown")[:MAX_ACTOR]
     return actor if actor.isascii() else encodable(actor)
@@ -70,7 +70,7 @@ async def read_body(request: web.BaseRequest) -> bytes:
         raise too_large(MAX_BODY_BYTES)
     content = request.content
     if content.is_eof():
-        # It came with its head, as small bodies do: there is nothing to wait for.
+        # It arrived with its head, as small bodies do: there is nothing to wait for.
         body = content.read_nowait()
         if len(body) > MAX_BODY_BYTES:
             raise too_large(MAX_BODY_BYTES)
@@ -95,12 +95,12 @@ def check_json(request: web.BaseRequest) -> None:
 
 
 def is_dry_run(request: web.BaseRequest) -> bool:
-    """Return whether the query asks to store nothing."""
+    """Return whether the query asks for a dry run."""
     return bool(request.query_string) and request.query.get("dryRun") == "All"
 
 
 async def read_deletion(request: web.BaseRequest) -> tuple[DeletionRequest, bool]:
-    """Return what a DELETE asks for, and whether it is a dry run. Raises ApiError."""
+    """Return the options of a DELETE, and whether it is a dry run. Raises ApiError."""
     body = await read_body(request)
     options = _DeleteOptions()
     if body.strip():
@@ -122,7 +122,7 @@ async def read_deletion(request: web.BaseRequest) -> tuple[DeletionRequest, bool
 
 
 class Eviction(msgspec.Struct, frozen=True):
-    """What a POST to pods/eviction asks for."""
+    """A POST to pods/eviction."""
 
     uid: str
     grace_period_seconds: int | None
@@ -130,7 +130,7 @@ class Eviction(msgspec.Struct, frozen=True):
 
 
 async def read_eviction(request: web.BaseRequest) -> Eviction:
-    """Return what an Eviction asks for. Raises ApiError."""
+    """Return the content of an Eviction. Raises ApiError."""
     body = await read_body(request)
     try:
         eviction = _EVICTION.decode(body or b"{}")

@@ -32,7 +32,7 @@ class Resource(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 def _resource_body(resource: Resource) -> dict[str, object]:
     fields: dict[str, object] = msgspec.to_builtins(resource)
-    # Clients demand these even where they are empty or false.
+    # Clients require these even if they are empty or false.
     return {**fields, "singularName": resource.singular_name, "namespaced": resource.namespaced}
 
 

@@ -17,7 +17,7 @@ _MAX_DEPTH = 16
 
 
 class ProtobufError(ValueError):
-    """The bytes are not a message of a kind that is understood."""
+    """The bytes are not a message of a supported kind."""
 
 
 class Field(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ MAX_WATCH_SECONDS = 3600
 
 
 class Continue(msgspec.Struct, frozen=True):
-    """Where a list goes on: after which object, and the version that its first page had."""
+    """Where a list continues: after which object, and the version of its first page."""
 
     version: int
     namespace: str
@@ -35,7 +35,7 @@ _CONTINUE = msgspec.json.Decoder(Continue)
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Selection and paging of a list or watch. `version` -1 means that none was given."""
+    """Selection and paging of a list or watch. `version` -1: none was given."""
 
     labels: Selector = EVERYTHING
     fields: Selector = EVERYTHING
@@ -83,7 +83,7 @@ def _number(query: Mapping[str, str], name: str, default: int, highest: int) -> 
 
 
 def read_query(definition: Definition, query: Mapping[str, str]) -> Query:
-    """Return what the query string says. Raises ApiError."""
+    """Return the parsed query string. Raises ApiError."""
     try:
         labels = parse_label_selector(query.get("labelSelector", ""))
         fields = parse_field_selector(query.get("fieldSelector", ""), FIELD_LABELS | definition.field_labels)

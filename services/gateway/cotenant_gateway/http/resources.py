@@ -217,7 +217,7 @@ class ResourceHandlers:
                     target.kind, snapshot.address.namespace, snapshot.address.name, deletion, actor_of(request), dry_run=dry_run
                 )
             except ApiError as error:
-                # What ended meanwhile needs no deletion.
+                # Objects that ended in the meantime need no deletion.
                 if error.code != 404:
                     raise
             ended.append(snapshot)

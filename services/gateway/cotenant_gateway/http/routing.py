@@ -1,6 +1,6 @@
-"""From a path to what is meant: kind, namespace, name, subresource.
+"""From a path to its target: kind, namespace, name, subresource.
 
-`/api/v1/...` is the core group, `/apis/<group>/<version>/...` the others; a namespaced resource lies below
+`/api/v1/...` is the core group, `/apis/<group>/<version>/...` the others; a namespaced resource is below
 `namespaces/<namespace>/`. Anything else has no target.
 """
 

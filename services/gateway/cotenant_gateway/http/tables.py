@@ -15,7 +15,7 @@ _API_VERSION = "meta.k8s.io/v1"
 
 
 class TableFormat(msgspec.Struct, frozen=True):
-    """How a client wants objects: as a table, and what of the object beside each row."""
+    """How a client wants objects: as a table, and with how much of the object in each row."""
 
     include_object: str = "Metadata"
 
@@ -48,7 +48,7 @@ def _row(layout: Layout, snapshot: Snapshot, now: datetime, include: str) -> dic
     try:
         cells = list(layout.cells(snapshot, now))
     except msgspec.ValidationError:
-        # A status of foreign shape, stored by another writer: the name at least is shown.
+        # A status of unexpected shape, stored by another writer: at least the name is shown.
         cells = [snapshot.address.name, *("<invalid>" for _ in layout.columns[1:])]
     row: dict[str, object] = {"cells": cells}
     if include == "Object":

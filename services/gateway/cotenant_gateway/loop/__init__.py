@@ -1,1 +1,2 @@
-"""The gateway without I/O: what it does for requests and what it owes the log. The process and the simulator both run it."""
+"""The gateway without I/O: how it carries out requests, and its duties towards the log. The process and the simulator both run
+it."""

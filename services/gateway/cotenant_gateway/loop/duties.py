@@ -1,7 +1,7 @@
-"""What the gateway owes the log without being asked: endings, registrations, budgets' statuses, built-in objects.
+"""What the gateway stores without a request: endings, registrations, budgets' statuses, built-in objects.
 
-Level-triggered: each look yields what the read model lacks at that moment. Whoever runs it stores the plans of one yield before
-it takes the next, as far as it waits for them; a plan that the log refuses comes again after a later fold.
+Level-triggered: each look yields what the read model lacks at that moment. The caller stores the plans of one yield before it
+takes the next, as far as it waits for them; a plan that the log refuses is yielded again after a later fold.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BUILT_INS_EVERY = timedelta(seconds=1)
 
 
 class Cadence(msgspec.Struct, frozen=True):
-    """How often budgets are looked at: after every fold if `after_folds`, and once per `every` whatever happens (a disruption
-    becomes old). `every` None: never."""
+    """How often budgets are checked: after every fold if `after_folds`, and once per `every` in any case (a disruption becomes
+    old). `every` None: never."""
 
     every: timedelta | None
     after_folds: bool = False
@@ -56,7 +56,7 @@ class Duties:
             yield missing
 
     def due(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield what the read model makes due: endings, then registrations, then budgets."""
+        """Yield what is due according to the read model: endings, then registrations, then budgets."""
         core = self._core()
         if core.ending or core.orphaned:
             yield list(endings(core, now))
@@ -73,7 +73,8 @@ class Duties:
         return (self._budgets.after_folds and core.folded != folded) or not seen <= now < seen + self._budgets.every
 
     def _identified(self, plans: Iterable[Plan], now: datetime) -> list[Plan]:
-        """Objects that the gateway makes itself get uid and creation time here: planning knows neither chance nor clock."""
+        """Objects that the gateway makes itself get uid and creation time here: planning uses neither randomness nor a clock.
+        """
         return [self._with_identity(plan, now) for plan in plans]
 
     def _with_identity(self, plan: Plan, now: datetime) -> Plan:

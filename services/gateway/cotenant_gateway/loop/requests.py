@@ -1,7 +1,7 @@
-"""Requests as steps: plan from the read model, store, and plan again where the log refused the plan.
+"""Requests as steps: plan from the read model, store, and plan again if the log refused the plan.
 
-A plan that the log refuses was made from an old state: the request waits for the fold to move on and plans again, at most
-`attempts` times; where the client stated a resourceVersion the new plan itself says 409.
+A plan that the log refuses was based on an old state: the request waits for the fold to move on and plans again, at most
+`attempts` times; if the client stated a resourceVersion the new plan itself returns 409.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Carried(msgspec.Struct, frozen=True):
 
 
 class Requests:
-    """The requests that a gateway takes."""
+    """The write requests of a gateway."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Requests:
         new_suffix: Callable[[], str],
         attempts: int,
     ) -> None:
-        """`core` returns the read model of the moment, `new_suffix` completes a generateName."""
+        """`core` returns the current read model, `new_suffix` completes a generateName."""
         self._core = core
         self._clock = clock
         self._new_uid = new_uid
@@ -109,7 +109,7 @@ class Requests:
     def delete(
         self, kind: Kind, namespace: str, name: str, deletion: DeletionRequest, *, dry_run: bool = False
     ) -> Request[Carried]:
-        """End an object, or mark it as ending."""
+        """End an object, or mark it for deletion."""
         return self._carry_out(lambda: plan_deletion(self._core(), kind, namespace, name, deletion, self._clock()), dry_run)
 
     def evict(self, eviction: EvictionRequest) -> Request[EvictionOutcome]:
@@ -158,7 +158,8 @@ def _stored(plan: Plan) -> Request[Written | Refused]:
 
 
 def _over_expired_tombstone(planned: Planned) -> Plan | None:
-    """A creation that expects nothing at all: a tombstone may have expired on the server while the read model still has it."""
+    """Return the creation without an expectation, as its tombstone may have expired on the server while the read model still has
+    it; None where that cannot be."""
     assert planned.plan is not None
     write = planned.plan.writes[0]
     if planned.was is not None or write.expected in (0, None):

@@ -1,7 +1,7 @@
-"""What a request needs from whoever runs it: steps that a driver carries out and answers.
+"""The steps of a request: a driver carries them out and replies.
 
 A request is a generator. It yields one step at a time, is sent the reply, and returns its result or raises ApiError. The
-process answers with the writer and the follower, the simulator with the simulated log; the request knows neither.
+process answers with the writer and the follower, the simulator with the simulated log; the request depends on neither.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 class MoveOn(msgspec.Struct, frozen=True):
-    """Wait a little until the fold is no longer at this sequence. Reply: where it is."""
+    """Wait a little until the fold is no longer at this sequence. Reply: the sequence that it has reached."""
 
     sequence: int
 

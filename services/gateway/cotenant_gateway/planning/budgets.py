@@ -30,7 +30,7 @@ from cotenant.log.plans import Plan, object_write
 from cotenant_gateway.read_model.core import GatewayCore
 
 DISRUPTED_FOR = timedelta(minutes=2)
-"""How long an evicted pod that shows no deletionTimestamp still counts as disrupted."""
+"""How long an evicted pod without a deletionTimestamp still counts as disrupted."""
 
 MAX_DISRUPTED = 2000
 """Disrupted pods that a status can name; beyond it evictions are refused, as in Kubernetes."""
@@ -93,7 +93,7 @@ def selects(budget: Snapshot, pod: Snapshot) -> bool:
 
 
 def is_healthy(pod: Snapshot) -> bool:
-    """Return whether the pod is ready and not on its way out."""
+    """Return whether the pod is ready and not being deleted."""
     if pod.meta.deletion_timestamp is not None:
         return False
     return any(item["type"] == "Ready" and item["status"] == "True" for item in pod.overlay.conditions)
@@ -116,7 +116,7 @@ def figures(core: GatewayCore, budget: Snapshot, now: datetime) -> BudgetFigures
 
 
 def _none_yet(_: GatewayCore) -> dict[Snapshot, BudgetFigures]:
-    """Budgets' figures that hold until a pod changes."""
+    """Budgets' figures that are valid until a pod changes."""
     return {}
 
 
@@ -135,8 +135,8 @@ class _Covered(msgspec.Struct):
 
 
 class Coverage:
-    """The pods of each budget that have not finished, kept up with the pods that change. Bound: as the budgets and their pods
-    when a budget was last seen for the first time."""
+    """The pods of each budget that have not finished, updated with the pods that change. Bound: the budgets, and their pods as
+    of when a budget was first seen."""
 
     def __init__(self) -> None:
         self._budgets: dict[tuple[str, str], _Covered] = {}
@@ -175,7 +175,7 @@ def _counted(core: GatewayCore, budget: Snapshot, now: datetime) -> BudgetFigure
 
 
 class EvictionVerdict(msgspec.Struct, frozen=True):
-    """May this pod be evicted? `budgets`: those whose status has to be written with it."""
+    """Whether a pod may be evicted. `budgets`: those whose status must be written with it."""
 
     allowed: bool
     message: str = ""

@@ -25,7 +25,7 @@ from cotenant_gateway.statuses import (
 )
 
 _TRANSIENT = frozenset({"resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"})
-"""Members of metadata that a new object does not have, whatever its document says."""
+"""Members of metadata that are removed from a new object's document."""
 
 
 def plan_creation(

@@ -23,7 +23,7 @@ from cotenant_gateway.statuses import (
 
 
 class DeletionRequest(msgspec.Struct, frozen=True):
-    """What a DELETE asks for: grace period, and preconditions on uid and resourceVersion."""
+    """A DELETE: grace period, and preconditions on uid and resourceVersion."""
 
     grace_period_seconds: int | None = None
     uid: str = ""
@@ -31,7 +31,7 @@ class DeletionRequest(msgspec.Struct, frozen=True):
 
 
 def plan_deletion(core: GatewayCore, kind: Kind, namespace: str, name: str, request: DeletionRequest, now: datetime) -> Planned:
-    """Return the plan that ends an object, or marks it as ending. Raises ApiError, TooNew."""
+    """Return the plan that ends an object, or marks it for deletion. Raises ApiError, TooNew."""
     snapshot = existing(core, kind, namespace, name)
     check_writable(snapshot)
     stored = snapshot.stored

@@ -1,4 +1,4 @@
-"""What every write request starts with: read the document, find the object, check its version, admit what will be stored.
+"""The start of every write request: read the document, find the object, check its version, admit what will be stored.
 
 In: the read model and the document's bytes. Out: an admitted document, or an ApiError.
 """
@@ -109,7 +109,7 @@ def admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: Sn
         raise refusal
     errors = admit(review)
     if errors:
-        # Where a profile had a hand in it, the user must learn of it.
+        # If a profile changed it, the user must be told.
         raise invalid_object(kind, name, errors, review.notes if review.causes else ())
     return review
 

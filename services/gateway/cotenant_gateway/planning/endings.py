@@ -63,7 +63,7 @@ def grace_of(snapshot: Snapshot, asked: int | None) -> int:
 
 
 def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Plan | None:
-    """Return what deleting the object stores: its tombstone at once, or the mark that it is to end; None if marked already."""
+    """Return what deleting the object stores: its tombstone at once, or the mark for deletion; None if it is marked already."""
     stored = snapshot.stored
     assert stored is not None
     is_pod = snapshot.address.kind is PODS
@@ -81,7 +81,7 @@ def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Pl
 
 
 def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:
-    """Yield what can end now, at most MAX_PLANS plans."""
+    """Yield what can end now, in at most MAX_PLANS plans."""
     late = (plan for namespace in sorted(core.orphaned) for plan in _deletions(list(core.contents(namespace)), now))
     due = (plan for key in sorted(core.ending) for plan in _ending(core, core.ending[key].snapshot, now))
     yield from islice(chain(late, due), MAX_PLANS)
@@ -108,7 +108,7 @@ def _ending(core: GatewayCore, snapshot: Snapshot | None, now: datetime) -> Iter
 
 
 def _deletions(contents: Sequence[Snapshot], now: datetime) -> Iterator[Plan]:
-    """Yield what deletes these objects, at most MAX_PLANS of them; nothing of what is being deleted already."""
+    """Yield the plans that delete these objects, at most MAX_PLANS; objects that are being deleted already are skipped."""
     for content in contents[:MAX_PLANS]:
         plan = deletion(content, now, None)
         if plan is not None:
@@ -116,7 +116,7 @@ def _deletions(contents: Sequence[Snapshot], now: datetime) -> Iterator[Plan]:
 
 
 def registrations(core: GatewayCore) -> Iterator[Plan]:
-    """Yield the Node objects of executors that reported and have none: a node registers itself, as a kubelet does."""
+    """Yield the Node objects of executors that reported and have none: a node registers itself, as with kubelet."""
     for name in sorted(core.unregistered)[:MAX_PLANS]:
         document = raw({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}})
         slot = core.collections[NODES].slots["", name]

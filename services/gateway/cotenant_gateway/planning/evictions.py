@@ -30,7 +30,7 @@ class EvictionPlanned(msgspec.Struct, frozen=True):
 
 
 def plan_eviction(core: GatewayCore, request: EvictionRequest, now: datetime) -> EvictionPlanned:
-    """Return what an eviction request leads to."""
+    """Return the plan and the answer of an eviction request."""
     pod = core.get(PODS, request.namespace, request.name)
     if pod is None or pod.stored is None or (request.uid and pod.uid != request.uid):
         gone = _outcome(request, request.uid, True, "Gone", f"pod {request.namespace}/{request.name} has already ended")
@@ -55,13 +55,13 @@ def plan_eviction(core: GatewayCore, request: EvictionRequest, now: datetime) ->
 
 
 def _causes(core: GatewayCore, request: EvictionRequest, pod_version: int) -> tuple[str, ...]:
-    """The migration job that wants it, and the pod as it was, or its end (0: not known)."""
+    """The migration job that requests it, and the pod as it was, or its end (0: not known)."""
     job = core.get(MIGRATION_JOBS, "", request.job) if request.job else None
     return tuple(f"LOG:{version}" for version in (job.version if job is not None else 0, pod_version) if version)
 
 
 def _marked(write: PlannedWrite, request: EvictionRequest, causes: tuple[str, ...]) -> PlannedWrite:
-    """The pod says who evicted it, for as long as it is seen."""
+    """The pod with a record of who evicted it, for as long as it exists."""
     write = msgspec.structs.replace(write, causes=tuple(dict.fromkeys((*causes, *write.causes))))
     by = request.trigger or request.job
     if not by or not isinstance(write.payload, ObjectStored):

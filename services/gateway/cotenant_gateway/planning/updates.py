@@ -66,7 +66,7 @@ PATCH_TYPES = tuple(_PATCHES)
 def plan_patch(
     core: GatewayCore, kind: Kind, namespace: str, name: str, patch_type: str, patch: bytes, *, status_only: bool = False
 ) -> Planned:
-    """Return the plan that a patch leads to. The patch applies to the object as the API shows it. Raises ApiError, TooNew."""
+    """Return the plan of a patch. The patch applies to the object as the API shows it. Raises ApiError, TooNew."""
     snapshot = existing(core, kind, namespace, name)
     check_writable(snapshot)
     try:
@@ -97,7 +97,7 @@ def invalid_patch(kind: Kind, name: str, why: str) -> ApiError:
 
 
 def _patched_version(patch_type: str, patch: bytes) -> str:
-    """Return the resourceVersion that the patch itself states: only then it is a condition."""
+    """Return the resourceVersion in the patch itself: only then it is a condition."""
     patch.decode()
     if patch_type == "application/json-patch+json" or not is_object(patch):
         return ""
@@ -151,7 +151,7 @@ _IMMUTABLE = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePer
 
 
 def _with_immutable_metadata(document: msgspec.Raw, stored: msgspec.Raw) -> msgspec.Raw:
-    """Members of metadata that no writer changes."""
+    """The document with the members of metadata that no writer may change."""
     top = members(document)
     metadata, before = member_object(top, "metadata"), member_object(members(stored), "metadata")
     for name in _IMMUTABLE:
@@ -164,7 +164,7 @@ def _with_immutable_metadata(document: msgspec.Raw, stored: msgspec.Raw) -> msgs
 
 
 def _with_generation(document: msgspec.Raw, stored: msgspec.Raw, generation: int) -> msgspec.Raw:
-    """`generation` counts changes of everything but metadata and status."""
+    """The document with `generation`, which counts changes of everything but metadata and status."""
     if same_json(spec_of(document), spec_of(stored)):
         return document
     top = members(document)

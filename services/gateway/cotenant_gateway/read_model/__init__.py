@@ -1,1 +1,1 @@
-"""The fold of the log into API objects: pure, and what every read is answered from."""
+"""The fold of the log into API objects: pure, and the source of every read."""

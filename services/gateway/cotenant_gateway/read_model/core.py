@@ -51,22 +51,22 @@ class GatewayCore:
         self.collections = {definition.kind: Collection(definition) for definition in kinds}
         self.collections[EVENTS] = self._narrator
         self._by_tokens = {(kind.group or "core", kind.plural): of_kind for kind, of_kind in self.collections.items()}
-        """The objects of a kind by two tokens of their subjects."""
+        """The objects of a kind, by two tokens of their subjects."""
         self._of_parts: dict[type, tuple[Collection, PartKey]] = {
             payload: (self.collections[definition.kind], key)
             for definition in kinds
             for payload, key in definition.parts.items()
         }
-        """Where the facts of other services belong, by payload."""
+        """The kinds to which facts of other services belong, by payload."""
         self._namespaces = self.collections[NAMESPACES].slots
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
         self.orphaned: set[str] = set()
-        """Namespaces that have ended and got an object since, from a gateway that had not folded the end."""
+        """Namespaces that have ended and in which an object was stored since, by a gateway that had not folded the end."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
         self.unreadable = 0
-        """Documents that were no objects of their kind."""
+        """Documents that are not valid objects of their kind."""
         self._live = False
         self._cached: dict[Callable[[], Any], Any] = {}
 
@@ -114,7 +114,7 @@ class GatewayCore:
             try:
                 stored = stored_document(event.data.object, sequence, event.time, collection.decode)
             except (msgspec.MsgspecError, RecursionError):
-                # Stored by someone else than a gateway, and no object of this kind: it is as if there were none.
+                # Stored by another writer than a gateway, and not a valid object of this kind: it counts as absent.
                 self.unreadable += 1
         slot.store(stored, sequence, self._live)
         if stored is not None and stored.meta.deletion_timestamp is not None:
@@ -162,7 +162,7 @@ class GatewayCore:
             self._show(collection, before, slot.snapshot, sequence)
 
     def _show(self, collection: Collection, before: Snapshot | None, after: Snapshot | None, sequence: int) -> None:
-        """Let watches see an object as it was and is."""
+        """Publish an object's change to watches."""
         kind = collection.kind
         if before is not None and after is not None:
             if after.version == before.version:
@@ -184,7 +184,7 @@ class GatewayCore:
         return slot.own_sequence if slot is not None else 0
 
     def derived(self, kind: Kind, compute: Callable[[GatewayCore], T]) -> T:
-        """Return what a function makes of the objects of this kind alone; remembered until one of them changes."""
+        """Return the result of a function over the objects of this kind alone; cached until one of them changes."""
         known = self.collections[kind].derived
         if compute not in known:
             known[compute] = compute(self)
@@ -192,14 +192,14 @@ class GatewayCore:
         return found
 
     def cached(self, make: Callable[[], T]) -> T:
-        """Return what a reader caches beside the objects between looks; created at the first."""
+        """Return what a reader caches beside the objects; created at its first call."""
         if make not in self._cached:
             self._cached[make] = make()
         found: T = self._cached[make]
         return found
 
     def touched(self, kind: Kind) -> Iterable[tuple[str, str]]:
-        """Return namespace and name of the objects of a kind that changed since the last call; of all if unknown."""
+        """Return namespace and name of the objects of a kind that changed since the last call; of all if that is unknown."""
         return self.collections[kind].touched()
 
     def objects(self, kind: Kind, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Snapshot]:
@@ -216,7 +216,7 @@ class GatewayCore:
                 yield snapshot
 
     def contents(self, namespace: str) -> Iterator[Snapshot]:
-        """Yield what was stored in a namespace."""
+        """Yield the objects in a namespace."""
         for collection in self.collections.values():
             if collection.kind.namespaced:
                 yield from (found for found in self.objects(collection.kind, namespace) if found.stored is not None)

@@ -29,11 +29,11 @@ from cotenant_gateway.read_model.slots import Collection
 MAX_EVENTS = 2000
 MAX_DEFERRED = 1000
 _REPORTED_ONCE = ("Scheduled", "Started", "Killing")
-"""Reasons whose facts are stored again without anything having happened."""
+"""Reasons whose facts may be stored again although nothing happened."""
 
 
 class Narration(msgspec.Struct, frozen=True, gc=False):
-    """What happened to whom, in the words of a core/v1 Event."""
+    """What happened to which object, in the terms of a core/v1 Event."""
 
     kind: str
     namespace: str
@@ -89,7 +89,7 @@ def _narrate_condition(condition: NodeCondition) -> Narration:
     return Narration("Node", "", condition.node, "", condition.ready, reason, message, "descheduler-arbiter")
 
 
-# Each function takes the payload type that it stands beside.
+# Each function takes the payload type that it is listed with.
 _NARRATORS: dict[type, Callable[[Any], Narration | None]] = {
     Placement: _narrate_placement,
     Waiting: _narrate_waiting,
@@ -181,7 +181,7 @@ class Narrator(Collection):
 
 
 def _composed(event: Snapshot) -> Overlay:
-    """What stands in the Event object: few are ever read, so it is composed when one is."""
+    """The content of the Event object; composed on demand, as few are ever read."""
     assert isinstance(event, Narrated)
     namespace, name = event.address.namespace, event.address.name
     narration, first, last = event.narration, event.first, event.last

@@ -15,7 +15,7 @@ from cotenant.api.snapshots import Snapshot
 
 
 class ObjectChange(msgspec.Struct, frozen=True, gc=False):
-    """One object before and after one fact; None where it did not, or does no longer, exist."""
+    """One object before and after one fact; None where it did not exist, or does not any more."""
 
     version: int
     kind: Kind
@@ -24,7 +24,7 @@ class ObjectChange(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def weight(self) -> int:
-        """Bytes that keeping this change costs at most."""
+        """An upper bound of the bytes that keeping this change costs."""
         held = self.after if self.after is not None else self.before
         return 512 + (memoryview(held.stored.raw).nbytes if held is not None and held.stored is not None else 0)
 
@@ -51,7 +51,7 @@ class ChangeRing:
 
     @property
     def end(self) -> int:
-        """Position after the newest change."""
+        """Position behind the newest change."""
         return self._dropped + len(self._changes)
 
     def restart(self, version: int) -> None:

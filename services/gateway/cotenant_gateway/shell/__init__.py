@@ -1,1 +1,1 @@
-"""Requests to plans, plans to the log, and the level-triggered duties beside them."""
+"""Requests to plans, plans to the log, and the level-triggered duties."""

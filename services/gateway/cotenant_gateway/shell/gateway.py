@@ -44,7 +44,7 @@ def utc_now() -> datetime:
 
 
 def new_uid() -> str:
-    """Return a random uid. uuid4 without its layers: this is on the way of every creation."""
+    """Return a random uid. Bytes instead of `uuid4`, as every creation needs one."""
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
@@ -124,7 +124,7 @@ class Gateway:
     async def delete(
         self, kind: Kind, namespace: str, name: str, deletion: DeletionRequest, actor: str, *, dry_run: bool = False
     ) -> tuple[bytes, bool]:
-        """End an object; returns it, and whether it has ended already (else it is marked and ends later)."""
+        """End an object; returns it, and whether it has ended already (otherwise it is marked for deletion)."""
         carried = await self._carry_out(self._requests.delete(kind, namespace, name, deletion, dry_run=dry_run), actor)
         return carried.document(self.core), carried.ended
 
@@ -208,7 +208,7 @@ class Gateway:
             task.add_done_callback(self._duty_tasks.discard)
 
     async def _do(self, plan: Plan, subject: str) -> None:
-        """Store a duty's plan. One that was overtaken comes again at a later look."""
+        """Store a duty's plan. A plan that was overtaken is made again later."""
         try:
             match await self._store(plan, "gateway"):
                 case Refused(reason=reason):

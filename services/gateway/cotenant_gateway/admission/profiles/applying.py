@@ -39,7 +39,7 @@ Draw = Callable[[str, str, str], int]
 
 
 def apply_colocation_profiles(review: Review) -> Mutation | None:
-    """Apply what matches, and say on the pod which profiles that were. Raises ApiError where one cannot be applied."""
+    """Apply the profiles that match, and record their names on the pod. Raises ApiError where one cannot be applied."""
     said = review.view.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES)
     if said is None and not review.objects.derived(PROFILES, ready_profiles).profiles:
         return None
@@ -47,14 +47,14 @@ def apply_colocation_profiles(review: Review) -> Mutation | None:
     names = ",".join(applied) or None
     if said == names:
         return change
-    # What a copied manifest says of the pod that it was copied from does not hold for this one.
+    # A copied manifest may carry the record of the pod that it was copied from: it does not apply to this one.
     document = review.document if change is None else change.document
     document = _with_said(document, names)
     return Mutation(document, () if change is None else change.notes, () if change is None else change.causes)
 
 
 def translate_again(review: Review) -> Mutation | None:
-    """Translate what a live pod's manifest asks for, if the pod's resources were translated when it was created."""
+    """Translate what a live pod's manifest requests, if the pod's resources were translated when it was created."""
     old = review.old
     if old is None or old.stored is None or ANNOTATION_COLOCATION_PROFILES not in old.meta.annotations:
         return None
@@ -72,7 +72,7 @@ def _with_said(document: msgspec.Raw, names: str | None) -> msgspec.Raw:
 
 
 def changed_by_profiles(review: Review, drawn: Draw) -> tuple[Mutation | None, Sequence[str]]:
-    """Return what the profiles make of a pod (None if no profile matches), and the names of those that were applied."""
+    """Return the pod after all profiles (None if no profile matches), and the names of those that were applied."""
     matched = _matched(review)
     if not matched:
         return None, ()
@@ -95,7 +95,7 @@ def changed_by_profiles(review: Review, drawn: Draw) -> tuple[Mutation | None, S
         notes.append(_note(profile, set_by))
         set_by.update(dict.fromkeys(profile.sets, profile.name))
     if any(profile.patch is not None for profile in matched):
-        # A patch may name classes: they are resolved as for a pod that was given with them.
+        # A patch may name classes: they are resolved as if the pod had been created with them.
         for resolve in (resolve_priority, merge_runtime_class):
             change = resolve(working)
             if change is not None:
@@ -134,7 +134,7 @@ def in_tier_resources(review: Review) -> Mutation | None:
         tier = priority_default(pod)
         translated = translated_spec(spec, tier)
     except QuantityError:
-        # The validators name the quantity that cannot be read.
+        # The validators report the quantity that cannot be read.
         return None
     if translated == spec:
         return None

@@ -25,7 +25,7 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 def with_profile(review: Review, profile: ReadyProfile) -> msgspec.Raw:
-    """Return the pod as the profile makes it. Raises ApiError where the profile cannot be applied to it."""
+    """Return the pod with the profile applied. Raises ApiError where it cannot be applied."""
     spec = profile.spec
     top = members(review.document)
     metadata = member_object(top, "metadata")

@@ -30,7 +30,7 @@ from cotenant_gateway.admission.review import ObjectSource, type_error
 
 
 class ReadyProfile(msgspec.Struct, frozen=True):
-    """One profile. `cause` is the fact that declared it; `sets` names what it sets, for the explanation."""
+    """One profile. `cause` is the fact that declared it; `sets` describes what it sets."""
 
     name: str
     cause: str
@@ -45,14 +45,14 @@ class ReadyProfile(msgspec.Struct, frozen=True):
 
 
 class ProfileSet(msgspec.Struct, frozen=True):
-    """All profiles, in order of name; positions of those that demand a label of the pod stand under that label."""
+    """All profiles, in order of name; profiles that require a label of the pod are indexed under that label."""
 
     profiles: tuple[ReadyProfile, ...]
     by_label: Mapping[tuple[str, str], Sequence[int]]
     others: tuple[int, ...]
 
     def matching(self, pod: Mapping[str, str], namespace: Callable[[], Mapping[str, str]]) -> list[ReadyProfile]:
-        """Return the profiles that select these labels; the namespace's are asked for only where it matters."""
+        """Return the profiles that select these labels; the namespace's labels are looked up only if a profile needs them."""
         places = [*self.others, *(place for label in pod.items() for place in self.by_label.get(label, ()))]
         if not places:
             return []

@@ -62,7 +62,7 @@ def _nodes_of_trees(objects: ObjectSource) -> dict[str, _TreeNodes]:
         try:
             selector = _PROFILE.decode(snapshot.stored.raw).spec.node_selector
         except msgspec.ValidationError:
-            # Stored by somebody else than a gateway, and no profile.
+            # Stored by another writer than a gateway, and not a valid profile.
             continue
         expressions = _expressions(selector or LabelSelector())
         if expressions:

@@ -21,7 +21,7 @@ from cotenant_gateway.admission.review import ObjectSource, Review
 
 
 class _Quotas(msgspec.Struct, frozen=True):
-    """A quota is known by its name alone; of two with one name the first in order of namespace counts."""
+    """A quota is identified by its name alone; of two with one name the first in order of namespace counts."""
 
     by_name: Mapping[str, ObjectMeta]
     by_namespace: Mapping[str, ObjectMeta]
@@ -57,7 +57,7 @@ def quota_of_pod_is_a_leaf(review: Review) -> list[FieldError]:
 
 
 def preemptible_label_stays(review: Review) -> list[FieldError]:
-    """A live pod stays preemptible for its quota, or not."""
+    """Whether a live pod may be preempted for its quota does not change."""
     if review.old is None:
         return []
     before, now = review.old.meta.labels.get(LABEL_PREEMPTIBLE), review.view.metadata.labels.get(LABEL_PREEMPTIBLE)
