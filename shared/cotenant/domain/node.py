@@ -33,7 +33,7 @@ from cotenant.model.tiers import RENAMED_RESOURCES
 ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 
 DEFAULT_PODS = 110
-"""Pods on a node that does not say how many it takes (the kubelet's default)."""
+"""Pods on a node that does not state a number (the kubelet's default)."""
 
 _QUANTITIES = msgspec.json.Decoder(dict[str, Scalar])
 
@@ -67,7 +67,7 @@ def overcommitted_amounts(resources: NodeResources) -> dict[str, int]:
 
 
 class NodeSources(msgspec.Struct, frozen=True):
-    """What is known of one node, each part None while it is not: the fold from which everything else is derived."""
+    """The sources of one node, each None while it is unknown: the fold from which everything else is derived."""
 
     node: Node | None = None
     executor: ExecutorStatus | None = None
@@ -90,7 +90,7 @@ class NodeSources(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys((*self.node.spec.taints, *added)))
 
     def unschedulable(self) -> bool:
-        """Tell whether the node is cordoned."""
+        """Return whether the node is cordoned."""
         return self.node is not None and self.node.spec.unschedulable
 
     def offered(self) -> dict[str, int]:
@@ -110,7 +110,7 @@ class NodeSources(msgspec.Struct, frozen=True):
         return offered
 
     def allocatable(self) -> dict[str, int]:
-        """Return what pods may request of the node in sum. Raises QuantityError."""
+        """Return what pods may request of the node in total. Raises QuantityError."""
         if self.node is None:
             return {}
         allocatable, _ = trim_allocatable(self.offered(), parse_reservation(self.node.metadata.annotations))
@@ -124,5 +124,5 @@ class NodeSources(msgspec.Struct, frozen=True):
         return {name: resource_amount(name, quantity) for name, quantity in raw.items()}
 
     def capacity_for_load(self) -> dict[str, int]:
-        """Return what percentages of load are taken of. Raises QuantityError."""
+        """Return the amounts of which load percentages are taken. Raises QuantityError."""
         return {**self.allocatable(), **self.raw_allocatable()}

@@ -16,7 +16,7 @@ HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Tell whether one toleration covers one taint."""
+    """Return whether one toleration covers one taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -27,7 +27,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
-    """Tell whether some toleration covers the taint."""
+    """Return whether some toleration covers the taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 

@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Agenda:
-    """Entities by name. Bound: one name an entity, and one heap entry a next look that was moved to an earlier time."""
+    """Entities by name. Bound: one name per entity, and one heap entry per next look that was moved to an earlier time."""
 
     __slots__ = ("_heap", "_looks", "_marked")
 
@@ -28,23 +28,23 @@ class Agenda:
         self._looks: dict[str, datetime] = {}
         """When each entity that waits for a time is looked at again."""
         self._heap: list[tuple[datetime, str]] = []
-        """The same by time; entries that are not their entity's next look are void."""
+        """The same by time; entries that are not their entity's next look are stale."""
 
     def mark(self, name: str) -> None:
-        """Something was folded of an entity: look at it."""
+        """Mark an entity of which something was folded."""
         self._marked.add(name)
 
     def mark_all(self, names: Iterable[str]) -> None:
-        """Something was folded of several entities."""
+        """Mark several entities of which something was folded."""
         self._marked.update(names)
 
     def drop(self, name: str) -> None:
-        """The entity is no more."""
+        """Forget an entity that has ended."""
         self._marked.discard(name)
         self._looks.pop(name, None)
 
     def settle(self, name: str, until: datetime = NEVER) -> None:
-        """Nothing follows from the entity before `until` unless it is marked."""
+        """Record that nothing follows from the entity before `until` unless it is marked."""
         self._marked.discard(name)
         if until < NEVER:
             known = self._looks.get(name)
@@ -68,7 +68,7 @@ class Agenda:
 
 
 class IdleSpan:
-    """That nothing follows from a state of one version, from one time on until another."""
+    """Records that nothing follows from a state of one version within a span of time."""
 
     __slots__ = ("_since", "_version", "until")
 
@@ -76,10 +76,10 @@ class IdleSpan:
         self._version = -1
         self._since = _EPOCH
         self.until = _EPOCH
-        """When something may follow by the passing of time alone."""
+        """When something may follow merely because time has passed."""
 
     def begin(self, version: int, now: datetime, until: datetime) -> None:
-        """Nothing follows now. A version of -1 never holds."""
+        """Record that nothing follows now. A version of -1 never holds."""
         self._version, self._since, self.until = version, now, until
 
     def holds(self, version: int, now: datetime) -> bool:

@@ -19,11 +19,11 @@ from cotenant.log.contract import EXECUTION, Write
 from cotenant.model.subjects import commit_subject, execution_subject, marker_subject
 
 UNKNOWN = "LOG:-"
-"""How a cause begins whose sequence is not known yet."""
+"""The beginning of a cause whose sequence is not known yet."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who decides: all replicas of one partition share everything but `replica`."""
+    """The identity of a decider: all replicas of one partition share everything but `replica`."""
 
     service: str
     cell: str = "cell"
@@ -47,7 +47,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What a core decided, and on what: foreign messages up to `folded`; `took_us` is how long it thought."""
+    """What a core decided, and on what: foreign messages up to `folded`; `took_us` is how long `decide` took."""
 
     events: Sequence[Event]
     folded: int
@@ -62,12 +62,12 @@ class Batch(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
 
     def writes(self) -> list[Write]:
-        """Return the messages with the one expectation that fences them."""
+        """Return the messages, with the one expectation that fences them."""
         first, *rest = self.events
         return [Write(event=first, expected=self.prior), *(Write(event=event) for event in rest)]
 
     def as_stored(self, first: int) -> Iterator[Event]:
-        """Walk what was decided with its sequences; `first` is the commit record's."""
+        """Yield what was decided with its sequences; `first` is the commit record's."""
         for sequence, event in enumerate(self.events[1:], first + 1):
             yield msgspec.structs.replace(event, sequence=sequence)
 
@@ -79,7 +79,7 @@ class Batch(msgspec.Struct, frozen=True):
         return data
 
     def is_begun_by(self, event: Event) -> bool:
-        """Tell whether a delivered message is this batch's own commit record, and not that of another replica, which gives it
+        """Return whether a delivered message is this batch's own commit record, and not that of another replica, which gives it
         the same id."""
         return event.id == self.events[0].id and event.data == self.events[0].data
 

@@ -63,7 +63,7 @@ class Cycle:
         urgent: Callable[[Event], bool] | None = None,
         quarantine: Quarantine | None = None,
     ) -> None:
-        """`quarantine` None: what a core raises is raised, as tests and the simulator want to see it."""
+        """`quarantine` None: what a core raises is raised, as in tests and in the simulator."""
         self.core = core
         self.identity = identity
         self._source = identity.source
@@ -78,10 +78,10 @@ class Cycle:
         self._urgent = urgent
         self.quarantine = quarantine
         self._next_due: datetime | None = None
-        """Before it only urgent batches are stored."""
+        """Before this time only urgent batches are stored."""
         self._assuming = core if isinstance(core, Assuming) else None
         self._proposed: Batch | None = None
-        """The last batch proposed, until it is known what became of it."""
+        """The last proposed batch, until its outcome is known."""
         self._settled: Batch | None = None
         """The last batch known to be stored."""
         self._assumed = False
@@ -113,7 +113,7 @@ class Cycle:
 
     @property
     def pause(self) -> timedelta:
-        """How long to wait before the next incarnation, should this one break off."""
+        """Return how long to wait before the next incarnation, should this one break off."""
         return self._load.pause if self._load is not None else RELOAD_PAUSE
 
     def fold(self, events: Sequence[Event], now: datetime) -> None:
@@ -132,7 +132,7 @@ class Cycle:
         self.folded = folded
 
     def apply(self, event: Event, now: datetime) -> None:
-        """Fold one message; also where it raises, it was delivered."""
+        """Fold one message; it counts as delivered even if it raises."""
         if event.source == self._source:
             self._fold_own(event, now)
             return
@@ -159,8 +159,8 @@ class Cycle:
             self.core.apply(event)
 
     def was_stored(self, sequence: int) -> bool:
-        """Tell whether a message is an own one that was applied when it was stored, so that nobody need read it. To be asked
-        in the order of delivery."""
+        """Return whether a message is an own one that was applied when it was stored, so that it need not be decoded. To be
+        called in the order of delivery."""
         while self._unread and self._unread[0][1] < sequence:
             self._unread.popleft()
         return bool(self._unread) and self._unread[0][0] <= sequence
@@ -168,7 +168,7 @@ class Cycle:
     def _saw_commit(self, event: Event, record: Commit, now: datetime) -> None:
         sequence = event.sequence
         if self._proposed is not None and self._proposed.is_begun_by(event):
-            # Delivered before the acknowledgement: a batch is stored whole, so this says the same.
+            # Delivered before the acknowledgement: a batch is stored whole, so the delivery implies the outcome.
             self._settle(self._proposed, Stored(sequence, sequence + record.count))
             return
         self._withdraw()
@@ -182,13 +182,13 @@ class Cycle:
 
     @property
     def ready(self) -> bool:
-        """The core holds a state that may be decided on, and nothing beside it."""
+        """Whether the core holds a state that may be decided on, and nothing beside it."""
         end = self._prior_end
         return self.loaded and not self._assumed and (self.folded >= end or self._own_through >= end)
 
     @property
     def holding_back(self) -> bool:
-        """This replica lost the last race."""
+        """Whether this replica lost the last race and holds back."""
         return self._lost
 
     def due(self, now: datetime) -> datetime | None:
@@ -198,7 +198,7 @@ class Cycle:
 
     @property
     def has_next(self) -> bool:
-        """The next batch is decided already and large enough to be stored as it is, whatever arrived since."""
+        """Whether the next batch is decided already and large enough to be stored as it is, whatever arrived since."""
         return self._ahead is not None and len(self._ahead.events) >= self._ahead_from
 
     def propose(self, now: datetime) -> Batch | None:
@@ -220,8 +220,8 @@ class Cycle:
         return self._proposed
 
     def decide_next(self, batch: Batch, now: datetime) -> bool:
-        """Decide what follows `batch`, which is being stored; True if anything does. To be called again when more was folded:
-        what was decided is decided again while it is small."""
+        """Decide what follows `batch`, which is being stored; return whether anything does. Call it again after more was
+        folded: a small decision is made again."""
         if self._assuming is None or len(batch.events) <= self._ahead_from:
             return False
         if not self._assumed:
@@ -234,7 +234,7 @@ class Cycle:
         return bool(self._ahead.events)
 
     def _holds(self, decision: Decision) -> bool:
-        """A decision is stored as it is if it is large, or nothing arrived since."""
+        """Whether a decision is stored as it is: it is large, or nothing arrived since."""
         return len(decision.events) >= self._ahead_from or decision.folded == self.folded
 
     def _decide(self, now: datetime) -> Decision:
@@ -272,8 +272,8 @@ class Cycle:
         self._proposed, self._settled = None, batch
 
     def refused(self, now: datetime) -> bool:
-        """Another replica committed first: nothing of the batch stays in the core, the rival's messages follow. True if that is
-        news."""
+        """Take back the whole batch: another replica committed first, and its messages follow. Returns True unless that was
+        known already."""
         self._withdraw()
         self.conflicts += 1
         self._rival_seen = now
@@ -282,7 +282,7 @@ class Cycle:
         return news
 
     def _withdraw(self) -> None:
-        """The batch under way is not stored: the core forgets it, and what was decided behind it."""
+        """Withdraw the batch under way and what was decided behind it: they are not stored."""
         self._proposed = self._ahead = None
         if self._assumed and self._assuming is not None:
             self._assumed = False

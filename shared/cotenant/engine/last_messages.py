@@ -1,7 +1,7 @@
-"""What a process loads that starts: the last message of each subject, a tombstone until it has run out.
+"""What a starting process loads: the last message of each subject, tombstones included until they expire.
 
-In: the messages of a stream in order. Out: those that the stream would give now, by sequence. Bound: the subjects that are
-alive, and those that ended within a tombstone's time.
+In: the messages of a stream in order. Out: those that the stream would give now, by sequence. Bound: the live subjects, and
+those that ended within a tombstone's TTL.
 """
 
 from __future__ import annotations

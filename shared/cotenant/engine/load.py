@@ -18,7 +18,7 @@ from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 
 RELOAD_PAUSE = timedelta(seconds=1)
-"""Between a load that broke off before it was over and the next one: a log without room is not loaded again and again."""
+"""Pause between a load that broke off and the next one: a log without room is not loaded again and again."""
 
 
 class Load:
@@ -31,7 +31,7 @@ class Load:
         self.filters = tuple(filters)
         self.number = number
         self.over = False
-        """The marker was delivered."""
+        """Whether the marker was delivered."""
         self._config = config
         self._config_text = config_text
         self._marker_id = ""
@@ -59,7 +59,7 @@ class Load:
         )
 
     def ends_with(self, event: Event) -> bool:
-        """Tell whether a delivered event is this load's marker; from then on it is over."""
+        """Return whether a delivered event is this load's marker; from then on the load is over."""
         if self._marker_id and event.id == self._marker_id and isinstance(event.data, ServiceStarted):
             self.over = True
             return True
@@ -67,5 +67,5 @@ class Load:
 
     @property
     def pause(self) -> timedelta:
-        """How long to wait before the next incarnation begins."""
+        """Return how long to wait before the next incarnation begins."""
         return timedelta(0) if self.over else RELOAD_PAUSE

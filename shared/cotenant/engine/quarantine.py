@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Quarantine:
-    """What one service has set aside."""
+    """The messages that one service has set aside."""
 
     def __init__(self) -> None:
         self.held: dict[str, int] = {}
@@ -70,7 +70,7 @@ class Quarantine:
             return
 
     def _without(self, events: Sequence[Event]) -> list[Event]:
-        """Leave out what is set aside or suspected; younger messages of their subjects end that."""
+        """Leave out messages that are set aside or suspected; younger messages of their subjects end that."""
         selected = []
         for event in events:
             held = self.held.get(event.subject)
@@ -89,7 +89,7 @@ class Quarantine:
         return selected
 
     def set_aside(self, event: Event, error: Exception) -> None:
-        """Set a message aside. Raises the error itself where too many are: then not the messages are at fault."""
+        """Set a message aside. Raises the error itself if too many are set aside: then the messages are not at fault."""
         if len(self.held) >= MAX_HELD:
             raise error
         self.held[event.subject] = event.sequence
@@ -98,12 +98,12 @@ class Quarantine:
     # -- deciding ------------------------------------------------------------------------------------------------
 
     def decided(self) -> None:
-        """A decision was made: what was folded before it is not suspected."""
+        """Record a decision: what was folded before it is not suspected."""
         self._recent.clear()
 
     def failed(self, error: Exception) -> None:
-        """`decide` raised: the next incarnation looks among what was folded since the last good decision. Raises the error
-        itself where that is nothing: then no message is at fault."""
+        """Record that `decide` raised: the next incarnation searches among what was folded since the last good decision. Raises
+        the error itself if that is nothing: then no message is at fault."""
         suspected = {(event.subject, event.sequence) for events in self._recent for event in events}
         if not suspected:
             raise error
@@ -116,7 +116,7 @@ class Quarantine:
 
     @property
     def searching(self) -> bool:
-        """Suspected messages are still withheld."""
+        """Whether suspected messages are still withheld."""
         return bool(self._kept_back)
 
     def search(self, apply: Callable[[Event], None], decide: Callable[[], object]) -> bool:

@@ -56,7 +56,7 @@ class Report(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Everything comparable came out the same, and something was compared."""
+        """Whether everything comparable was equal, and something was compared."""
         return self.differing == 0 and self.verified > 0
 
 
@@ -71,7 +71,7 @@ class _Line:
         self.foreign: list[Event] = []
         self.own: list[Event] = []
         self.quarantine = Quarantine()
-        """What the service itself could not fold, this core cannot either."""
+        """What the service itself could not fold this core cannot fold either."""
         self.last = LastMessages()
         """Of what was folded: a core of another configuration starts from them, as its process does."""
         self.last_end = 0
@@ -133,7 +133,7 @@ class Verifier:
         self._configs: dict[str, str] = {}
         self._lines: dict[str, _Line] = {}
         self._before = LastMessages()
-        """What a process loads that starts."""
+        """The messages that a starting process loads."""
         self._previous = 0
 
     def read(self, event: Event) -> None:

@@ -1,7 +1,7 @@
-"""Typed events: what is said on the log, and how it is written there.
+"""Typed events: the facts on the log, and their form on the wire.
 
-`envelope` holds the Event that cores see and its CloudEvents form on the wire; each other file is one family of payloads,
-owned by the service that writes it. Importing this package registers every payload type by its wire name.
+`envelope` holds the Event that cores see and its CloudEvents form on the wire; each other file is one family of payloads, owned
+by the service that writes it. Importing this package registers every payload type by its wire name.
 """
 
 from __future__ import annotations

@@ -52,10 +52,8 @@ _FIELDS = tuple(field.name for field in msgspec.structs.fields(Allocation))
 
 
 def merged(fragments: Sequence[Allocation]) -> Allocation | None:
-    """Return the allocation that is made of fragments, None without any. Lists are joined in the order of the fragments.
-
-    Raises ValueError if two fragments give a part of which there is only one.
-    """
+    """Return the allocation that joins fragments, None if there are none. Lists are joined in the order of the fragments.
+    Raises ValueError if two fragments set the same single part."""
     whole: Allocation | None = None
     for fragment in fragments:
         whole = fragment if whole is None else _joined(whole, fragment)

@@ -34,7 +34,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 def null_document() -> msgspec.Raw:
-    """Return the JSON null that stands where there is no document."""
+    """Return the JSON null that stands for an absent document."""
     return msgspec.Raw(b"null")
 
 
@@ -147,7 +147,7 @@ class MessageDecoders:
         if cls is None:
             return None
         cls = self._views.get(name, cls)
-        # A message whose type or version is another one than its text seemed to say is refused by the decoder.
+        # A message whose type differs from what its text seemed to say is refused by the decoder.
         fields: list[str | tuple[str, Any] | tuple[str, Any, Any]] = [
             ("specversion", Literal["1.0"]),
             ("data", cls),
@@ -159,7 +159,7 @@ class MessageDecoders:
 
 
 WHOLE = MessageDecoders()
-"""Every payload as it was written."""
+"""Every payload by its wire type."""
 
 
 def payload_types() -> dict[str, type[Payload]]:
@@ -221,7 +221,7 @@ def _decode_in_one(data: bytes, decoders: MessageDecoders) -> Any:
 
 
 def _decode_in_two(data: bytes) -> tuple[_Wire, Payload]:
-    """Decode the envelope, then the payload; says what is wrong."""
+    """Decode the envelope, then the payload. Raises EventError with what is wrong."""
     try:
         wire = _WIRE_DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

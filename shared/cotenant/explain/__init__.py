@@ -1,1 +1,1 @@
-"""Why is it so: chains of causes, and events in words."""
+"""Explanations: chains of causes, and events in words."""

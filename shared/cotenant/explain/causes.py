@@ -62,7 +62,7 @@ _KIND_WORDS = {"po": "pods", "pod": "pods", "no": "nodes", "node": "nodes"}
 
 
 def concerns(event: Event, kind: str, namespace: str, name: str) -> bool:
-    """Tell whether an event is about an object (`kind` as users write it; empty: everything is). Empty namespace: any."""
+    """Return whether an event concerns an object (`kind` as users write it; empty: every event does). Empty namespace: any."""
     if not kind:
         return True
     plural = _KIND_WORDS.get(kind, kind)
@@ -112,7 +112,7 @@ class CauseWalk:
         return [ref for ref in self._queue if ref not in self.events and ref not in self.lost]
 
     def add(self, ref: str, event: Event | None) -> None:
-        """Take what a reference is; None where it is no longer kept."""
+        """Take what a reference stands for; None if it is no longer kept."""
         if ref in self._queue:
             self._queue.remove(ref)
         if event is None:
@@ -224,7 +224,7 @@ def explain_node(name: str, roots: Sequence[Event], walk: CauseWalk) -> Explanat
 
 
 def lookup_all(walk: CauseWalk, lookup: Mapping[str, Event]) -> CauseWalk:
-    """Drive a walk over events that are all at hand."""
+    """Run a walk over events that are all in memory."""
     while wanted := walk.wanted():
         for ref in wanted:
             walk.add(ref, lookup.get(ref))

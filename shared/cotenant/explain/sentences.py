@@ -155,7 +155,7 @@ def _load(data: NodeLoadJudged, _: Event) -> str:
 
 
 def _execution(data: Execution, _: Event) -> str:
-    """The summary says from what to what and why; what the kernel refused stands in the changes."""
+    """The summary states from what to what and why; what the kernel refused is in the changes."""
     errors = [change.error for change in data.changes if change.error and change.error not in data.summary]
     return f"{data.node}: {data.summary}" + (f" (refused: {errors[0]})" if errors else "")
 
@@ -183,7 +183,7 @@ def _yarn(data: YarnNode, _: Event) -> str:
     return f"YARN was given {given} on {data.node or data.node_id} and uses {cores(data.used.cpu_milli)}{reason}"
 
 
-# Each function takes the payload type that it stands beside.
+# Each function takes the payload type that it is listed with.
 _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     ObjectStored: _stored,
     ObjectDeleted: _deleted,
@@ -210,7 +210,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
 
 
 def sentence(event: Event) -> str:
-    """Return what the event says."""
+    """Return the sentence of an event."""
     say = _SENTENCES.get(type(event.data))
     return say(event.data, event) if say is not None else f"{event.data.TYPE} on {event.subject}"
 

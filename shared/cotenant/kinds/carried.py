@@ -1,4 +1,4 @@
-"""Kinds that are stored and shown as they are: nothing is composed, checked or defaulted but their metadata."""
+"""Kinds that are stored and shown as they are: only their metadata is checked and defaulted."""
 
 from __future__ import annotations
 

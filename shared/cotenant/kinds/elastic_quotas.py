@@ -35,7 +35,7 @@ def _texts(amounts: dict[str, int]) -> dict[str, str]:
 
 
 def compose_quota(snapshot: Snapshot) -> Overlay:
-    """Return what quota-tree reports of the quota."""
+    """Return what quota-tree publishes of the quota."""
     newest = max(
         (event for event in snapshot.parts.values() if not event.tombstone and isinstance(event.data, QuotaRuntime)),
         key=lambda event: event.sequence,

@@ -30,7 +30,7 @@ def _resources(usage: Usage) -> dict[str, dict[str, str]]:
 
 
 def _aggregated(windows: tuple[AggregatedUsage, ...], cold: tuple[int, ...]) -> list[dict[str, object]]:
-    """The windows' entries by duration; one that is too young to say anything keeps its entry, without resources."""
+    """The windows' entries by duration; a window that is too young keeps its entry, without resources."""
     empty: dict[int, dict[str, object]] = {
         seconds: {"duration": go_duration(seconds), "usage": {name: {} for name in ("p50", "p90", "p95", "p99", "avg")}}
         for seconds in cold

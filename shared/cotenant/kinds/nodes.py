@@ -103,11 +103,8 @@ def _declared(snapshot: Snapshot) -> Node:
 
 
 def _allocatable(sources: NodeSources) -> dict[str, str]:
-    """Return what is laid over the document's allocatable: what others decide, and what it leaves open.
-
-    Amounts that the document alone decides stay as written; overcommitted ones that are not offered appear only where it names
-    them.
-    """
+    """Return what is laid over the document's allocatable. Amounts that the document alone decides stay as written;
+    overcommitted ones that are not offered appear only if the document names them."""
     try:
         offered = sources.offered()
     except QuantityError:

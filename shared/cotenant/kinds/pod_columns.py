@@ -52,7 +52,7 @@ _SHOWN = msgspec.json.Decoder(_Shown)
 
 
 def _status_word(shown: _Shown) -> str:
-    """Return the STATUS word: phase, or what says more about it."""
+    """Return the STATUS word: the phase, or a more specific reason."""
     if shown.metadata.deletion_timestamp is not None:
         return "Terminating"
     word = shown.status.reason or shown.status.phase or "Pending"

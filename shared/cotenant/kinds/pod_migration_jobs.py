@@ -42,7 +42,7 @@ def _condition(condition: JobCondition) -> dict[str, str]:
 
 
 def compose_migration(snapshot: Snapshot) -> Overlay:
-    """Return what the arbiter reports of the job."""
+    """Return what the arbiter publishes of the job."""
     for event in snapshot.parts.values():
         if event.tombstone or not isinstance(event.data, Migration):
             continue

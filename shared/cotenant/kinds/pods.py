@@ -48,7 +48,7 @@ def newest_run(snapshot: Snapshot) -> Event | None:
 
 
 def waiting_reason(snapshot: Snapshot) -> Event | None:
-    """Return why this pod waits, if it does."""
+    """Return why this pod waits; None if it does not."""
     return _newest(snapshot, Waiting)
 
 
@@ -141,7 +141,7 @@ def _condition(kind: str, holds: bool, since: datetime | None, reason: str = "",
 def _phase(run: RunStatus) -> str:
     if run.phase in _PHASES:
         return _PHASES[run.phase]
-    # Stopped on order: what the containers left behind decides, as kubelet does for a pod that is deleted.
+    # Stopped on order: the exit codes of the containers decide, as with kubelet for a deleted pod.
     failed = any(container.exit_code not in (0, None) for container in run.containers)
     return "Failed" if failed else "Succeeded"
 

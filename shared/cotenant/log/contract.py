@@ -20,25 +20,25 @@ USAGE = "USAGE"
 EXECUTION = "EXECUTION"
 
 TOMBSTONE_TTL_SECONDS = 3600
-"""How long a subject still holds its tombstone. Whoever was away for half of it loads again, so it need not be long; and 25
+"""How long a subject holds its tombstone. A reader that was away for half of it loads again, so it need not be long; and 25
 pods a second that come and go leave 75 tombstones a second."""
 
 MAX_BATCH = 1000
 """Messages in one atomic batch, the commit record included."""
 
 WORTH_A_BATCH = 16
-"""Fewer messages that need not be stored together are dearer as a batch than one by one: the server stages every batch in files
-of its own, which takes five syncs more than the one of a message."""
+"""Below this number, messages that need not be stored together cost less one by one than as a batch: the server stages every
+batch in files of its own, which takes five syncs more than a message."""
 
 KEEP_PER_SUBJECT = 64
 """Versions of one subject that LOG keeps."""
 
 MAX_BEHIND = 5_000
-"""A reader further behind than that starts over: catching up with several filters costs the server too much a message."""
+"""A reader further behind starts over: catching up with several filters costs the server too much per message."""
 
 
 DEDUPLICATION_SECONDS = 120
-"""How long a stream knows the ids of the messages that were stored with one."""
+"""How long a stream remembers message ids."""
 
 
 def ending(subject: str, data: Payload, causes: tuple[str, ...] = (), *, time: datetime | None = None) -> Event:
@@ -67,14 +67,14 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Nothing of the batch is on the log: an expectation failed, or the server said why not."""
+    """Nothing of the batch is on the log: an expectation failed, or the server gave another reason."""
 
     reason: str
     wrong_sequence: bool = True
 
 
 class NoAnswer(msgspec.Struct, frozen=True):
-    """Nobody knows whether the batch is on the log."""
+    """The outcome of the batch is unknown."""
 
     reason: str
 
@@ -93,7 +93,7 @@ class Behind(Exception):  # noqa: N818 - not an error: the reader asks its owner
 
 @runtime_checkable
 class Draining(Protocol):
-    """A log that many write to and that stores one thing after the other."""
+    """A log with many writers that stores one thing after the other."""
 
     async def drained(self, subject: str) -> None:
         """Return when what reached LOG before this call is stored or refused (or at once where the server does not say);
@@ -114,7 +114,7 @@ class Reader(Protocol):
         """
 
     def loaded(self) -> None:
-        """The owner has seen the end of its load. Until then a broken consumer raises Behind; afterwards it is resumed."""
+        """Tell the reader that its load is over. Until then a broken consumer raises Behind; afterwards it is resumed."""
 
     async def close(self) -> None:
         """Give the consumer back."""
@@ -122,7 +122,7 @@ class Reader(Protocol):
 
 @runtime_checkable
 class Skipping(Protocol):
-    """A reader that can leave out what its owner knows already, unread: its own messages, applied when they were stored."""
+    """A reader that can skip, undecoded, what its owner has applied already: own messages, applied when they were stored."""
 
     def skip(self, known: Callable[[int], bool]) -> None:
         """Leave out messages whose sequence `known` accepts; it is asked once for each, in order."""
@@ -130,7 +130,7 @@ class Skipping(Protocol):
 
 @runtime_checkable
 class Clocked(Protocol):
-    """A reader that knows the log's own clock, by which messages are stamped when they are stored."""
+    """A reader that knows the log's clock, which stamps messages when they are stored."""
 
     def server_time(self) -> float | None:
         """Return the time at the log in seconds since the epoch, at least; None while nothing was delivered."""
@@ -219,9 +219,7 @@ async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stor
 
 
 async def _is_there(log: Log, sequence: int, write: Write) -> bool:
-    """Tell whether a stored message is this write, and not what another replica decided after the same commit.
-
-    All replicas of a service give the events that follow one commit the same ids; the commit record says whose it is.
-    """
+    """Return whether a stored message is this write, and not what another replica decided after the same commit. All replicas
+    of a service give the events that follow one commit the same ids; the commit record names the replica."""
     stored = await log.get(LOG, sequence)
     return stored is not None and stored.data == write.event.data

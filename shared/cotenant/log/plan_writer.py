@@ -30,7 +30,7 @@ FOLD_SECONDS = 2.0
 
 
 class Overloaded(Exception):  # noqa: N818 - answered with 503, not a fault
-    """More plans wait than the bound allows."""
+    """More plans are waiting than the bound allows."""
 
 
 class _Pending:
@@ -89,7 +89,7 @@ class PlanWriter:
             if sum(len(pending.plan.writes) for pending in batch) >= WORTH_A_BATCH:
                 await self._store(batch)
             else:
-                # Few: each plan by itself costs the server less, and one that is refused takes nobody along.
+                # Few: each plan by itself costs the server less, and a refused one does not affect the others.
                 await asyncio.gather(*(self._store([pending]) for pending in batch))
 
     def _take(self) -> list[_Pending]:
@@ -116,7 +116,7 @@ class PlanWriter:
             batch.append(pending)
             messages += len(writes)
         self._pending.extendleft(reversed(later))
-        # A lost answer is looked up by the first message's expectation.
+        # A lost answer is resolved by the first message's expectation.
         batch.sort(key=lambda item: item.plan.writes[0].expected is None)
         return batch
 

@@ -23,7 +23,7 @@ class PlannedWrite(msgspec.Struct, frozen=True):
     causes: tuple[str, ...] = ()
 
     def event(self, now: datetime, event_id: str, source: str, actor: str) -> Event:
-        """Return the message itself, as somebody's who stores it at a moment."""
+        """Return the message itself, as stored at a moment."""
         return Event(
             subject=self.subject,
             data=self.payload,
@@ -38,7 +38,7 @@ class PlannedWrite(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Writes stored all or none. The first one is what the plan is about."""
+    """Writes that are stored all or none. The first one is the plan's subject."""
 
     writes: tuple[PlannedWrite, ...]
 

@@ -14,9 +14,7 @@ Amounts = Mapping[str, int]
 """Resource name to integer amount: milli-cores for `cpu`, bytes, cards or pieces for all others."""
 
 LARGEST_AMOUNT = 2**63 - 1
-"""Amounts are capped here, as they travel as 64-bit integers: a max of "everything" in cores is more milli-cores than
-that.
-"""
+"""Amounts are capped here, as they travel as 64-bit integers: a max of "everything" in cores is more milli-cores than that."""
 
 
 def parse_amount(resource: str, quantity: Scalar) -> int:
@@ -93,7 +91,7 @@ def add_to(amounts: dict[str, int], more: Amounts, times: int) -> None:
 
 
 def fits(held: Amounts, more: Amounts, limit: Amounts) -> bool:
-    """Tell whether the sum of both is within the limit in every dimension that it and the limit have."""
+    """Return whether the sum of both is within the limit in every dimension that it and the limit have."""
     for resource, bound in limit.items():
         if resource in held:
             if held[resource] + more.get(resource, 0) > bound:

@@ -1,9 +1,9 @@
-"""What pure functions make of immutable structs that many hold: computed once for each struct, known by its identity.
+"""A cache for pure functions of shared immutable structs, keyed by identity.
 
-In: a function of one frozen struct. Out: the same function, with its last results remembered. Frozen structs that hold lists or
-maps have no hash; those that are shared (`api.objects.pod.decode_spec`) need none. A struct is held as long as its result
-is, so its identity stays its own. Bound: REMEMBERED results, or as many as are named, then it starts empty. A result is shared
-and not to be changed.
+In: a function of one frozen struct. Out: the same function, with its last results cached. Frozen structs that hold lists or
+maps have no hash; those that are shared (`api.objects.pod.decode_spec`) need none. The cache holds a struct as long as its
+result, so its identity stays its own. Bound: REMEMBERED results, or as many as are named; then it is cleared. A result is
+shared and must not be changed.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ MilliCPU = NewType("MilliCPU", int)
 Bytes = NewType("Bytes", int)
 
 Scalar = str | int | float
-"""What a manifest may hold where a quantity is expected."""
+"""The types that a manifest may hold where a quantity is expected."""
 
 _NANO = 10**9
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}

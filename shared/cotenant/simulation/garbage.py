@@ -17,7 +17,7 @@ RARELY = (1_000_000, 5, 2)
 """Allocations, and collections of the younger generation, until a generation is looked through. The oldest one is, too, where
 it has grown by a quarter: a core that its process has left is old, and refers to itself."""
 WORTH_A_LOOK = 1_000
-"""So many objects of garbage are something found."""
+"""So many collected objects count as a find."""
 
 
 def _adapt(phase: str, found: dict[str, int]) -> None:

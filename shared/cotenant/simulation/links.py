@@ -67,7 +67,7 @@ class Link:
         return now < self.severed_until or (now < self.lossy_until and self.random.randrange(1000) < self.loss_permille)
 
     def sent_again(self, event: Event, now: datetime) -> list[Event]:
-        """What is sent at a moment beside an event: messages that were not answered, this one perhaps."""
+        """Return what is sent at a moment besides an event: messages that were not answered, perhaps including this one."""
         if self.repeats > 0:
             self.repeats -= 1
             self._unanswered.append((now + self.repeated_after, event))

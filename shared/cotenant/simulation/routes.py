@@ -18,7 +18,7 @@ REMEMBERED = 65_536
 
 
 class _Branch(Generic[T]):
-    """Where filters with the same first tokens part."""
+    """Where filters with the same first tokens diverge."""
 
     def __init__(self) -> None:
         self.branches: dict[str, _Branch[T]] = {}
@@ -29,7 +29,7 @@ class _Branch(Generic[T]):
 
 
 class _Place(Generic[T]):
-    """All the branches that the tokens so far lead to."""
+    """All branches that the tokens so far lead to."""
 
     def __init__(self, branches: Iterable[_Branch[T]], taken: dict[int, T]) -> None:
         self._branches = tuple(branches)
@@ -38,12 +38,12 @@ class _Place(Generic[T]):
         numbered = taken | {number: reader for branch in self._branches for number, reader in branch.here.items()}
         self.readers = tuple(numbered[number] for number in sorted(numbered))
         self.after: dict[str, _Place[T] | None] = dict.fromkeys(token for branch in self._branches for token in branch.branches)
-        """The places that named tokens lead to; None as long as nobody asked."""
+        """The places that named tokens lead to; None until the first lookup."""
         self.otherwise: _Place[T] | None = None
-        """The place that all other tokens lead to; None as long as nobody asked."""
+        """The place that all other tokens lead to; None until the first lookup."""
 
     def following(self, token: str) -> _Place[T]:
-        """Make the place to which one more token leads."""
+        """Build the place to which one more token leads."""
         if token in self.after:
             found = self.after[token] = self._towards((token, "*"))
         else:
@@ -56,7 +56,7 @@ class _Place(Generic[T]):
 
 
 class Routes(Generic[T]):
-    """The readers of one stream, each known by a number that says when it came."""
+    """The readers of one stream, each identified by a number in the order of arrival."""
 
     def __init__(self) -> None:
         self._root: _Branch[T] = _Branch()
@@ -64,7 +64,7 @@ class Routes(Generic[T]):
         """Where all tokens of a subject but the last lead."""
 
     def add(self, wanted: str, number: int, reader: T) -> None:
-        """Let a reader have what a filter selects."""
+        """Add a filter of a reader."""
         branch = self._root
         *tokens, last = wanted.split(".")
         for token in tokens:
@@ -76,7 +76,7 @@ class Routes(Generic[T]):
         self._places.clear()
 
     def remove(self, number: int) -> None:
-        """Take a reader away from all its filters."""
+        """Remove a reader from all its filters."""
         waiting = [self._root]
         while waiting:
             branch = waiting.pop()

@@ -83,12 +83,12 @@ class ServiceParticipant:
 
     @property
     def alive(self) -> bool:
-        """Whether a process is there at all."""
+        """Whether there is a process at all."""
         return self._down_until == EPOCH
 
     @property
     def deciding(self) -> bool:
-        """Whether a process is there and runs."""
+        """Whether there is a process and it runs."""
         return self.alive and not self.paused and self._started
 
     @property
@@ -137,7 +137,7 @@ class ServiceParticipant:
         self.incarnations += 1
         outcome = world.store([Write(event=self.cycle.start_marker(now, self.filters, self.incarnations))])
         if not isinstance(outcome, Stored):
-            # As the shell: without its start marker the process ends, and restarts a second later.
+            # As in the shell: without its start marker the process ends, and restarts a second later.
             world.leave()
             self._down_until = now + TICK
             return self._down_until
@@ -170,7 +170,7 @@ class ServiceParticipant:
             self.cycle.refused(now)
             self.cycle.fold(inbox, now)
             return now + self._tick
-        # As the shell: the outcome of the batch is unknown, so the state is loaded from the log again.
+        # As in the shell: the outcome of the batch is unknown, so the state is loaded from the log again.
         return self._reload(now, world)
 
     def _reload(self, now: datetime, world: World) -> datetime:

@@ -73,7 +73,7 @@ class Subscription(Generic[SubscriberT]):
     # -- its consumer ----------------------------------------------------------------------------------------------
 
     def trouble(self) -> Link:
-        """Its link, which may have faults from now on."""
+        """Give it its link, which may have faults from now on."""
         self.link.troubled = True
         self._look()
         return self.link
@@ -159,7 +159,7 @@ class Subscription(Generic[SubscriberT]):
         return SimulationError(f"{self.participant.name} has more than {MAX_INBOX} undelivered messages")
 
     def take(self, now: datetime, log: MemoryStream) -> tuple[Sequence[Event], datetime | None]:
-        """What the participant sees now, and when there will be more of what is under way."""
+        """Return what the participant sees now, and when more of what is under way is due."""
         if self.undisturbed:
             inbox, self.inbox = self.inbox, []
             return inbox, None

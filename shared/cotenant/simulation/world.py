@@ -45,7 +45,7 @@ _Subscription = Subscription[Participant]
 
 
 class World:
-    """The clock, the streams and everybody in it. Raises ValueError for a `hop` that takes no time."""
+    """The clock, the streams and all participants. Raises ValueError for a `hop` that takes no time."""
 
     def __init__(self, *, seed: int = 0, start: datetime = START, hop: timedelta = HOP, keep_history: bool = False) -> None:
         if hop <= timedelta(0):
@@ -56,17 +56,17 @@ class World:
         self.events = 0
         """Messages stored on all streams."""
         self.deliveries = 0
-        """Messages that participants were given: an event counts once for each that reads it."""
+        """Messages delivered to participants: an event counts once for each that reads it."""
         self.steps = 0
         self.stalled_until = EPOCH
-        """Until then the log has no leader: nobody's write arrives."""
+        """Until then the log has no leader: no write arrives."""
         self.history: list[Event] | None = [] if keep_history else None
         self.watchers: list[Callable[[Event], None]] = []
         self._hop = hop
         self._soon = start + hop
         """When what is stored now is seen."""
         self._due_soon: list[_Subscription] = []
-        """Who is to be woken then; empty as long as nobody is."""
+        """Who is woken then; empty if nobody is."""
         self._log = LinkedLog(self.streams.log, self.append)
         self._subscriptions: list[_Subscription] = []
         self._subscribed = 0
@@ -75,9 +75,9 @@ class World:
         self._log_routes: Routes[_Subscription] = Routes()
         self._usage_routes: Routes[_Subscription] = Routes()
         self._moments: list[datetime] = []
-        """When somebody is to be woken, in order."""
+        """The moments of planned wakes, in order."""
         self._due: list[list[_Subscription]] = []
-        """Who is to be woken at each of these moments, in the order in which that was planned."""
+        """Who is woken at each of these moments, in the order in which that was planned."""
 
     def _clock(self) -> datetime:
         return self.now
@@ -85,7 +85,7 @@ class World:
     # -- who is there ----------------------------------------------------------------------------------------------
 
     def add(self, participant: Participant) -> None:
-        """Subscription a participant: it is given the last message of each of its subjects, then everything that follows."""
+        """Subscribe a participant: it is given the last message of each of its subjects, then everything that follows."""
         subscription = _Subscription(participant, self._subscribed)
         self._subscribed += 1
         self._subscriptions.append(subscription)

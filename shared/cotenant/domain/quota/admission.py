@@ -39,7 +39,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     quota: str
     ancestor: str = ""
-    """The ancestor that is too small; empty where it is the pod's own quota."""
+    """The ancestor that is too small; empty if it is the pod's own quota."""
     dimension: str
     """The first exceeding resource by name; `dimensions` has all."""
     dimensions: tuple[str, ...]
@@ -94,7 +94,7 @@ def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_lim
 def _level_refusal(
     request: Amounts, own: QuotaLevel, level: QuotaLevel, needed: Amounts, path: Sequence[str], runtime_limits: bool
 ) -> Refusal:
-    """Say why `needed` is more than the level's limit."""
+    """Return why `needed` exceeds the level's limit."""
     limit = _limit(level, runtime_limits)
     named = f"quotaNameTopo: [{' '.join(path)}]" if path else f"quotaName: {own.name}"
     text = (

@@ -33,5 +33,5 @@ class Cached(Generic[*Ts, T]):
         return result
 
     def __deepcopy__(self, _: object) -> Self:
-        """A copy shares what is not to be changed."""
+        """A copy shares what is immutable."""
         return copy(self)

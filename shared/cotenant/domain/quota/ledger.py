@@ -19,7 +19,7 @@ QuotaKey = tuple[str, str]
 
 
 class _Held(msgspec.Struct, gc=False):
-    """What pods use, and what those of them use that are not preemptible. No amount is zero."""
+    """What pods use, and how much of it by non-preemptible ones. No amount is zero."""
 
     used: dict[str, int]
     non_preemptible: dict[str, int]
@@ -31,12 +31,12 @@ class _Held(msgspec.Struct, gc=False):
 
 
 class QuotaLedger:
-    """Mutable; a fold. A pod that is charged changes the sums of its quota's levels in place: a charge costs what the pod
-    asks for, once a level, however many quotas there are."""
+    """Mutable; a fold. Charging a pod changes the sums of its quota and of the ancestors in place: the cost is one addition per
+    level, however many quotas there are."""
 
     def __init__(self) -> None:
         self.version = 0
-        """Grows with every change."""
+        """Incremented with every change."""
         self._published: dict[QuotaKey, QuotaRuntime] = {}
         self._own: dict[QuotaKey, _Held] = {}
         self._children: dict[QuotaKey, list[QuotaKey]] | None = None
@@ -46,7 +46,7 @@ class QuotaLedger:
         self._index: QuotaIndex | None = None
 
     def publish(self, quota: QuotaRuntime) -> None:
-        """Take a quota's newest state."""
+        """Take over a quota's newest state."""
         self.version += 1
         key = (quota.tree, quota.quota)
         before = self._published.get(key)
@@ -58,18 +58,18 @@ class QuotaLedger:
             self._index = None
 
     def end(self, tree: str, quota: str) -> None:
-        """The quota is no longer there. What its pods use stays charged, and counts again if it comes back."""
+        """Remove a quota. What its pods use stays charged, and counts again if it comes back."""
         self.version += 1
         if self._published.pop((tree, quota), None) is not None:
             self._index = None
             self._forget_sums()
 
     def charge(self, membership: Membership, request: Amounts, *, preemptible: bool) -> None:
-        """A pod was placed. `request` has every dimension that the pod asks for."""
+        """Charge a placed pod. `request` has every dimension that the pod requests."""
         self._add(membership, request, preemptible, 1)
 
     def give_back(self, membership: Membership, request: Amounts, *, preemptible: bool) -> None:
-        """A placed pod is gone; the arguments are those of its charge."""
+        """Refund a placed pod that is gone; the arguments are those of its charge."""
         self._add(membership, request, preemptible, -1)
 
     def _forget_sums(self) -> None:
@@ -96,7 +96,7 @@ class QuotaLedger:
                 known.change(counted, preemptible, times)
 
     def associate(self, namespace: str, labels: dict[str, str]) -> Membership | None:
-        """The quota that counts a pod; None while there are no quotas at all."""
+        """Return the quota that a pod counts in; None while there are no quotas at all."""
         if not self._published:
             return None
         if self._index is None:
@@ -112,8 +112,8 @@ class QuotaLedger:
         return self._published.get((membership.tree, membership.quota))
 
     def chain(self, membership: Membership) -> tuple[QuotaLevel, ...]:
-        """The pod's quota and its ancestors, nearest first, without the root; empty where the quota is not published. Good
-        until the next change: what the levels say is used goes with it."""
+        """Return the pod's quota and its ancestors, nearest first, without the root; empty if the quota is not published. Valid
+        until the next change, as the levels include what is used."""
         key = (membership.tree, membership.quota)
         known = self._chains.get(key)
         if known is None:

@@ -15,14 +15,14 @@ from cotenant.domain.quota.names import DEFAULT, DEFAULT_TREE, LABEL_PREEMPTIBLE
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """The quota that counts a pod, and that quota's tree."""
+    """The quota that a pod counts in, and that quota's tree."""
 
     quota: str
     tree: str = DEFAULT_TREE
 
 
 class QuotaIdentity(msgspec.Struct, frozen=True):
-    """What the lookup needs to know of one quota."""
+    """The part of a quota that the lookup needs."""
 
     name: str
     namespace: str = ""
@@ -46,7 +46,8 @@ class QuotaIndex:
                 self._by_namespace.setdefault(namespace, quota.name)
 
     def lookup(self, namespace: str, labels: Mapping[str, str]) -> str:
-        """The name that the pod asks for, known or not; empty where it asks for none and there is no default quota."""
+        """Return the name of the quota that the pod asks for, known or not; empty if it asks for none and there is no default
+        quota."""
         named = labels.get(LABEL_QUOTA, "")
         if named or not self._default_quota:
             return named
@@ -55,7 +56,7 @@ class QuotaIndex:
         return self._by_namespace.get(namespace, DEFAULT)
 
     def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
-        """The quota that counts the pod; None where no quota governs it."""
+        """Return the quota that the pod counts in; None where no quota governs it."""
         name = self.lookup(namespace, labels)
         if name in self._trees:
             return Membership(name, self._trees[name])

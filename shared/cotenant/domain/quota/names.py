@@ -9,7 +9,7 @@ BUILT_IN_NAMESPACE = "koordinator-system"
 DEFAULT_TREE = ""
 
 BUILT_IN_MAX = (2**63 - 1) // 5
-"""Max of the default and system quota in cores and in bytes, where no object and no argument says otherwise."""
+"""Max of the default and system quota in cores and in bytes, unless an object or an argument sets it."""
 
 PREFIX = "quota.scheduling.koordinator.sh/"
 LABEL_QUOTA = PREFIX + "name"

@@ -25,7 +25,7 @@ from cotenant.model.amounts import Amounts, add_to, larger, limited, masked, tot
 
 
 class OwnPods(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the pods that belong to one quota itself, not to its children."""
+    """Sums over the pods of one quota itself, without its children's."""
 
     request: dict[str, int] = {}
     used: dict[str, int] = {}
@@ -130,14 +130,14 @@ class PodSums:
         self._own: OwnPods | None = own
 
     def ask(self, request: Amounts, preemptible: bool, times: int = 1) -> None:
-        """Count a pod that asks for so much."""
+        """Count a pod that requests so much."""
         add_to(self._request, request, times)
         if not preemptible:
             add_to(self._non_preemptible_request, request, times)
         self._own = None
 
     def hold(self, request: Amounts, preemptible: bool, times: int = 1) -> None:
-        """Count a pod that is assigned as what it uses."""
+        """Count an assigned pod by what it uses."""
         add_to(self._used, request, times)
         if not preemptible:
             add_to(self._non_preemptible_used, request, times)

@@ -39,10 +39,8 @@ ANNOTATIONS = "metadata.annotations"
 def validate_quota(
     new: ElasticQuotaView, others: Sequence[ElasticQuotaView], has_pods: Callable[[ElasticQuotaView], bool] = lambda _: False
 ) -> list[FieldError]:
-    """The field errors of storing `new` beside `others`; amounts of both as `quota_view` reads them.
-
-    `has_pods` says whether pods are bound to a quota as it was; it is asked only where that matters.
-    """
+    """Return the field errors of storing `new` beside `others`; amounts of both as `quota_view` reads them. `has_pods` returns
+    whether pods are bound to a quota as it was; it is called only if the rules need it."""
     old = next((quota for quota in others if (quota.name, quota.namespace) == (new.name, new.namespace)), None)
     siblings_and_more = sorted(
         (quota for quota in others if quota.name != new.name), key=lambda quota: (quota.name, quota.namespace)
@@ -68,13 +66,13 @@ def validate_quota(
 
 
 def binds(quota: ElasticQuotaView, namespace: str, labels: Mapping[str, str]) -> bool:
-    """Tell whether a pod belongs to the quota: by its label, or by a namespace that is the quota's or has its name."""
+    """Return whether a pod belongs to the quota: by its label, or by a namespace that is the quota's or has its name."""
     named = labels.get(LABEL_QUOTA)
     return named == quota.name if named else namespace == quota.name or namespace in quota.namespaces
 
 
 def validate_quota_deletion(quota: ElasticQuotaView, others: Sequence[ElasticQuotaView], pods: Sequence[str]) -> str:
-    """Why the quota may not be deleted, empty if it may. `pods`: names of pods labelled with it."""
+    """Return why the quota may not be deleted, empty if it may. `pods`: names of pods labelled with it."""
     if quota.name in BUILT_IN:
         return f"can not delete quotaGroup :{quota.name}"
     children = sum(1 for other in others if other.parent == quota.name and other.name != quota.name)
@@ -87,7 +85,7 @@ def validate_quota_deletion(quota: ElasticQuotaView, others: Sequence[ElasticQuo
 
 
 def own_field_errors(quota: ElasticQuotaView) -> list[FieldError]:
-    """What is wrong in the quota by itself."""
+    """Return the errors in the quota's own fields."""
     errors: list[FieldError] = []
     for field, amounts in (("max", quota.max), ("min", quota.min)):
         negative = _negative(amounts)
@@ -141,7 +139,7 @@ def _strict_max(quota: ElasticQuotaView) -> list[FieldError]:
 
 
 def _unchanged(new: ElasticQuotaView, old: ElasticQuotaView) -> bool:
-    """Nothing changed that the checks look at."""
+    """Whether nothing changed that the checks read."""
     return all(
         getattr(new, field) == getattr(old, field) for field in ("parent", "is_parent", "tree", "namespaces", "min", "max")
     )

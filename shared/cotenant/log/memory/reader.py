@@ -17,7 +17,7 @@ from cotenant.log.memory.stream import MemoryStream
 
 
 class Feed(Protocol):
-    """What a reader asks of the log that it belongs to."""
+    """What a reader needs of its log."""
 
     unknown_types: int
 
@@ -87,4 +87,4 @@ class MemoryReader:
         self._loading = False
 
     async def close(self) -> None:
-        """Nothing is held elsewhere."""
+        """Nothing to release."""

@@ -22,7 +22,7 @@ from cotenant.log.contract import DEDUPLICATION_SECONDS, MAX_BATCH, Refused, Sto
 from cotenant.model.subjects import matches, selecting
 
 SUBJECTS_A_GET = 10
-"""A server gives 1,000: few, so that small simulations, too, load in another order than that of the sequences."""
+"""A server gives 1,000: fewer here, so that small simulations, too, load in another order than that of the sequences."""
 MAX_MESSAGES = 1_000_000
 _selecting = lru_cache(maxsize=256)(selecting)
 """The expressions of the filters that readers have."""
@@ -48,13 +48,13 @@ class MemoryStream:
         self._by_subject: dict[str, list[int]] = {}
         self._expiring: list[tuple[datetime, int]] = []
         self._ids: dict[str, int] = {}
-        """Message ids, and as what they were stored."""
+        """Message ids, and the sequences that they were stored as."""
         self._ids_since: deque[tuple[datetime, list[str]]] = deque()
         """When they were, in that order, those of a batch together."""
         self.window = timedelta(seconds=DEDUPLICATION_SECONDS)
         self.last_sequence = 0
         self.longest_ttl: timedelta | None = None
-        """For tests: no message stays longer, whatever its TTL says."""
+        """For tests: no message stays longer, whatever its TTL."""
 
     def __len__(self) -> int:
         return len(self._messages)

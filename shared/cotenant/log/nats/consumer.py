@@ -47,7 +47,7 @@ class PullConsumer:
         self._inbox = ""
         self._subscription: Any = None
         self.queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
-        """Subject, reply, headers and data of what has arrived."""
+        """Subject, reply, headers and data of the deliveries."""
         self.arrived = asyncio.Event()
         self._delivered = 0
         self._asked = False
@@ -131,7 +131,7 @@ class PullConsumer:
         return delivery % PULL_BATCH == 0
 
     def read_status(self, block: bytes) -> None:
-        """Take note of a message without a delivery: a heartbeat, or the end of a pull request. Raises Gap."""
+        """Read a message without a delivery: a heartbeat, or the end of a pull request. Raises Gap."""
         status = inline_status(block)
         if status == "100":
             last = parse_headers(block).get("Nats-Last-Consumer", "")

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class BusError(RuntimeError):
-    """The server refused what a bus needs; the text says what and why."""
+    """The server refused a request that the log depends on; the text says what and why."""
 
 
 class NoStreamError(BusError):

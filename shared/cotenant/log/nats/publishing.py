@@ -16,7 +16,7 @@ from cotenant.log.nats.wire import BusClient, frame
 
 BATCH_ID_BYTES = 9
 DRAINED_SECONDS = 1.0
-"""So long is waited for what only saves time."""
+"""How long to wait for an answer that only saves time."""
 
 Message = tuple[str, bytes, bytes]
 """Subject, header lines, data."""
@@ -58,5 +58,5 @@ async def send(client: BusClient, messages: Sequence[Message]) -> Ack:
 
 
 async def drained(client: BusClient, subject: str) -> None:
-    """Return when the stream has dealt with all that reached it before: what it must refuse is answered when its turn comes."""
+    """Return when the stream has processed all that reached it before: a message that it must refuse is answered in turn."""
     await client.ask(subject, b"Nats-Expected-Stream: none\r\n", b"", seconds=DRAINED_SECONDS)

@@ -63,7 +63,7 @@ class Snapshot:
         self._chunk: deque[Message] = deque()
         self._chunks = self._gets()
         self._complete = False
-        """Everything was yielded. A generator that was cancelled ends as well."""
+        """Whether everything was yielded. A generator that was cancelled ends as well."""
 
     async def begin(self) -> None:
         """Fix `through` and list the subjects. Raises API_ERRORS."""
@@ -82,7 +82,7 @@ class Snapshot:
         raise Behind(f"the subjects of {self._stream} end faster than they are listed")
 
     async def _list_once(self, selected: str) -> list[str] | None:
-        """List page by page; None where two pages do not overlap, so that what lies between them is not known."""
+        """List page by page; None if two pages do not overlap, so that subjects between them may be missing."""
         found: list[str] = []
         offset = 0
         while True:
@@ -96,8 +96,8 @@ class Snapshot:
             offset += len(names) - PAGE_OVERLAP
 
     async def take(self, limit: int) -> list[Message]:
-        """Return the next messages, at most `limit`; none at the end. Raises Behind where the server cannot be asked for long,
-        or where an earlier call was cancelled."""
+        """Return the next messages, at most `limit`; none at the end. Raises Behind if the server cannot be reached for long,
+        or an earlier call was cancelled."""
         while not self._chunk:
             chunk = await anext(self._chunks, None)
             if chunk is None:
@@ -108,7 +108,7 @@ class Snapshot:
         return [self._chunk.popleft() for _ in range(min(limit, len(self._chunk)))]
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel what is under way."""
         await self._chunks.aclose()
 
     async def _gets(self) -> AsyncGenerator[list[Message], None]:
@@ -170,7 +170,7 @@ class Snapshot:
             self._client.forget(subscription)
             await subscription.unsubscribe()
         if answer.status == "404":
-            # Nothing there, says one replica, and not how far it is: the leader knows.
+            # One replica answers that nothing is there, without its own position: the leader is asked.
             return await self._ask_leader(subjects), False
         if answer.status != "204":
             raise _IncompleteError(f"direct get of {len(subjects)} subjects: {answer.status_text}")

@@ -109,12 +109,12 @@ class BusClient(Client):
     def __init__(self) -> None:
         super().__init__()
         self._sinks: dict[bytes, RawSink] = {}
-        """By the subscription's number as it stands in a delivery."""
+        """By the subscription's number in a delivery."""
         self._ps = _WireParser(self)
         self._answers = b""
-        """What the subjects of answers begin with."""
+        """Prefix of the subjects of answers."""
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
-        """By the last word of the subject of the answer."""
+        """By the last token of the answer's subject."""
         self._numbers = count(1)
 
     async def connect(self, *servers: Any, **options: Any) -> None:
@@ -129,14 +129,12 @@ class BusClient(Client):
         self._sinks[_number(subscription)] = sink
 
     def forget(self, subscription: Subscription) -> None:
-        """The subscription is over."""
+        """Forget a subscription that is over."""
         self._sinks.pop(_number(subscription), None)
 
     async def ask(self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = ()) -> bytes:
-        """Send the frames `before` and then one message, in one write; return what it is answered.
-
-        Raises TimeoutError without an answer in time, NoRespondersError where nobody listens.
-        """
+        """Send the frames `before` and then one message, in one write; return its answer. Raises TimeoutError without an answer
+        in time, NoRespondersError if no one is subscribed."""
         token = b"%x" % next(self._numbers)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[token] = answered
@@ -148,7 +146,7 @@ class BusClient(Client):
             self._asked.pop(token, None)
 
     async def _write(self, frames: bytes) -> None:
-        """Hand frames to the socket; behind what nats-py still holds back, and to nats-py where there is no connection."""
+        """Write frames to the socket; behind what nats-py still buffers, and through nats-py if there is no connection."""
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += len(frames)
         transport = self._transport
