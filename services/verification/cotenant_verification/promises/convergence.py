@@ -26,7 +26,7 @@ LEFT_ALONE = timedelta(minutes=2)
 DECIDING = ("scheduler", "quota-tree", "batch-resource-calculator", "descheduler-arbiter")
 
 
-def nothing_is_said_twice(view: LogView, seen: CommitSeen) -> Wrong:
+def nothing_is_published_twice(view: LogView, seen: CommitSeen) -> Wrong:
     """No decision publishes what is already the last message of its subject."""
     if seen.service not in DECIDING:
         return
@@ -97,7 +97,7 @@ def _needless_report(moment: Moment, event: Event, data: RunStatus) -> Wrong:
         yield event.subject, f"{data.node} still reports {data.namespace}/{data.name} ({data.uid}), which is gone"
 
 
-def it_is_quiet(moment: Moment) -> Wrong:
+def idle_phase_is_quiet(moment: Moment) -> Wrong:
     """In the last stretch of the idle phase only samples, load changes and ending jobs cause events."""
     since = moment.now - LAST_STRETCH
     counts: Counter[str] = Counter()
@@ -124,7 +124,7 @@ def nobody_storms(view: LogView, event: Event) -> Wrong:
         yield event.subject, f"{event.source} stored more than {most} events within one second"
 
 
-def nobody_is_told_to_and_fro(view: LogView, event: Event) -> Wrong:
+def waiting_reasons_do_not_flap(view: LogView, event: Event) -> Wrong:
     """The reason why a pod waits is published at most once a second, however often it changes, except for its nomination."""
     data = event.data
     before = view.before(event)

@@ -81,7 +81,7 @@ def placements_of(there: Mapping[PodKey, Event]) -> list[Placement]:
     return [event.data for event in there.values() if isinstance(event.data, Placement)]
 
 
-def nobody_waits_who_fits(moment: Moment) -> Wrong:
+def no_waiting_pod_fits(moment: Moment) -> Wrong:
     """In the idle phase, every pod without a placement has a waiting event, and every node or its quota refuses it; a gated pod
     says so, and no other does. Nodes with a nominated pod, and nodes that have just changed, are left out."""
     view = moment.view

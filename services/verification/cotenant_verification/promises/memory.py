@@ -21,7 +21,7 @@ LONG_RUN = timedelta(minutes=10)
 LEFT_ALONE = timedelta(minutes=2)
 
 
-def the_right_ones_end(moment: Moment) -> Wrong:
+def kills_hit_pods_beyond_limits(moment: Moment) -> Wrong:
     """A kernel kills a pod that holds more than its limit. If the machine lacks memory it kills no pod within its request while
     another pod runs that is beyond its own."""
     yield from moment.oom_kills.wrong
@@ -75,7 +75,7 @@ def policies_are_kept(view: LogView, event: Event) -> Wrong:
         yield event.subject, f"{event.ref}: {data.namespace}/{data.name} {data.phase}, and its restartPolicy is {policy}"
 
 
-def ends_are_told(moment: Moment) -> Wrong:
+def kills_are_reported(moment: Moment) -> Wrong:
     """The executor reports every placed pod that a kernel killed: it has ended with exit code 137, or has been restarted as
     often."""
     for (name, boot, uid), times in sorted(moment.oom_kills.times.items()):

@@ -90,7 +90,7 @@ def kernels_refuse_nothing(moment: Moment) -> Wrong:
         yield execution_subject(name, "refusals"), text
 
 
-def borrowed_cpu_is_given_back(moment: Moment) -> Wrong:
+def overcommitted_cpu_is_reclaimed(moment: Moment) -> Wrong:
     """Two control periods after a spike of the services the best-effort bound of a node is what the threshold leaves."""
     for name, text in moment.suppressions.late:
         yield execution_subject(name, "suppress"), text

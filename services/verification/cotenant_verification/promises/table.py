@@ -58,8 +58,8 @@ PROMISES: tuple[Invariant, ...] = (
     ),
     Invariant(
         number=8,
-        name="borrowed_cpu_is_given_back",
-        at_moments=(s.borrowed_cpu_is_given_back, s.services_keep_their_latency, s.kernels_refuse_nothing),
+        name="overcommitted_cpu_is_reclaimed",
+        at_moments=(s.overcommitted_cpu_is_reclaimed, s.services_keep_their_latency, s.kernels_refuse_nothing),
     ),
     Invariant(number=9, name="suppression_settles", at_moments=(s.suppression_settles,)),
     Invariant(
@@ -68,10 +68,10 @@ PROMISES: tuple[Invariant, ...] = (
     Invariant(
         number=12,
         name="it_comes_to_rest",
-        on_event=(r.nobody_storms, r.nobody_is_told_to_and_fro),
-        on_commit=(r.nothing_is_said_twice,),
-        at_rest=(r.no_work_is_left, r.nothing_outlives_its_namespace, t.nobody_waits_who_fits, y.yarn_has_what_is_lent),
-        when_idle=(r.it_is_quiet,),
+        on_event=(r.nobody_storms, r.waiting_reasons_do_not_flap),
+        on_commit=(r.nothing_is_published_twice,),
+        at_rest=(r.no_work_is_left, r.nothing_outlives_its_namespace, t.no_waiting_pod_fits, y.yarn_has_what_nodes_offer),
+        when_idle=(r.idle_phase_is_quiet,),
     ),
     Invariant(
         number=13,
@@ -101,8 +101,8 @@ PROMISES: tuple[Invariant, ...] = (
         number=18,
         name="memory_ends_those_who_hold_too_much",
         on_event=(d.policies_are_kept, d.restarts_wait),
-        at_moments=(d.the_right_ones_end, d.nobody_holds_more_than_its_limit),
-        at_rest=(d.ends_are_told, d.what_may_start_starts),
+        at_moments=(d.kills_hit_pods_beyond_limits, d.nobody_holds_more_than_its_limit),
+        at_rest=(d.kills_are_reported, d.what_may_start_starts),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides

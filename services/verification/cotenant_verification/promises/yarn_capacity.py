@@ -19,7 +19,7 @@ SETTLED = timedelta(seconds=15)
 MIB = 1 << 20
 
 
-def yarn_has_what_is_lent(moment: Moment) -> Wrong:
+def yarn_has_what_nodes_offer(moment: Moment) -> Wrong:
     """Every running NodeManager of a node that has published its offer for SETTLED has that offer as its total."""
     copilot = moment.harness.copilot
     if copilot is None:
