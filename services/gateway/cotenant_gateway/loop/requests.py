@@ -158,8 +158,8 @@ def _stored(plan: Plan) -> Request[Written | Refused]:
 
 
 def _over_expired_tombstone(planned: Planned) -> Plan | None:
-    """Return the creation without an expectation, as its tombstone may have expired on the server while the read model still has
-    it; None where that cannot be."""
+    """Return the creation without an expectation, as its tombstone may have expired on the server while the read model still
+    has it; None where that cannot be."""
     assert planned.plan is not None
     write = planned.plan.writes[0]
     if planned.was is not None or write.expected in (0, None):
