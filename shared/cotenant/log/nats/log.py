@@ -51,6 +51,8 @@ class NatsLog:
         self._declared: tuple[int, StreamSizes] | None = None
         self.unknown_types = 0
         self.dead_letters = 0
+        self.longest_ttl_seconds = 0
+        """For tests and benchmarks: no message stays longer, whatever its TTL says; 0: as it says."""
         self.on_dead_letter: Callable[[], None] = lambda: None
 
     async def declare(self, *, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> None:
@@ -76,7 +78,8 @@ class NatsLog:
             body = encode_event(event)
             if len(body) > MAX_MESSAGE_BYTES:
                 return Refused(f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}", wrong_sequence=False)
-            messages.append((event.subject, header_lines(event, write.expected, write.message_id), body))
+            lines = header_lines(event, write.expected, write.message_id, self.longest_ttl_seconds)
+            messages.append((event.subject, lines, body))
         try:
             ack = await self._send(messages)
         except API_ERRORS as error:
