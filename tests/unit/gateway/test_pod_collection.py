@@ -30,10 +30,10 @@ def world_with_node() -> World:
     return world
 
 
-def finished(world: World, name: str, phase: RunPhase = RunPhase.SUCCEEDED, **annotations: str) -> None:
+def finished(world: World, name: str, phase: RunPhase = RunPhase.SUCCEEDED, ttl: str | None = None) -> None:
     """A pod that ran on n1 and ended now."""
     document: Any = manifest(name)
-    document["metadata"]["annotations"] = annotations
+    document["metadata"]["annotations"] = {} if ttl is None else {TTL: ttl}
     world.create("pods", document)
     world.place(name)
     world.run(name, phase)
@@ -56,7 +56,7 @@ def end_node(world: World) -> None:
 
 def test_a_pod_is_deleted_so_many_seconds_after_it_finished() -> None:
     world = world_with_node()
-    finished(world, "job", **{TTL: "60"})
+    finished(world, "job", ttl="60")
     finished(world, "kept")
     world.pass_seconds(59)
     assert collected(world) == {}
@@ -67,9 +67,9 @@ def test_a_pod_is_deleted_so_many_seconds_after_it_finished() -> None:
 
 def test_a_time_to_live_of_zero_deletes_at_once_and_never_what_still_runs() -> None:
     world = world_with_node()
-    finished(world, "job", **{TTL: "0"})
-    finished(world, "service", RunPhase.RUNNING, **{TTL: "0"})
-    finished(world, "moved", RunPhase.STOPPED, **{TTL: "0"})
+    finished(world, "job", ttl="0")
+    finished(world, "service", RunPhase.RUNNING, ttl="0")
+    finished(world, "moved", RunPhase.STOPPED, ttl="0")
     assert list(collected(world)) == ["job"]
 
 
@@ -126,7 +126,7 @@ def test_a_finalizer_keeps_a_collected_pod_and_it_is_marked_once() -> None:
 
 def test_the_tombstone_of_a_collected_pod_says_why_and_names_the_report() -> None:
     world = world_with_node()
-    finished(world, "job", **{TTL: "0"})
+    finished(world, "job", ttl="0")
     report = world.events[-1]
     [plan] = collected_pods(world.core, world.now)
     write = plan.writes[0]

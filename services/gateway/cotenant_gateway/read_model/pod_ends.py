@@ -48,6 +48,8 @@ class PodEnds:
 
     def __init__(self) -> None:
         self.finished: dict[tuple[str, str], Finished] = {}
+        self._expiring: set[tuple[str, str]] = set()
+        """Those of them that say how long they are kept."""
         self.deserted: dict[str, Slot] = {}
         """By the report's subject, the pod's slot."""
         self.outcomes: dict[str, Event] = {}
@@ -59,8 +61,15 @@ class PodEnds:
         found = _finished(slot)
         if found is not None:
             self.finished[key] = found
+            (self._expiring.discard if found.ttl is None else self._expiring.add)(key)
         elif self.finished:
             self.finished.pop(key, None)
+            self._expiring.discard(key)
+
+    @property
+    def wait_for_time(self) -> bool:
+        """Whether something may end by the passing of time alone."""
+        return bool(self._expiring or self.deserted or self.outcomes)
 
     def reported(self, slot: Slot, event: Event, *, on_node: bool) -> None:
         """A run report came; `on_node`: its node has an object."""

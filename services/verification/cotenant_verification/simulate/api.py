@@ -24,7 +24,7 @@ from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.simulation import HOP, START, World
 from cotenant.simulation.links import head_of
 from cotenant_console.api.client import Document, Json, text_at
-from cotenant_gateway.loop.duties import Cadence, Duties
+from cotenant_gateway.loop.duties import COLLECTED_EVERY, Cadence, Duties
 from cotenant_gateway.loop.requests import Requests, storing
 from cotenant_gateway.loop.steps import Look, Request, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
@@ -118,7 +118,9 @@ class SimulatedGateway:
             self._carry_out(what, begin, now, world)
         for plans in self._duties.due(now):
             self._store_all(plans, now, world)
-        return scheduled[0][0] if scheduled else None
+        tick = now + COLLECTED_EVERY if core.pod_ends.wait_for_time else None
+        following = scheduled[0][0] if scheduled else None
+        return min((at for at in (tick, following) if at is not None), default=None)
 
     def _at(self, when: datetime, what: str, begin: Callable[[], Request[Any]]) -> None:
         self._order += 1
