@@ -19,6 +19,7 @@ from cotenant_gateway.http.app import serve as serve_http
 from cotenant_gateway.http.facts import FactHandlers
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources import ResourceHandlers
+from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
 from cotenant_gateway.statuses import ApiError
@@ -28,12 +29,12 @@ SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the 
 CORE_VERSION = "1"
 
 
-async def serve(host: Host, _: argparse.Namespace) -> None:
+async def serve(host: Host, arguments: argparse.Namespace) -> None:
     """Run the gateway until `host.stopping` is set."""
     settings = host.settings
     refuse_other_addresses(settings.http_host)
     identity = Identity(service=NAME, cell=settings.cell, replica=settings.replica, version=VERSION, core=CORE_VERSION)
-    gateway = Gateway(host.log, identity)
+    gateway = Gateway(host.log, identity, terminated_pods=arguments.terminated_pod_gc_threshold)
     telemetry = GatewayTelemetry(host, gateway)
 
     async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:
@@ -84,7 +85,14 @@ def main() -> None:
     """Entry point of `cotenant-gateway`."""
     # The read model is large, long-lived and free of cycles: frequent full collections would only cost time.
     gc.set_threshold(50_000, 50, 100)
-    run_program(NAME, parser(NAME, SUMMARY), serve, own_http=True)
+    made = parser(NAME, SUMMARY)
+    made.add_argument(
+        "--terminated-pod-gc-threshold",
+        type=int,
+        default=TERMINATED_POD_THRESHOLD,
+        help="so many finished pods are kept before the oldest are deleted; 0: all are kept",
+    )
+    run_program(NAME, made, serve, own_http=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
@@ -44,7 +45,10 @@ class YarnCopilot:
         self.rounding = rounding
         self._nodes: dict[str, KnownNode] = {}
         self._published: dict[str, Event] = {}
-        self._heads: dict[str, int] = {}
+        self._sequences = LastSequences()
+        """Of the service's own subjects."""
+        self._corrected: dict[str, int] = {}
+        """What LOG has instead, by subject, after a refused write."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -55,18 +59,21 @@ class YarnCopilot:
         match parts:
             case ("objects", "core", "nodes", _, name):
                 self._known(name).take_object(event, data if isinstance(data, ObjectStored) else None)
+                self._drop_if_empty(name)
             case ("node", name, "resources"):
                 node = self._known(name)
                 node.resources = data if isinstance(data, NodeResources) else None
                 node.resources_ref = event.ref if node.resources is not None else ""
+                self._drop_if_empty(name)
             case ("node", name, "placement", namespace, pod):
                 pods = self._known(name).pods
                 if isinstance(data, Placement) and data.phase is not PlacementPhase.GONE:
                     pods[f"{namespace}/{pod}"] = placed_pod(data)
                 else:
                     pods.pop(f"{namespace}/{pod}", None)
-            case ("yarn", entity) if event.sequence >= self._heads.get(event.subject, 0):
-                self._heads[event.subject] = event.sequence
+                    self._drop_if_empty(name)
+            case ("yarn", entity) if self._sequences.is_new(event):
+                self._corrected.pop(event.subject, None)
                 if isinstance(data, YarnNode):
                     self._published[entity] = event
                 else:
@@ -76,6 +83,10 @@ class YarnCopilot:
 
     def _known(self, name: str) -> KnownNode:
         return self._nodes.setdefault(name, KnownNode())
+
+    def _drop_if_empty(self, name: str) -> None:
+        if self._nodes[name].empty:
+            del self._nodes[name]
 
     def decide(self, now: datetime) -> Sequence[Event]:  # noqa: ARG002 - a core's signature
         """Return nothing: decisions need the ResourceManagers' reports, which are not on the log."""
@@ -120,4 +131,10 @@ class YarnCopilot:
 
     def head_of(self, subject: str) -> int:
         """Return the last known sequence of a `yarn.*` subject, the expectation of the next write; 0 for none."""
-        return self._heads.get(subject, 0)
+        corrected = self._corrected.get(subject)
+        return corrected if corrected is not None else self._sequences.of(subject)
+
+    def correct_head(self, subject: str, sequence: int) -> None:
+        """Replace the expectation after a refused write: a tombstone has expired, or is not known any more. Holds until the
+        next message of the subject is folded."""
+        self._corrected[subject] = sequence

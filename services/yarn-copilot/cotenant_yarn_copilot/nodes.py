@@ -45,6 +45,11 @@ class KnownNode(msgspec.Struct):
     resources_ref: str = ""
     pods: dict[str, PlacedPod] = msgspec.field(default_factory=dict)
 
+    @property
+    def empty(self) -> bool:
+        """Whether no message of the node is left."""
+        return not (self.exists or self.resources is not None or self.pods)
+
     def take_object(self, event: Event, stored: ObjectStored | None) -> None:
         """Fold the node's object; None once it is deleted."""
         self.exists = stored is not None

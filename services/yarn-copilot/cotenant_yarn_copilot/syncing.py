@@ -23,7 +23,7 @@ from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
-from cotenant.log.contract import Log, Stored, Write, store_batch
+from cotenant.log.contract import Log, Refused, Stored, Write, store_batch
 from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
@@ -222,8 +222,13 @@ class Syncing:
             if isinstance(outcome, Stored):
                 stored += 1
                 self.copilot.apply(msgspec.structs.replace(stamped, sequence=outcome.first))
-            else:
-                logger.warning("%s was not stored: %s", event.subject, outcome.reason)
+                continue
+            logger.warning("%s was not stored: %s", event.subject, outcome.reason)
+            if isinstance(outcome, Refused) and outcome.wrong_sequence:
+                head = await self.log.head(event.subject)
+                # What another copilot wrote is folded before the next sync; of a subject that ended long ago LOG alone knows.
+                if head is None or head.tombstone:
+                    self.copilot.correct_head(event.subject, head.sequence if head is not None else 0)
         return stored
 
 

@@ -7,6 +7,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from uuid import UUID
 
+MOST_SECONDS = 2**31 - 1
+
 
 def rfc3339(time: datetime) -> str:
     """Return the time as Kubernetes writes it: whole seconds, UTC, `Z`."""
@@ -27,6 +29,14 @@ def parse_rfc3339(text: str | None) -> datetime | None:
     except ValueError:
         return None
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
+
+
+def whole_seconds(text: str) -> int | None:
+    """Return the seconds that a text states; None for what is not a whole number from 0 to MOST_SECONDS."""
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MOST_SECONDS)):
+        return None
+    seconds = int(text)
+    return seconds if seconds <= MOST_SECONDS else None
 
 
 def derived_uid(*parts: str) -> str:

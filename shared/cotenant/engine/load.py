@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from cotenant.engine.commit import Identity
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
+from cotenant.log.contract import MARKER_TTL_SECONDS
 
 RELOAD_PAUSE = timedelta(seconds=1)
 """Pause between a load that broke off and the next one: a log without room is not loaded again and again."""
@@ -56,6 +57,7 @@ class Load:
             time=now,
             id=self._marker_id,
             source=identity.source,
+            ttl_seconds=MARKER_TTL_SECONDS,
         )
 
     def ends_with(self, event: Event) -> bool:

@@ -21,5 +21,7 @@ class ObjectDeleted(Payload, frozen=True, kw_only=True):
     TYPE = "cotenant.object.deleted.v1"
 
     uid: str = ""
+    reason: str = ""
+    """Why, where nobody asked for it: a finished pod that was collected."""
     object: msgspec.Raw = msgspec.field(default_factory=null_document)
     """The last document, where the writer gives it. The gateway does not: tombstones are small, HISTORY has what was before."""

@@ -100,7 +100,8 @@ class CauseWalk:
 
     def __init__(self, roots: Sequence[Event]) -> None:
         self.events: dict[str, Event] = {event.ref: event for event in roots}
-        self.lost: set[str] = set()
+        self.lost: dict[str, str] = {}
+        """References that are no longer kept, with the reason."""
         self.cut = False
         self._depth = {event.ref: 0 for event in roots}
         self._queue: deque[str] = deque()
@@ -111,12 +112,12 @@ class CauseWalk:
         """Return the references to look up next, in order; empty when the walk is over."""
         return [ref for ref in self._queue if ref not in self.events and ref not in self.lost]
 
-    def add(self, ref: str, event: Event | None) -> None:
-        """Take what a reference stands for; None if it is no longer kept."""
+    def add(self, ref: str, event: Event | None, why: str = "no longer kept in LOG or HISTORY") -> None:
+        """Take what a reference is; None where it is no longer kept, and `why`."""
         if ref in self._queue:
             self._queue.remove(ref)
         if event is None:
-            self.lost.add(ref)
+            self.lost[ref] = why
         elif ref not in self.events:
             self.events[ref] = event
             self._follow(event, ref)
@@ -168,7 +169,7 @@ def links(roots: Sequence[Event], walk: CauseWalk) -> tuple[Link, ...]:
         event = walk.events.get(ref)
         if event is None:
             if ref in walk.lost:
-                found.append(Link(depth, ref, sentence="no longer kept in LOG or HISTORY", lost=True))
+                found.append(Link(depth, ref, sentence=walk.lost[ref], lost=True))
             continue
         time = event.time.isoformat(timespec="milliseconds") if event.time is not None else ""
         if ref in shown:

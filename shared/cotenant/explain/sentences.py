@@ -64,8 +64,9 @@ def _stored(data: ObjectStored, event: Event) -> str:
     return f"{_object_name(event.subject)} stored{by}{notes}"
 
 
-def _deleted(_: ObjectDeleted, event: Event) -> str:
-    return f"{_object_name(event.subject)} deleted" + (f" by {event.actor}" if event.actor else "")
+def _deleted(data: ObjectDeleted, event: Event) -> str:
+    by = f" by {event.actor}" if event.actor else ""
+    return f"{_object_name(event.subject)} deleted{by}" + (f": {data.reason}" if data.reason else "")
 
 
 def _placement(data: Placement, _: Event) -> str:

@@ -23,6 +23,10 @@ TOMBSTONE_TTL_SECONDS = 3600
 """How long a subject holds its tombstone. A reader that was away for half of it loads again, so it need not be long; and 25
 pods a second that come and go leave 75 tombstones a second."""
 
+MARKER_TTL_SECONDS = 86_400
+"""How long LOG keeps a start marker. A load needs it for as long as it lasts; every process that starts writes to a subject of
+its own. HISTORY keeps it: it holds the text of the configuration."""
+
 MAX_BATCH = 1000
 """Messages in one atomic batch, the commit record included."""
 

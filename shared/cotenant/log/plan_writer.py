@@ -58,7 +58,8 @@ class PlanWriter:
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
         self._count = 0
-        self._last: OrderedDict[str, int] = OrderedDict()
+        self._last: OrderedDict[str, tuple[int, bool]] = OrderedDict()
+        """By subject, the sequence of what was stored last, and whether that was a tombstone."""
         self._settling: set[asyncio.Task[None]] = set()
         self.batches = 0
         self.refused_batches = 0
@@ -122,7 +123,9 @@ class PlanWriter:
 
     def _stale(self, plan: Plan) -> str:
         for write in plan.writes:
-            last = self._last.get(write.subject, 0)
+            last, ended = self._last.get(write.subject, (0, False))
+            if ended and write.expected == 0:
+                continue  # the tombstone may have expired: LOG knows
             if write.expected is not None and last > write.expected:
                 return f"wrong last sequence: {last} on {write.subject}, expected {write.expected}"
         return ""
@@ -171,7 +174,7 @@ class PlanWriter:
         sequence = first
         for pending in batch:
             for write in pending.plan.writes:
-                self._last[write.subject] = sequence
+                self._last[write.subject] = (sequence, write.tombstone)
                 self._last.move_to_end(write.subject)
                 sequence += 1
         while len(self._last) > REMEMBERED_SUBJECTS:

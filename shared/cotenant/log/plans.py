@@ -41,6 +41,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Writes that are stored all or none. The first one is the plan's subject."""
 
     writes: tuple[PlannedWrite, ...]
+    creates: bool = False
+    """The first write makes an object where none is."""
 
 
 class Written(msgspec.Struct, frozen=True):

@@ -23,6 +23,8 @@ ANNOTATION_EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"
 ANNOTATION_RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 ANNOTATION_COLOCATION_PROFILES = "cotenant.io/colocation-profiles"
 ANNOTATION_EVICTED_BY = "cotenant.io/evicted-by"
+ANNOTATION_TTL_AFTER_FINISHED = "cotenant.io/ttl-seconds-after-finished"
+"""On a pod: it is deleted so many seconds after it finished, as `spec.ttlSecondsAfterFinished` does with Jobs."""
 
 # ClusterColocationProfile annotations.
 ANNOTATION_SKIP_UPDATE_RESOURCES = "config.koordinator.sh/skip-update-resources"

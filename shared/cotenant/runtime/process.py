@@ -144,6 +144,7 @@ async def open_host(name: str, settings: Settings, *, own_http: bool = False) ->
     """
     telemetry = Telemetry(name, settings.replica)
     log = await connect(settings.nats_url, name)
+    log.longest_ttl_seconds = settings.longest_ttl_seconds
     log.on_dead_letter = partial(telemetry.dead_letters.add, 1)
     host = Host(name, settings, log, telemetry)
     runner: web.AppRunner | None = None

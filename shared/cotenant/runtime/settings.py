@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     config: str = "{}"
     store_bytes: int = 0
     """What the server has on disk for all streams; 0: enough."""
+    longest_ttl_seconds: int = 0
+    """For tests and benchmarks that cannot wait: no message stays longer on LOG; 0: as its TTL says."""
     clock_offset_seconds: float = 0.0
     """For tests of wrong clocks: added to what the machine's shows."""
 
@@ -52,6 +54,9 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
         type=int,
         default=int(os.environ.get("COTENANT_STORE_BYTES") or 0),
         help="the server's disk for all streams (max_file_store), which their sizes follow; 0: enough for the default ones",
+    )
+    made.add_argument(
+        "--longest-ttl", type=int, default=int(os.environ.get("COTENANT_LONGEST_TTL") or 0), help=argparse.SUPPRESS
     )
     made.add_argument("--clock-offset", type=float, default=0.0, help=argparse.SUPPRESS)
     made.add_argument("--config", metavar="FILE", help="YAML or JSON file with the service's configuration")
@@ -78,6 +83,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         log_format=arguments.log_format,
         config=_config_text(arguments.config, arguments.set),
         store_bytes=max(arguments.store_bytes, 0),
+        longest_ttl_seconds=max(arguments.longest_ttl, 0),
         clock_offset_seconds=arguments.clock_offset,
     )
 

@@ -11,8 +11,15 @@ from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.model.subjects import placement_subject, pod_subject, quota_subject, run_subject, waiting_subject
+from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.model.subjects import (
+    executor_subject,
+    placement_subject,
+    pod_subject,
+    quota_subject,
+    run_subject,
+    waiting_subject,
+)
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 
 
@@ -141,12 +148,46 @@ def test_a_deleted_node_ends_its_pods_and_they_are_placed_again() -> None:
     story.node_deleted("a")
     story.settle()
     assert phase(story) is PlacementPhase.TERMINATING
-    story.later(59)
+    # Its grace period of 30 s, and a minute for the last word.
+    story.later(89)
     story.settle()
     assert story.node_of("web") == "a"
     story.later(1)
     story.settle()
     assert story.node_of("web") == "b"
+
+
+def test_the_pods_of_a_deleted_node_keep_their_room_until_they_are_over_also_where_it_is_created_again() -> None:
+    """The gateway ends the executor's report with the node, and the executor goes on."""
+    story = placed_story()
+    story.node_deleted("a")
+    story.say(executor_subject("a"), ExecutorStatus(node="a"), tombstone=True)
+    story.settle()
+    assert phase(story) is PlacementPhase.TERMINATING
+    story.node(node("a", cpu="1"))
+    story.pods(pod("next"))
+    story.settle()
+    story.later(600)
+    story.settle()
+    assert story.node_of("next") is None, "the first pod still runs there"
+    story.run("a", "web", RunPhase.STOPPED)
+    story.settle()
+    assert "a" in (story.node_of("web"), story.node_of("next"))
+
+
+def test_a_pod_on_a_deleted_node_that_was_never_reported_is_not_taken_for_gone() -> None:
+    story = Story()
+    story.nodes(node("a"))
+    story.executor("a")
+    story.pods(pod("web"))
+    story.settle()
+    story.node_deleted("a")
+    story.say(executor_subject("a"), ExecutorStatus(node="a"), tombstone=True)
+    story.settle()
+    assert phase(story) is PlacementPhase.TERMINATING
+    story.later(90)
+    story.settle()
+    assert story.placement("web") is None
 
 
 def test_what_was_told_to_end_ends_even_if_its_node_comes_back() -> None:
@@ -166,10 +207,13 @@ def test_a_pod_that_ended_for_good_is_never_placed_again(ended: RunPhase) -> Non
     story = placed_story()
     story.run("a", "web", ended)
     story.node_deleted("a")
-    story.settle()
-    assert story.placement("web") is None
+    assert story.settle() == [], "its report would end with its placement, and it would run once more"
+    assert story.node_of("web") == "a"
     story.node(node("a"))
     assert story.settle() == []
+    story.pods(pod("next"))
+    story.settle()
+    assert story.node_of("next") == "a", "it takes no room"
 
 
 def test_a_pod_deleted_before_it_was_placed_leaves_nothing() -> None:

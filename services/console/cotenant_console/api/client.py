@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeAlias
@@ -111,6 +111,8 @@ class Client:
         self._port = split.port or 80
         self._timeout = timeout_seconds
         self._connection: http.client.HTTPConnection | None = None
+        self.warn: Callable[[str], None] = lambda _: None
+        """Told what the server warns of beside an answer (the header `Warning`, as kubectl prints it)."""
 
     def __enter__(self) -> Client:
         return self
@@ -225,4 +227,7 @@ class Client:
             payload = json.dumps(body).encode()
             headers["Content-Type"] = content
         connection.request(method, target, body=payload, headers=headers)
-        return connection.getresponse()
+        response = connection.getresponse()
+        for warning in response.headers.get_all("Warning") or ():
+            self.warn(warning.removeprefix("299 - ").strip('"'))
+        return response

@@ -49,6 +49,9 @@ def command(verifying: bool, data: str | None, first: int, last: int, output: st
         last=last,
         complete_from_start=bool(events) and events[0].sequence == 1,
     )
+    if events and first and first < events[0].sequence:
+        begins = f"LOG:{events[0].sequence}"
+        click.echo(f"Warning: {first} is older than what HISTORY keeps, which begins at {begins}", err=True)
     click.echo(as_json(report) if output == "json" else "\n".join(report_lines(report)))
     if not report.ok:
         raise click.exceptions.Exit(1)

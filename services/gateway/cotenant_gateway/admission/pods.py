@@ -11,6 +11,7 @@ from cotenant.api.validation.fields import FieldError, FieldReason, forbidden, v
 from cotenant.api.validation.pod import POD_CHECKS, RESERVED_ANNOTATION
 from cotenant.domain.colocation import colocation_errors
 from cotenant.model.by_identity import by_identity
+from cotenant.model.names import ANNOTATION_TTL_AFTER_FINISHED
 from cotenant_gateway.admission.review import Review
 
 REMEMBERED_LABELS = 4
@@ -32,7 +33,10 @@ def pod_is_valid(review: Review) -> list[FieldError]:
     if review.old is not None:
         return _errors(pod, review.old_view(Pod))
     known = _known_errors(pod.spec)
-    looked_at = (*pod.metadata.labels.items(), RESERVED_ANNOTATION in pod.metadata.annotations)
+    annotations = pod.metadata.annotations
+    looked_at = (
+        *pod.metadata.labels.items(), RESERVED_ANNOTATION in annotations, annotations.get(ANNOTATION_TTL_AFTER_FINISHED)
+    )
     if looked_at not in known:
         if len(known) >= REMEMBERED_LABELS:
             known.clear()

@@ -26,8 +26,8 @@ from cotenant.events.requests import adopt_subject
 from cotenant.explain.causes import CauseWalk, Explanation, concerns, event_line, explain_node, explain_pod
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
-from cotenant.log.contract import EXECUTION, HISTORY, LOG, Reader
-from cotenant.log.nats.log import NatsLog
+from cotenant.log.contract import EXECUTION, LOG, Reader
+from cotenant.log.nats.log import Lost, NatsLog
 from cotenant.model.subjects import eviction_subject, pod_subject
 from cotenant_gateway.http.bodies import json_response
 from cotenant_gateway.http.dead_letters import kept_by_stream, list_dead_letters
@@ -83,33 +83,6 @@ class FactHandlers:
 
     # -- explain -------------------------------------------------------------------------------------------------
 
-    async def lookup(self, ref: str) -> Event | None:
-        """Return the event that a cause names: from LOG, and where it is no longer there from HISTORY."""
-        stream, _, number = ref.partition(":")
-        if not number.isascii() or not number.isdigit():
-            return None
-        found = await self._log.get(stream, int(number))
-        if found is None and stream == LOG:
-            found = await self._from_history(int(number))
-        return found
-
-    async def _from_history(self, sequence: int) -> Event | None:
-        """HISTORY has its own numbers; a message carries its LOG sequence, which is never below it in order."""
-        low, high = 1, await self._log.last_sequence(HISTORY)
-        # Both grow together, so the place is found by halving: some 20 reads.
-        while low <= high:
-            middle = (low + high) // 2
-            event = await self._log.get(HISTORY, middle)
-            if event is None:
-                return None
-            if event.sequence == sequence:
-                return event
-            if event.sequence < sequence:
-                low = middle + 1
-            else:
-                high = middle - 1
-        return None
-
     async def _walk(self, roots: Sequence[Event]) -> CauseWalk:
         walk = CauseWalk(roots)
         asked = 0
@@ -118,9 +91,12 @@ class FactHandlers:
             if not wanted:
                 break
             asked += len(wanted)
-            found = await asyncio.gather(*(self.lookup(ref) for ref in wanted))
+            found = await asyncio.gather(*(self._log.find(ref) for ref in wanted))
             for ref, event in zip(wanted, found, strict=True):
-                walk.add(ref, event)
+                if isinstance(event, Lost):
+                    walk.add(ref, None, event.reason)
+                else:
+                    walk.add(ref, event)
         return walk
 
     async def _explain_pod(self, namespace: str, name: str) -> web.Response:
@@ -146,8 +122,8 @@ class FactHandlers:
         return await self._events_at([head.sequence for head in heads if head is not None])
 
     async def _events_at(self, sequences: Sequence[int]) -> list[Event]:
-        found = await asyncio.gather(*(self.lookup(f"{LOG}:{sequence}") for sequence in sequences))
-        return [event for event in found if event is not None]
+        found = await asyncio.gather(*(self._log.find(f"{LOG}:{sequence}") for sequence in sequences))
+        return [event for event in found if not isinstance(event, Lost)]
 
     async def _adopt(self, name: str) -> web.Response:
         if self._gateway.core.get(NODES, "", name) is None:
@@ -184,6 +160,9 @@ class FactHandlers:
         wanted = (about.lower(), query.get("namespace", ""), name)
         follow = query.get("follow", "").lower() in ("1", "true")
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-cache"})
+        begins = await self._log.first_sequence(LOG) if since else 0
+        if since and int(since) + 1 < begins:
+            response.headers["Warning"] = f'299 - "{since} is older than what LOG keeps, which begins at {LOG}:{begins}"'
         response.enable_chunked_encoding()
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError):

@@ -1,4 +1,5 @@
-"""What the gateway stores without a request: endings, registrations, budgets' statuses, built-in objects.
+"""What the gateway owes the log without being asked: endings, registrations, budgets' statuses, built-in objects, finished
+pods that are to be deleted, and what is left of others.
 
 Level-triggered: each look yields what the read model lacks at that moment. The caller stores the plans of one yield before it
 takes the next, as far as it waits for them; a plan that the log refuses is yielded again after a later fold.
@@ -19,9 +20,12 @@ from cotenant.log.plans import Plan, PlannedWrite
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
 from cotenant_gateway.planning.endings import endings, registrations
+from cotenant_gateway.planning.leftovers import leftovers
+from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD, collected_pods
 from cotenant_gateway.read_model.core import GatewayCore
 
 BUILT_INS_EVERY = timedelta(seconds=1)
+COLLECTED_EVERY = timedelta(seconds=1)
 
 
 class Cadence(msgspec.Struct, frozen=True):
@@ -35,8 +39,17 @@ class Cadence(msgspec.Struct, frozen=True):
 class Duties:
     """The duties of one gateway."""
 
-    def __init__(self, core: Callable[[], GatewayCore], new_uid: Callable[[], str], budgets: Cadence) -> None:
+    def __init__(
+        self,
+        core: Callable[[], GatewayCore],
+        new_uid: Callable[[], str],
+        budgets: Cadence,
+        terminated_pods: int = TERMINATED_POD_THRESHOLD,
+    ) -> None:
+        """`terminated_pods`: so many finished pods are kept; 0: all."""
         self._core = core
+        self._terminated_pods = terminated_pods
+        self._collected: datetime | None = None
         self._new_uid = new_uid
         self._budgets = budgets
         self._budgets_seen: tuple[int, datetime] | None = None
@@ -56,7 +69,8 @@ class Duties:
             yield missing
 
     def due(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield what is due according to the read model: endings, then registrations, then budgets."""
+        """Yield what the read model makes due: endings, then registrations, then budgets, then once a second finished pods and
+        what is left of pods."""
         core = self._core()
         if core.ending or core.orphaned:
             yield list(endings(core, now))
@@ -65,6 +79,13 @@ class Duties:
         if self._budgets.every is not None and core.collections[BUDGETS].slots and self._budgets_are_due(core, now):
             self._budgets_seen = (core.folded, now)
             yield list(budget_updates(core, now))
+        ends, collected = core.pod_ends, self._collected
+        if (ends.finished or ends.deserted or ends.outcomes) and not (
+            collected is not None and collected <= now < collected + COLLECTED_EVERY
+        ):
+            self._collected = now
+            yield list(collected_pods(core, now, self._terminated_pods))
+            yield list(leftovers(core, now))
 
     def _budgets_are_due(self, core: GatewayCore, now: datetime) -> bool:
         if self._budgets_seen is None or self._budgets.every is None:
@@ -84,4 +105,4 @@ class Duties:
             given = {"uid": self._new_uid(), "creationTimestamp": rfc3339(now), "generation": 1}
             payload = ObjectStored(object=with_metadata(write.payload.object, given))
             writes.append(PlannedWrite(write.subject, payload, write.expected, write.tombstone, write.causes))
-        return Plan(tuple(writes))
+        return Plan(tuple(writes), plan.creates)

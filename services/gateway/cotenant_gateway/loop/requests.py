@@ -15,9 +15,9 @@ from cotenant.api.kinds import Kind
 from cotenant.api.overlay import NOTHING, composed_document
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.events.objects import ObjectStored
-from cotenant.log.contract import NoAnswer, Refused
-from cotenant.log.plans import Plan, PlannedWrite, Written
-from cotenant_gateway.loop.steps import MoveOn, Reach, Request, Store
+from cotenant.log.contract import Head, NoAnswer, Refused
+from cotenant.log.plans import Outcome, Plan, PlannedWrite, Written
+from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Store
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned, TooNew
@@ -138,30 +138,38 @@ class Requests:
             if planned.plan is None or dry_run:
                 return Carried(planned, 0)
             seen = self._core().folded
-            for attempt in (planned.plan, _over_expired_tombstone(planned)):
-                outcome = (yield from _stored(attempt)) if attempt is not None else None
-                if isinstance(outcome, Written):
-                    return Carried(planned, outcome.sequences[0])
+            outcome = yield from _stored(planned.plan)
+            if isinstance(outcome, Written):
+                return Carried(planned, outcome.sequences[0])
             yield MoveOn(seen)
         raise conflict(planned.address.kind, planned.address.name, MODIFIED)
 
 
 def _stored(plan: Plan) -> Request[Written | Refused]:
     """Store a plan. Raises ApiError where planning again would not help."""
-    outcome = yield Store(plan)
+    outcome = yield from storing(plan)
     if isinstance(outcome, NoAnswer):
         raise unavailable(f"the log does not answer ({outcome.reason}): whether the object was stored is not known")
     if isinstance(outcome, Refused) and not outcome.wrong_sequence:
         raise ApiError(500, "InternalError", f"the log refused the object: {outcome.reason}")
-    assert isinstance(outcome, (Written, Refused))
     return outcome
 
 
-def _over_expired_tombstone(planned: Planned) -> Plan | None:
-    """Return the creation without an expectation, as its tombstone may have expired on the server while the read model still
-    has it; None where that cannot be."""
-    assert planned.plan is not None
-    write = planned.plan.writes[0]
-    if planned.was is not None or write.expected in (0, None):
-        return None
-    return Plan((PlannedWrite(write.subject, write.payload, 0, write.tombstone, write.causes),))
+def storing(plan: Plan) -> Request[Outcome]:
+    """Store a plan. Where one that creates an object is refused, the read model may not know how the name stands: its tombstone
+    has expired on the server, or is one that the read model has forgotten. LOG says so, and the plan goes out again with that
+    expectation; where there is an object the refusal stands."""
+    outcome = yield Store(plan)
+    assert isinstance(outcome, Written | Refused | NoAnswer)
+    if not (plan.creates and isinstance(outcome, Refused) and outcome.wrong_sequence):
+        return outcome
+    write = plan.writes[0]
+    head = yield Look(write.subject)
+    assert head is None or isinstance(head, Head)
+    standing = 0 if head is None else head.sequence
+    if standing == write.expected or (head is not None and not head.tombstone):
+        return outcome
+    again = PlannedWrite(write.subject, write.payload, standing, write.tombstone, write.causes)
+    outcome = yield Store(Plan((again, *plan.writes[1:]), plan.creates))
+    assert isinstance(outcome, Written | Refused | NoAnswer)
+    return outcome

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from cotenant.log.contract import Head
 from cotenant.log.plans import Outcome, Plan
 
 T = TypeVar("T")
@@ -34,5 +35,11 @@ class MoveOn(msgspec.Struct, frozen=True):
     sequence: int
 
 
-Step = Store | Reach | MoveOn
-Request = Generator[Step, Outcome | int, T]
+class Look(msgspec.Struct, frozen=True):
+    """Ask LOG for the last message of a subject. Reply: its head, None where it has none."""
+
+    subject: str
+
+
+Step = Store | Reach | MoveOn | Look
+Request = Generator[Step, Outcome | int | Head | None, T]

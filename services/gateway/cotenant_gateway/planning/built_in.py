@@ -52,4 +52,4 @@ def missing_built_ins(core: GatewayCore) -> Iterator[Plan]:
     """Yield what is to be created; an object that was deleted stays deleted."""
     for kind, name, document in BUILT_IN:
         if core.own_sequence(kind, "", name) == 0:
-            yield Plan((object_write(Address(kind, "", name), ObjectStored(object=document), 0),))
+            yield Plan((object_write(Address(kind, "", name), ObjectStored(object=document), 0),), creates=True)

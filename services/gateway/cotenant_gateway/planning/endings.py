@@ -122,5 +122,6 @@ def registrations(core: GatewayCore) -> Iterator[Plan]:
         slot = core.collections[NODES].slots["", name]
         causes = tuple(f"LOG:{event.sequence}" for event in slot.parts.values())
         yield Plan(
-            (object_write(slot.address, ObjectStored(object=document), core.own_sequence(NODES, "", name), causes=causes),)
+            (object_write(slot.address, ObjectStored(object=document), core.own_sequence(NODES, "", name), causes=causes),),
+            creates=True,
         )

@@ -6,7 +6,7 @@ list, changes for watch; `endings` and `budgets` decide from it what the gateway
 
 resourceVersion of an object is the highest sequence among its parts; parts that carry another uid than the document
 do not belong to it. `apply` is idempotent by (subject, sequence) and commutes across subjects: a slot keeps the last
-fact of each of its subjects, and the snapshot is computed from those alone. Indexes (`ending`, `unregistered`) only
+fact of each of its subjects, and the snapshot is computed from those alone. Indexes (`ending`, `unregistered`, `pod_ends`) only
 say where to look.
 """
 
@@ -23,13 +23,18 @@ from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot, stored_document
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
+from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.runs import RunStatus
 from cotenant.kinds.events import EVENTS
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.nodes import NODES
+from cotenant.kinds.pods import PODS
 from cotenant.kinds.registry import REGISTRY
 from cotenant.model.subjects import tokens
+from cotenant_gateway.read_model.ended import EndedObjects
 from cotenant_gateway.read_model.narration import Narrator
+from cotenant_gateway.read_model.pod_ends import PodEnds
 from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
 from cotenant_gateway.read_model.slots import Collection, Slot
 
@@ -59,12 +64,15 @@ class GatewayCore:
         }
         """The kinds to which facts of other services belong, by payload."""
         self._namespaces = self.collections[NAMESPACES].slots
+        self._nodes = self.collections[NODES].slots
+        self.pod_ends = PodEnds()
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
         self.orphaned: set[str] = set()
         """Namespaces that have ended and in which an object was stored since, by a gateway that had not folded the end."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
+        self._ended = EndedObjects()
         self.unreadable = 0
         """Documents that are not valid objects of their kind."""
         self._live = False
@@ -78,6 +86,8 @@ class GatewayCore:
         if payload in _OBJECTS:
             self._apply_object(event)
         elif payload not in _OF_SERVICES:
+            if payload is EvictionOutcome:
+                self.pod_ends.answered(event)
             self._apply_part(event)
             if not self._live:
                 self._narrator.defer(event)
@@ -91,8 +101,10 @@ class GatewayCore:
         """Everything before the start marker is folded: watches may start from here."""
         self._live = True
         for collection in self.collections.values():
-            for slot in collection.slots.values():
+            for slot in tuple(collection.slots.values()):
                 slot.drop_ended_parts()
+                self._ended.drop_if_empty(collection, slot)
+        self._ended.loaded()
         self.ring.restart(self.folded)
 
     def _apply_object(self, event: Event) -> None:
@@ -116,12 +128,18 @@ class GatewayCore:
             except (msgspec.MsgspecError, RecursionError):
                 # Stored by another writer than a gateway, and not a valid object of this kind: it counts as absent.
                 self.unreadable += 1
+        own_before = slot.own_sequence
         slot.store(stored, sequence, self._live)
+        self._ended.note(collection, slot, own_before)
         if stored is not None and stored.meta.deletion_timestamp is not None:
             self.ending[kind.resource, slot.address.namespace, name] = slot
         elif self.ending:
             self.ending.pop((kind.resource, slot.address.namespace, name), None)
         self._index_namespace(slot)
+        if kind is PODS:
+            self.pod_ends.pod_changed(slot)
+        elif kind is NODES and stored is None:
+            self.pod_ends.node_ended(name, self.collections[PODS].slots.values())
         self._changed(collection, slot, existed, before, sequence)
 
     def _index_namespace(self, slot: Slot) -> None:
@@ -148,7 +166,12 @@ class GatewayCore:
         slot = collection.slots[key]
         existed, before = slot.exists, slot.snapshot if self._live else None
         if slot.add(event, self._live):
+            if isinstance(event.data, RunStatus):
+                node = self._nodes.get(("", event.data.node))
+                self.pod_ends.reported(slot, event, on_node=node is not None and node.stored is not None)
             self._changed(collection, slot, existed, before, event.sequence)
+            if self._live and event.tombstone:
+                self._ended.drop_if_empty(collection, slot)
 
     def _changed(self, collection: Collection, slot: Slot, existed: bool, before: Snapshot | None, sequence: int) -> None:
         collection.changed(slot.address, slot.exists != existed)
@@ -179,7 +202,8 @@ class GatewayCore:
         return self.collections[kind].get(namespace, name)
 
     def own_sequence(self, kind: Kind, namespace: str, name: str) -> int:
-        """Return the last known sequence of the object's own subject (its tombstone's if it ended), 0 if there is none."""
+        """Return the last known sequence of the object's own subject (its tombstone's if it ended), 0 if there is none, or it
+        ended long ago."""
         slot = self.collections[kind].slots.get((namespace, name))
         return slot.own_sequence if slot is not None else 0
 

@@ -15,13 +15,15 @@ from typing import TypeVar
 from cotenant.api.kinds import Kind
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
-from cotenant.log.contract import Log, NoAnswer, Refused
+from cotenant.log.contract import Head, Log, NoAnswer, Refused
 from cotenant.log.plan_writer import Overloaded, PlanWriter
 from cotenant.log.plans import Outcome, Plan
+from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_gateway.loop.duties import Cadence, Duties
-from cotenant_gateway.loop.requests import Carried, Requests
-from cotenant_gateway.loop.steps import MoveOn, Reach, Request, Store
+from cotenant_gateway.loop.requests import Carried, Requests, storing
+from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
+from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.statuses import ApiError, unavailable
@@ -58,7 +60,14 @@ def new_suffix() -> str:
 class Gateway:
     """Requests in, objects out."""
 
-    def __init__(self, log: Log, identity: Identity, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self,
+        log: Log,
+        identity: Identity,
+        clock: Callable[[], datetime] = utc_now,
+        terminated_pods: int = TERMINATED_POD_THRESHOLD,
+    ) -> None:
+        """`terminated_pods`: so many finished pods are kept; 0: all."""
         self.log = log
         self.identity = identity
         self.clock = clock
@@ -68,7 +77,7 @@ class Gateway:
         self.follower.on_load = self.writer.forget
         self.ready = asyncio.Event()
         self._requests = Requests(lambda: self.core, clock, new_uid, new_suffix, ATTEMPTS)
-        self._duties = Duties(lambda: self.core, new_uid, BUDGETS)
+        self._duties = Duties(lambda: self.core, new_uid, BUDGETS, terminated_pods)
         self._under_way: set[str] = set()
         """Subjects of duties that are being stored."""
         self._duty_tasks: set[asyncio.Task[None]] = set()
@@ -147,6 +156,8 @@ class Gateway:
                         step = request.send(await self._reached(step.sequence))
                     case MoveOn():
                         step = request.send(await self._moved_on(step.sequence))
+                    case Look():
+                        step = request.send(await self._head(step.subject))
         except StopIteration as ended:
             result: T = ended.value
             return result
@@ -158,6 +169,12 @@ class Gateway:
             return await self.writer.submit(plan, actor)
         except Overloaded as error:
             raise unavailable("too many writes are waiting for the log; come again") from error
+
+    async def _head(self, subject: str) -> Head | None:
+        try:
+            return await self.log.head(subject)
+        except LOG_ERRORS as error:
+            raise unavailable(f"the log does not answer ({type(error).__name__}: {error})") from error
 
     async def _reached(self, sequence: int) -> int:
         try:
@@ -210,7 +227,7 @@ class Gateway:
     async def _do(self, plan: Plan, subject: str) -> None:
         """Store a duty's plan. A plan that was overtaken is made again later."""
         try:
-            match await self._store(plan, "gateway"):
+            match await self._carry_out(storing(plan), "gateway"):
                 case Refused(reason=reason):
                     logger.debug("%s: overtaken: %s", subject, reason)
                 case NoAnswer(reason=reason):

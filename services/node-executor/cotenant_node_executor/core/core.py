@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.last_sequences import LastSequences
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
@@ -74,7 +75,7 @@ class ExecutorCore:
         self._runs: dict[Key, _Report] = {}
         self._backoffs: dict[Key, list[datetime]] = {}
         """When each container in back-off may start, by pod; only reports with such containers."""
-        self._sequences: dict[str, int] = {}
+        self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
         self.slo_ref = ""
@@ -110,12 +111,10 @@ class ExecutorCore:
 
     def apply(self, event: Event) -> None:
         """Fold one event."""
-        subject, sequence = event.subject, event.sequence
-        if sequence <= self._sequences.get(subject, 0):
+        if not self._sequences.is_new(event):
             return
-        self._sequences[subject] = sequence
         if self._corrected:
-            self._corrected.pop(subject, None)
+            self._corrected.pop(event.subject, None)
         data = event.data
         if isinstance(data, RunStatus):
             self._apply_run(data, event)
@@ -169,8 +168,10 @@ class ExecutorCore:
         self._changed = True
 
     def last_sequence(self, subject: str) -> int:
-        """Return the expected last sequence for a write to this subject; 0 for none."""
-        return self._corrected.get(subject, self._sequences.get(subject, 0))
+        """Return the expected last sequence for a write to this subject; 0 for none. Of a subject that ended long ago it is
+        not known any more: a write that is refused for it is repeated with the sequence that LOG has (`correct_sequence`)."""
+        corrected = self._corrected.get(subject)
+        return corrected if corrected is not None else self._sequences.of(subject)
 
     def correct_sequence(self, subject: str, sequence: int) -> None:
         """Replace the expected sequence after a refused write: a tombstone has expired, or an acknowledgement was lost.

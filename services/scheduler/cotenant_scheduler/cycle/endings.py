@@ -3,11 +3,16 @@
 In: the records of pods that changed, the state of the nodes. Out: events. The rules:
 
     a placement ends when its pod's object is deleted, being deleted, or of another uid, or when its node's object is
-    deleted: it is stored again as terminating, which tells the executor to end the pod, and is gone (a tombstone) when
+    deleted and the pod has not finished there: it is stored again as terminating, which asks the executor to end the pod,
+    and is gone (a tombstone) when
       - the run reports that the pod has ended, or
-      - no executor ever reported from the node, so the pod runs nowhere, or
-      - the node's object is deleted and 60 s have passed since terminating, or
-      - no run was ever reported, and the grace period and 60 s have passed since terminating
+      - no executor ever reported from the node, nor of the pod, so nobody runs it (of a node whose object is deleted nobody
+        knows: the executor's report has ended with it), or
+      - the node's object is deleted, or no run was ever reported, and the grace period and 60 s have passed since
+        terminating
+    until then it holds its room on the node, also where that is declared again
+    a pod that has finished stays where it ran, whatever becomes of the node: its report would end with its placement, and it
+    would run once more
     a placement is stored again when the pod's object changed (the executor sees only its node's subjects)
     a pod whose spec names a node is placed there without filters (its executor admits it), whatever its scheduler
     a pod waits that is scheduling-gated or malformed, whose predecessor has not ended, or that names a missing node
@@ -30,7 +35,7 @@ from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
-from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
+from cotenant_scheduler.state.pod_records import ENDED_FOR_GOOD, PlacementRecord, PodRecord
 from cotenant_scheduler.state.reading.shapes import PodFacts
 
 LAST_WORD = timedelta(seconds=60)
@@ -159,8 +164,10 @@ class Endings:
         if facts.deleting:
             return "the pod is being deleted"
         if not self._declared(node):
-            return "the node was deleted"
-        # A terminating pod ends even if its node came back in the meantime.
+            run = record.run_of(node, facts.uid)
+            if run is None or run[0].phase not in ENDED_FOR_GOOD:
+                return "the node was deleted"
+        # A terminating pod ends, even if its node came back meanwhile.
         return placed.data.reason if placed.data.phase is PlacementPhase.TERMINATING else None
 
     def _declared(self, node: str) -> bool:
@@ -171,16 +178,14 @@ class Endings:
         run = record.run_of(node, placed.data.uid)
         if run is not None and run[0].phase.terminal:
             return True
-        facts = self._nodes.get(node)
-        if facts is None or facts.executor is None:
+        facts, declared = self._nodes.get(node), self._declared(node)
+        if declared and run is None and (facts is None or facts.executor is None):
             return True
         since = placed.data.terminating_at
-        if placed.data.phase is not PlacementPhase.TERMINATING or since is None:
+        if placed.data.phase is not PlacementPhase.TERMINATING or since is None or (declared and run is not None):
             return False
-        if not self._declared(node) and now >= since + LAST_WORD:
-            return True
         grace = timedelta(seconds=placed.data.grace_period_seconds)
-        return run is None and now >= since + grace + LAST_WORD
+        return now >= since + grace + LAST_WORD
 
     def _again(
         self,

@@ -38,7 +38,7 @@ class Controllers:
     def see(self, event: Event) -> None:
         """Take in an event of the log."""
         data = event.data
-        if not isinstance(data, EvictionOutcome) or data.reason != "Evicted":
+        if not isinstance(data, EvictionOutcome) or data.reason != "Evicted" or event.tombstone:
             return
         made = self._made.get((data.namespace, data.name))
         if made is not None and "app" in made.args:

@@ -143,7 +143,7 @@ class ChaosGateway(SimulatedGateway):
         if user:
             self._users.asked(plan)
         for write in plan.writes:
-            if isinstance(write.payload, EvictionOutcome) and write.payload.reason == "Evicted":
+            if isinstance(write.payload, EvictionOutcome) and write.payload.reason == "Evicted" and not write.tombstone:
                 self._users.evicting(write.payload.uid)
         outcome = super()._store(plan, now, world)
         if user and isinstance(outcome, Written):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
-from cotenant.model.subjects import pod_subject, tokens
+from cotenant.model.subjects import node_subject, pod_subject, tokens
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.records import revisions_of
@@ -25,7 +25,8 @@ def an_acknowledged_revision_stays(view: LogView, event: Event) -> Wrong:
 
 
 def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
-    """An acknowledged object ends only if its deletion, or that of its namespace, was requested."""
+    """An object whose creation was acknowledged ends only where somebody asked for its end, or for its namespace's; or it is a
+    pod that has finished on a node that was removed, and says so."""
     data = event.data
     if not isinstance(data, ObjectDeleted):
         return
@@ -37,7 +38,16 @@ def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
 def _may_end(view: LogView, event: Event) -> bool:
     """Whether the object was being deleted, or its namespace was: an unanswered request may have done that."""
     before, namespace = view.before(event), tokens(event.subject)[3]
-    return (before is not None and view.ends(before)) or (namespace != "_" and view.namespace_ends(namespace))
+    asked = (before is not None and view.ends(before)) or (namespace != "_" and view.namespace_ends(namespace))
+    return asked or _was_collected(view, event)
+
+
+def _was_collected(view: LogView, event: Event) -> bool:
+    """Whether the pod had run to its end, on a node without an object, and its tombstone says that this is why."""
+    data = event.data
+    assert isinstance(data, ObjectDeleted)
+    nodes = [node for node, uid in view.ended_runs if uid == data.uid]
+    return bool(data.reason) and any(node_subject(node) not in view.last for node in nodes)
 
 
 def stale_writes_are_refused(moment: Moment) -> Wrong:

@@ -157,7 +157,7 @@ def orders_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
 def a_pod_is_evicted_once(view: LogView, event: Event) -> Wrong:
     """The gateway evicts a pod (a uid) at most once; further requests are answered and change nothing."""
     data = event.data
-    if isinstance(data, EvictionOutcome) and data.allowed and data.reason == "Evicted":
+    if isinstance(data, EvictionOutcome) and data.allowed and data.reason == "Evicted" and not event.tombstone:
         view.may_end.add(data.uid)
         view.evicted[data.uid] += 1
         if view.evicted[data.uid] > 1:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from cotenant.api.kinds import Kind
@@ -21,10 +22,11 @@ from cotenant.kinds.registry import REGISTRY
 from cotenant.log.contract import Stored, Write
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.simulation import HOP, START, World
+from cotenant.simulation.links import head_of
 from cotenant_console.api.client import Document, Json, text_at
-from cotenant_gateway.loop.duties import Cadence, Duties
-from cotenant_gateway.loop.requests import Requests
-from cotenant_gateway.loop.steps import Request, Store
+from cotenant_gateway.loop.duties import COLLECTED_EVERY, Cadence, Duties
+from cotenant_gateway.loop.requests import Requests, storing
+from cotenant_gateway.loop.steps import Look, Request, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError
@@ -116,7 +118,9 @@ class SimulatedGateway:
             self._carry_out(what, begin, now, world)
         for plans in self._duties.due(now):
             self._store_all(plans, now, world)
-        return scheduled[0][0] if scheduled else None
+        tick = now + COLLECTED_EVERY if core.pod_ends.wait_for_time else None
+        following = scheduled[0][0] if scheduled else None
+        return min((at for at in (tick, following) if at is not None), default=None)
 
     def _at(self, when: datetime, what: str, begin: Callable[[], Request[Any]]) -> None:
         self._order += 1
@@ -140,6 +144,8 @@ class SimulatedGateway:
                     outcome = self._store(step.plan, now, world)
                     stored = isinstance(outcome, Written)
                     step = request.send(outcome)
+                elif isinstance(step, Look):
+                    step = request.send(head_of(world.streams.log, step.subject))
                 else:
                     step = request.send(self.core.folded if self.core.folded >= step.sequence else 0)
         except StopIteration:
@@ -154,8 +160,8 @@ class SimulatedGateway:
 
     def _store_all(self, plans: Iterable[Plan], now: datetime, world: World) -> None:
         for plan in plans:
-            # A refused one was based on an old state: it is retried after the next fold.
-            self._store(plan, now, world)
+            # A refused one was made from an old state: it comes again after the next fold.
+            self._carry_out("a duty", partial(storing, plan), now, world)
 
     def _store(self, plan: Plan, now: datetime, world: World) -> Outcome:
         """Store a plan and fold what was stored."""

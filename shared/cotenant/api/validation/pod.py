@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from cotenant.api.objects.pod import Container, NodeSelectorTerm, Pod, PodSpec, Toleration, WeightedPodAffinityTerm
+from cotenant.api.times import MOST_SECONDS, whole_seconds
 from cotenant.api.validation.fields import (
     FieldError,
     dns_label,
@@ -30,7 +31,7 @@ from cotenant.api.validation.fields import (
 )
 from cotenant.api.validation.process_runtime import process_runtime_errors
 from cotenant.api.validation.resources import resource_errors
-from cotenant.model.names import RUNTIME_PROCESS
+from cotenant.model.names import ANNOTATION_TTL_AFTER_FINISHED, RUNTIME_PROCESS
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
@@ -233,6 +234,14 @@ def _reserved_annotation(pod: Pod) -> list[FieldError]:
     return [forbidden(f"metadata.annotations[{RESERVED_ANNOTATION}]", "is set by the scheduler only")]
 
 
+def _ttl_after_finished(pod: Pod) -> list[FieldError]:
+    text = pod.metadata.annotations.get(ANNOTATION_TTL_AFTER_FINISHED)
+    if text is None or whole_seconds(text) is not None:
+        return []
+    field = f"metadata.annotations[{ANNOTATION_TTL_AFTER_FINISHED}]"
+    return [invalid(field, text, f"must be a whole number of seconds from 0 to {MOST_SECONDS}")]
+
+
 POD_CHECKS: tuple[Callable[[Pod], list[FieldError]], ...] = (
     _required_spec,
     _containers,
@@ -240,5 +249,6 @@ POD_CHECKS: tuple[Callable[[Pod], list[FieldError]], ...] = (
     _scheduling,
     _runtime,
     _reserved_annotation,
+    _ttl_after_finished,
 )
 """Checks of a pod by itself, in order."""

@@ -41,6 +41,12 @@ class _IdOnly(msgspec.Struct):
 _ID = msgspec.json.Decoder(_IdOnly)
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """A message that is not kept any more, and why."""
+
+    reason: str
+
+
 class NatsLog:
     """`cotenant.log.contract.Log` on a NATS connection. Make one with `connect`."""
 
@@ -51,6 +57,8 @@ class NatsLog:
         self._declared: tuple[int, StreamSizes] | None = None
         self.unknown_types = 0
         self.dead_letters = 0
+        self.longest_ttl_seconds = 0
+        """For tests and benchmarks: no message stays longer, whatever its TTL says; 0: as it says."""
         self.on_dead_letter: Callable[[], None] = lambda: None
 
     async def declare(self, *, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> None:
@@ -76,7 +84,8 @@ class NatsLog:
             body = encode_event(event)
             if len(body) > MAX_MESSAGE_BYTES:
                 return Refused(f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}", wrong_sequence=False)
-            messages.append((event.subject, header_lines(event, write.expected, write.message_id), body))
+            lines = header_lines(event, write.expected, write.message_id, self.longest_ttl_seconds)
+            messages.append((event.subject, lines, body))
         try:
             ack = await self._send(messages)
         except API_ERRORS as error:
@@ -140,37 +149,47 @@ class NatsLog:
         except (EventError, *API_ERRORS):
             return None
 
-    async def find(self, ref: str) -> Event | None:
-        """Return the event that a cause names (`LOG:123`), from HISTORY where LOG no longer holds it; None if it is gone."""
+    async def find(self, ref: str) -> Event | Lost:
+        """Return the event that a cause names (`LOG:123`), from HISTORY where LOG lost it; else why there is none."""
         stream, _, number = ref.partition(":")
-        if not number.isdigit() or stream not in (LOG, USAGE, EXECUTION):
-            return None
+        if not (number.isascii() and number.isdigit()) or stream not in (LOG, USAGE, EXECUTION):
+            return Lost(f"{ref} is no reference to a message")
         event = await self.get(stream, int(number))
-        if event is not None or stream != LOG:
+        if event is not None:
             return event
-        return await self._find_in_history(int(number))
+        return await self._find_in_history(int(number)) if stream == LOG else Lost(f"no longer kept in {stream}")
 
-    async def _find_in_history(self, wanted: int) -> Event | None:
-        """Search by halves: HISTORY's own sequences grow with those of LOG, and are never larger while nothing is lost."""
+    async def _find_in_history(self, wanted: int) -> Event | Lost:
+        """Search by halves between the first and the last message that HISTORY holds: its own sequences grow with those of LOG,
+        which its messages carry. Some 20 reads, and one for what is older than all of it."""
         state = await self._api.state(HISTORY)
         low, high = max(state.first_seq, 1), state.last_seq
+        oldest = await self.get(HISTORY, low) if low <= high else None
+        if oldest is None:
+            return Lost("no longer kept in LOG, and HISTORY holds nothing")
+        if wanted < oldest.sequence:
+            return Lost(f"older than what HISTORY keeps, which begins at {oldest.ref}")
         while low <= high:
             middle = (low + high) // 2
             event = await self.get(HISTORY, middle)
             if event is None:
-                return None
+                break
             if event.sequence == wanted:
                 return event
             if event.sequence < wanted:
                 low = middle + 1
             else:
                 high = middle - 1
-        return None
+        return Lost("no longer kept in LOG, and missing in HISTORY")
 
     async def identity(self) -> LogIdentity:
         """See `cotenant.log.contract.Identified`."""
         info = await self._api.info(LOG)
         return LogIdentity(info.created, info.state.last_seq)
+
+    async def first_sequence(self, stream: str) -> int:
+        """Return the sequence of the first message that the stream still holds; the one behind its last where it holds none."""
+        return (await self._api.state(stream)).first_seq
 
     async def last_sequence(self, stream: str) -> int:
         """Return the sequence of the stream's last message."""

@@ -1,0 +1,55 @@
+"""Objects that have ended, remembered for as long as somebody may still care; then their slots go.
+
+In: slots whose object ended or came again. Out: the slots that hold nothing any more. An ended object is remembered by the
+sequence of its tombstone, which is what a creation of its name has to expect, until a tombstone REMEMBERED_POSITIONS behind it
+was folded (`engine.last_sequences` says why that is enough for the fold). Whoever creates an object of a name that is forgotten
+expects nothing and is refused while the tombstone stands; the request then asks LOG (`loop.requests`).
+
+Built-in objects stay remembered: one that a user deleted stays deleted.
+"""
+
+from __future__ import annotations
+
+from cotenant.engine.last_sequences import REMEMBERED_POSITIONS
+from cotenant.kinds.namespaces import NAMESPACES
+from cotenant.kinds.priority_classes import PRIORITY_CLASSES
+from cotenant_gateway.read_model.slots import Collection, Slot
+
+_REMEMBERED_FOR_GOOD = frozenset({NAMESPACES, PRIORITY_CLASSES})
+"""Kinds that have built-in objects: few, and not made and deleted all the time."""
+
+
+class EndedObjects:
+    """The ended objects that are still remembered, in the order of their ends. Mutable."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, tuple[Collection, Slot]] = {}
+        """By the sequence of the tombstone."""
+        self._newest = 0
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def note(self, collection: Collection, slot: Slot, before: int) -> None:
+        """Take note of a slot whose own message is a new one; `before`: the sequence of the one before."""
+        self._slots.pop(before, None)
+        if slot.stored is not None or collection.kind in _REMEMBERED_FOR_GOOD:
+            return
+        self._slots[slot.own_sequence] = (collection, slot)
+        self._newest = max(self._newest, slot.own_sequence)
+        while self._slots:
+            oldest = next(iter(self._slots))
+            if oldest > self._newest - REMEMBERED_POSITIONS:
+                return
+            self.drop_if_empty(*self._slots.pop(oldest))
+
+    def loaded(self) -> None:
+        """A load came in no order of sequences; what follows does."""
+        self._slots = {sequence: self._slots[sequence] for sequence in sorted(self._slots)}
+
+    def drop_if_empty(self, collection: Collection, slot: Slot) -> None:
+        """Drop a slot that holds neither object nor parts, unless its end is remembered."""
+        if slot.stored is None and not slot.parts and slot.own_sequence not in self._slots:
+            if collection.kind in _REMEMBERED_FOR_GOOD and slot.own_sequence:
+                return
+            collection.slots.pop((slot.address.namespace, slot.address.name), None)

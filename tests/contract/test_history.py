@@ -1,0 +1,92 @@
+"""Messages that LOG no longer holds: found in HISTORY, or said at once to be older than it. Start markers stay in HISTORY."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from cotenant.engine.commit import Identity
+from cotenant.engine.load import Load
+from cotenant.events.commits import ServiceStarted
+from cotenant.events.envelope import Event
+from cotenant.events.resources import NodeResources
+from cotenant.log.contract import HISTORY, KEEP_PER_SUBJECT, LOG, Stored, Write
+from cotenant.log.nats.log import Lost, NatsLog, connect, read_all
+from tests.nats_server import NatsServer
+
+WAIT_SECONDS = 60
+VERSIONS = KEEP_PER_SUBJECT + 40
+
+
+async def with_versions(server: NatsServer) -> NatsLog:
+    """A log on which one subject has had VERSIONS versions, all of which HISTORY has taken over."""
+    log = await connect(server.url, "test")
+    await log.declare()
+    for cpu in range(VERSIONS):
+        data = NodeResources(node="n", batch_cpu_milli=cpu)
+        event = Event(subject="node.n.resources", data=data, id=f"r/{cpu}", source="/x", time=datetime.now(UTC))
+        assert isinstance(await log.append([Write(event=event)]), Stored)
+        if cpu % 20 == 19:
+            await until_history_has(log, cpu + 1)  # a burst on one subject would leave holes
+    await until_history_has(log, VERSIONS)
+    return log
+
+
+async def until_history_has(log: NatsLog, count: int) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while await log.last_sequence(HISTORY) < count:  # noqa: ASYNC110 - a source says nothing when it has caught up
+            await asyncio.sleep(0.05)
+
+
+async def test_what_log_no_longer_holds_is_found_in_history_also_when_its_beginning_is_gone(nats_server: NatsServer) -> None:
+    log = await with_versions(nats_server)
+    await log.purge(HISTORY, ">", keep=VERSIONS - 10)
+    oldest = 11
+    assert await log.first_sequence(HISTORY) == oldest
+    assert await log.get(LOG, oldest) is None
+    for sequence in (oldest, VERSIONS):
+        found = await log.find(f"LOG:{sequence}")
+        assert isinstance(found, Event)
+        assert found.ref == f"LOG:{sequence}"
+    await log.close()
+
+
+@pytest.mark.parametrize(
+    ("ref", "reason"),
+    [
+        ("LOG:1", f"older than what HISTORY keeps, which begins at LOG:{VERSIONS - 9}"),
+        (f"LOG:{VERSIONS + 5}", "no longer kept in LOG, and missing in HISTORY"),
+        ("USAGE:3", "no longer kept in USAGE"),
+        ("nonsense", "nonsense is no reference to a message"),
+    ],
+)
+async def test_what_is_kept_nowhere_is_said_with_the_reason(nats_server: NatsServer, ref: str, reason: str) -> None:
+    log = await with_versions(nats_server)
+    await log.purge(HISTORY, ">", keep=10)
+    assert await log.find(ref) == Lost(reason)
+    await log.close()
+
+
+async def test_an_empty_history_is_said_to_hold_nothing(nats_server: NatsServer) -> None:
+    log = await with_versions(nats_server)
+    await log.purge(HISTORY, ">")
+    assert await log.find("LOG:1") == Lost("no longer kept in LOG, and HISTORY holds nothing")
+    await log.close()
+
+
+async def test_a_start_marker_leaves_log_and_stays_in_history(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    log.longest_ttl_seconds = 1
+    identity = Identity(service="scheduler", replica="host-1234")
+    marker = Load(identity, ("node.>",), 1, config_text="{}").marker(datetime.now(UTC))
+    assert isinstance(await log.append([Write(event=marker)]), Stored)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while await log.head(identity.marker_subject) is not None:  # noqa: ASYNC110 - nothing is said when a message expires
+            await asyncio.sleep(0.05)
+    await until_history_has(log, 1)
+    [kept] = await read_all(log, HISTORY, (">",))
+    assert isinstance(kept.data, ServiceStarted)
+    await log.close()

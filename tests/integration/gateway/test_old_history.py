@@ -1,0 +1,51 @@
+"""Explanations and events of a log whose beginning is gone say so."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import aiohttp
+
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Waiting
+from cotenant.log.contract import HISTORY, LOG, Stored, Write
+from cotenant.log.nats.log import connect
+from cotenant.model.subjects import waiting_subject
+from tests.integration.gateway.gateway_process import PODS, WAIT_SECONDS, GatewayProcess, body_of, pod
+from tests.nats_server import NatsServer
+
+
+async def test_what_is_older_than_history_is_said_to_be(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    gateway = GatewayProcess(nats_server.url)
+    timeout = aiohttp.ClientTimeout(total=WAIT_SECONDS)
+    try:
+        await gateway.ready()
+        async with aiohttp.ClientSession(gateway.url, timeout=timeout) as http:
+            created = await body_of(await http.post(PODS, json=pod("web")), 201)
+            waiting = Waiting(namespace="default", name="web", uid=created["metadata"]["uid"], message="no node")
+            subject = waiting_subject("default", "web")
+            event = Event(subject=subject, data=waiting, causes=("LOG:1",), id="w", source="/x", time=datetime.now(UTC))
+            stored = await log.append([Write(event=event)])
+            assert isinstance(stored, Stored)
+            async with asyncio.timeout(WAIT_SECONDS):
+                while await log.last_sequence(HISTORY) < stored.last:  # noqa: ASYNC110 - a source says nothing when it is there
+                    await asyncio.sleep(0.05)
+            await log.purge(HISTORY, ">", keep=1)
+            await log.purge(LOG, "objects.scheduling%2Ek8s%2Eio.>")
+            await log.purge(LOG, "objects.core.namespaces.>")
+            await log.purge(LOG, "services.>")
+            explained = await body_of(await http.get("/apis/cotenant.io/v1/explain/pod/default/web"), 200)
+            lost = [link["sentence"] for link in explained["links"] if link.get("lost")]
+            assert lost == [f"older than what HISTORY keeps, which begins at LOG:{stored.last}"]
+            begins = await log.first_sequence(LOG)
+            answer = await http.get("/apis/cotenant.io/v1/events", params={"since": "1"})
+            await answer.read()
+            assert answer.headers["Warning"] == f'299 - "1 is older than what LOG keeps, which begins at LOG:{begins}"'
+            answer = await http.get("/apis/cotenant.io/v1/events", params={"since": str(stored.last)})
+            assert "Warning" not in answer.headers
+    finally:
+        gateway.close()
+        await log.close()
