@@ -1,5 +1,5 @@
-"""What the gateway owes the log without being asked: endings, registrations, budgets' statuses, built-in objects, finished
-pods that are to be deleted, and what is left of others.
+"""What the gateway stores without a request: endings, registrations, budgets' statuses, built-in objects, finished pods that
+are to be deleted, and what other services left behind.
 
 Level-triggered: each look yields what the read model lacks at that moment. The caller stores the plans of one yield before it
 takes the next, as far as it waits for them; a plan that the log refuses is yielded again after a later fold.

@@ -3,16 +3,16 @@
 In: the records of pods that changed, the state of the nodes. Out: events. The rules:
 
     a placement ends when its pod's object is deleted, being deleted, or of another uid, or when its node's object is
-    deleted and the pod has not finished there: it is stored again as terminating, which asks the executor to end the pod,
+    deleted and the pod has not finished there: it is stored again as terminating, which tells the executor to end the pod,
     and is gone (a tombstone) when
       - the run reports that the pod has ended, or
-      - no executor ever reported from the node, nor of the pod, so nobody runs it (of a node whose object is deleted nobody
-        knows: the executor's report has ended with it), or
+      - no executor ever reported from the node, nor of the pod, so the pod runs nowhere (not decided for a node whose object
+        is deleted: the executor's report has ended with it), or
       - the node's object is deleted, or no run was ever reported, and the grace period and 60 s have passed since
         terminating
-    until then it holds its room on the node, also where that is declared again
-    a pod that has finished stays where it ran, whatever becomes of the node: its report would end with its placement, and it
-    would run once more
+    until then it holds its room on the node, even if the node is declared again
+    a finished pod keeps its placement even if its node is deleted: its report would end with the placement, and the pod would
+    run once more
     a placement is stored again when the pod's object changed (the executor sees only its node's subjects)
     a pod whose spec names a node is placed there without filters (its executor admits it), whatever its scheduler
     a pod waits that is scheduling-gated or malformed, whose predecessor has not ended, or that names a missing node

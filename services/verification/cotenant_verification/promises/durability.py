@@ -25,8 +25,8 @@ def an_acknowledged_revision_stays(view: LogView, event: Event) -> Wrong:
 
 
 def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
-    """An object whose creation was acknowledged ends only where somebody asked for its end, or for its namespace's; or it is a
-    pod that has finished on a node that was removed, and says so."""
+    """An acknowledged object ends only if its deletion, or that of its namespace, was requested; or if it is a pod that has
+    finished on a node that was removed, and its tombstone says so."""
     data = event.data
     if not isinstance(data, ObjectDeleted):
         return
