@@ -1,0 +1,132 @@
+"""`bench deletions`: running pods of simulated nodes are deleted over HTTP by many clients at once, while others go on writing.
+
+In: sizes, a grace period. Out: deletions answered and pods gone a second with their latencies; other writes before and
+meanwhile; CPU time a deletion of each process. A pod is gone when its object's tombstone is on LOG.
+
+The stack is that of `bench schedule --stack`; the clients are one process (`deleter`), and so is who creates the pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from cotenant.log.contract import LOG, Reader
+from cotenant_verification.bench.deleter import Deleted, Deletions
+from cotenant_verification.bench.figures import Latency, latency
+from cotenant_verification.bench.stack import fleets, start_stack
+from cotenant_verification.bench.submitter import Orders
+from cotenant_verification.bench.testbed import BenchError, Testbed
+from cotenant_verification.bench.watcher import Watch
+from cotenant_verification.bench.workload import NAMESPACE, Workload, node_events, pod_number, quota_events, stack_events
+
+LIMIT_SECONDS = 900.0
+ALONE_SECONDS = 10.0
+OTHER_RATE = 20.0
+SAMPLE_SECONDS = 0.5
+
+
+class DeletionFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What was measured."""
+
+    pods: int
+    gone: int
+    failed: tuple[str, ...] = ()
+    answered_per_second: float
+    answered_ms: Latency | None = None
+    gone_per_second: float
+    """From the first request to the last tombstone."""
+    gone_ms: Latency | None = None
+    other_writes_alone_ms: Latency | None = None
+    other_writes_meanwhile_ms: Latency | None = None
+    other_writes_p99_ratio: float | None = None
+    cpu_ms_per_deletion: dict[str, float] = {}
+    """By process, from the first request to the last tombstone; it includes the other writes."""
+    peak_memory_mib: dict[str, int] = {}
+
+
+async def run(workload: Workload, clients: int, grace: int | None) -> DeletionFigures:
+    """Create the pods, wait until they run, delete them."""
+    async with Testbed() as testbed:
+        gateway = await _filled(testbed, workload)
+        out = testbed.folder / "deleted"
+        end = await testbed.log.last_sequence(LOG)
+        reader = await testbed.log.follow(LOG, (f"objects.core.pods.{NAMESPACE}.*",), after=end)
+        reader.loaded()
+        orders = Deletions(gateway, workload.pods, clients, grace, OTHER_RATE, ALONE_SECONDS, str(out))
+        testbed.start_module("deleter", "cotenant_verification.bench.deleter", testbed.written(orders))
+        before: dict[str, float] = {}
+        gone = await _gone(testbed, reader, workload.pods, before)
+        after = testbed.cpu_seconds()
+        await testbed.ended("deleter", LIMIT_SECONDS)
+        seen = msgspec.json.decode(out.read_bytes(), type=Deleted)
+        return _figures(workload.pods, seen, gone, before, after, testbed.peak_memory_mib())
+
+
+async def _filled(testbed: Testbed, workload: Workload) -> str:
+    """Start the stack, create the pods and wait until all run; returns the gateway's address."""
+    now = datetime.now(UTC)
+    await testbed.write(stack_events(now))
+    await testbed.write([*node_events(workload, now, lent=False), *quota_events(workload, now, runtime=False)])
+    gateway = await start_stack(testbed, fleets(workload))
+    testbed.start_scheduler()
+    await testbed.scheduler_loaded()
+    placed = testbed.folder / "placed"
+    watch = Watch(testbed.url, workload.pods, str(placed), runs=True)
+    testbed.start_module("watcher", "cotenant_verification.bench.watcher", testbed.written(watch))
+    ready = partial(asyncio.to_thread, (testbed.folder / "placed.ready").exists)
+    await testbed.until(ready, "the watcher watches", 60)
+    submit = Orders(testbed.url, workload, 0, 0, workload.pods, str(testbed.folder / "submitted"), gateway)
+    testbed.start_module("submitter", "cotenant_verification.bench.submitter", testbed.written(submit))
+    for name in ("submitter", "watcher"):
+        await testbed.ended(name, LIMIT_SECONDS)
+        testbed.stop(name)
+    running = memoryview(await asyncio.to_thread(Path(f"{placed}.running").read_bytes)).cast("q")
+    if waiting := sum(1 for clock in running if not clock):
+        raise BenchError(f"{waiting} of {workload.pods} pods did not come to run: fewer --pods or more --nodes")
+    return gateway
+
+
+async def _gone(testbed: Testbed, reader: Reader, pods: int, before: dict[str, float]) -> dict[int, int]:
+    """When each pod was gone (nanoseconds, monotonic). `before` gets the processes' CPU time at the first deletion."""
+    gone: dict[int, int] = {}
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while len(gone) < pods and time.monotonic() < deadline:
+        began = bool(gone)
+        events = await reader.pull(1000, SAMPLE_SECONDS)
+        if not began and not events:
+            before.update(testbed.cpu_seconds())
+        for event in events:
+            if event.tombstone:
+                gone[pod_number(event.subject.rpartition(".")[2])] = time.monotonic_ns()
+    await reader.close()
+    return gone
+
+
+def _figures(
+    pods: int, seen: Deleted, gone: dict[int, int], before: dict[str, float], after: dict[str, float], memory: dict[str, int]
+) -> DeletionFigures:
+    alone = latency([took for due, took in seen.others if due < seen.began])
+    meanwhile = latency([took for due, took in seen.others if due >= seen.began])
+    seconds = (seen.ended - seen.began) / 1e9
+    last = max(gone.values(), default=seen.ended)
+    cpu = {name: round(1e3 * (used - before.get(name, 0.0)) / pods, 3) for name, used in sorted(after.items())}
+    return DeletionFigures(
+        pods=pods,
+        gone=len(gone),
+        failed=tuple(seen.failed[:5]),
+        answered_per_second=round(pods / seconds, 1),
+        answered_ms=latency(seen.answered_ms),
+        gone_per_second=round(len(gone) / max((last - seen.began) / 1e9, 1e-9), 1),
+        gone_ms=latency([(clock - seen.asked[number]) / 1e6 for number, clock in gone.items()]),
+        other_writes_alone_ms=alone,
+        other_writes_meanwhile_ms=meanwhile,
+        other_writes_p99_ratio=round(meanwhile.p99 / alone.p99, 2) if alone and meanwhile and alone.p99 else None,
+        cpu_ms_per_deletion=cpu,
+        peak_memory_mib=dict(sorted(memory.items())),
+    )
