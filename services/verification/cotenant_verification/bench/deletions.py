@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from cotenant.events.metrics import NodeMetricComputed
 from cotenant.log.contract import LOG, Reader
 from cotenant_verification.bench.deleter import Deleted, Deletions
 from cotenant_verification.bench.figures import Latency, latency
@@ -28,6 +29,7 @@ from cotenant_verification.bench.workload import NAMESPACE, Workload, node_event
 LIMIT_SECONDS = 900.0
 ALONE_SECONDS = 10.0
 OTHER_RATE = 20.0
+RENEW_SECONDS = 60.0
 SAMPLE_SECONDS = 0.5
 
 
@@ -83,13 +85,26 @@ async def _filled(testbed: Testbed, workload: Workload) -> str:
     await testbed.until(ready, "the watcher watches", 60)
     submit = Orders(testbed.url, workload, 0, 0, workload.pods, str(testbed.folder / "submitted"), gateway)
     testbed.start_module("submitter", "cotenant_verification.bench.submitter", testbed.written(submit))
-    for name in ("submitter", "watcher"):
-        await testbed.ended(name, LIMIT_SECONDS)
-        testbed.stop(name)
+    renewing = asyncio.ensure_future(_renew_metrics(testbed, workload))
+    try:
+        for name in ("submitter", "watcher"):
+            await testbed.ended(name, LIMIT_SECONDS)
+            testbed.stop(name)
+    finally:
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
     running = memoryview(await asyncio.to_thread(Path(f"{placed}.running").read_bytes)).cast("q")
     if waiting := sum(1 for clock in running if not clock):
         raise BenchError(f"{waiting} of {workload.pods} pods did not come to run: fewer --pods or more --nodes")
     return gateway
+
+
+async def _renew_metrics(testbed: Testbed, workload: Workload) -> None:
+    """Nodes whose metric has expired take no pods, and filling a large cell takes longer than that on a small machine."""
+    while True:
+        await asyncio.sleep(RENEW_SECONDS)
+        events = node_events(workload, datetime.now(UTC), lent=False)
+        await testbed.write(event for event in events if isinstance(event.data, NodeMetricComputed))
 
 
 async def _gone(testbed: Testbed, reader: Reader, pods: int, before: dict[str, float]) -> dict[int, int]:
