@@ -11,19 +11,18 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
 
 import msgspec
 
 from cotenant.events.metrics import NodeMetricComputed
-from cotenant.log.contract import LOG, Reader
+from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.log.contract import LOG
+from cotenant.log.nats.reader import NatsReader
 from cotenant_verification.bench.deleter import Deleted, Deletions
 from cotenant_verification.bench.figures import Latency, latency
 from cotenant_verification.bench.stack import fleets, start_stack
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import BenchError, Testbed
-from cotenant_verification.bench.watcher import Watch
 from cotenant_verification.bench.workload import NAMESPACE, Workload, node_events, pod_number, quota_events, stack_events
 
 LIMIT_SECONDS = 900.0
@@ -60,6 +59,7 @@ async def run(workload: Workload, clients: int, grace: int | None) -> DeletionFi
         end = await testbed.log.last_sequence(LOG)
         reader = await testbed.log.follow(LOG, (f"objects.core.pods.{NAMESPACE}.*",), after=end)
         reader.loaded()
+        reader.max_behind = 0
         orders = Deletions(gateway, workload.pods, clients, grace, OTHER_RATE, ALONE_SECONDS, str(out))
         testbed.start_module("deleter", "cotenant_verification.bench.deleter", testbed.written(orders))
         before: dict[str, float] = {}
@@ -75,27 +75,29 @@ async def _filled(testbed: Testbed, workload: Workload) -> str:
     now = datetime.now(UTC)
     await testbed.write(stack_events(now))
     await testbed.write([*node_events(workload, now, lent=False), *quota_events(workload, now, runtime=False)])
-    gateway = await start_stack(testbed, fleets(workload))
-    testbed.start_scheduler()
-    await testbed.scheduler_loaded()
-    placed = testbed.folder / "placed"
-    watch = Watch(testbed.url, workload.pods, str(placed), runs=True)
-    testbed.start_module("watcher", "cotenant_verification.bench.watcher", testbed.written(watch))
-    ready = partial(asyncio.to_thread, (testbed.folder / "placed.ready").exists)
-    await testbed.until(ready, "the watcher watches", 60)
-    submit = Orders(testbed.url, workload, 0, 0, workload.pods, str(testbed.folder / "submitted"), gateway)
-    testbed.start_module("submitter", "cotenant_verification.bench.submitter", testbed.written(submit))
     renewing = asyncio.ensure_future(_renew_metrics(testbed, workload))
     try:
-        for name in ("submitter", "watcher"):
-            await testbed.ended(name, LIMIT_SECONDS)
-            testbed.stop(name)
+        gateway = await start_stack(testbed, fleets(workload))
+        testbed.start_scheduler()
+        await testbed.scheduler_loaded()
+        reader = await testbed.log.follow(LOG, (f"node.*.run.{NAMESPACE}.*",), after=await testbed.log.last_sequence(LOG))
+        reader.loaded()
+        reader.max_behind = 0
+        submit = Orders(testbed.url, workload, 0, 0, workload.pods, str(testbed.folder / "submitted"), gateway)
+        testbed.start_module("submitter", "cotenant_verification.bench.submitter", testbed.written(submit))
+        running: set[str] = set()
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while len(running) < workload.pods:
+            for event in await reader.pull(1000, SAMPLE_SECONDS):
+                if isinstance(event.data, RunStatus) and event.data.phase is RunPhase.RUNNING:
+                    running.add(event.data.name)
+            if time.monotonic() > deadline:
+                raise BenchError(f"{workload.pods - len(running)} of {workload.pods} pods do not run: fewer --pods or more --nodes")
+        await reader.close()
+        testbed.stop("submitter")
     finally:
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
-    running = memoryview(await asyncio.to_thread(Path(f"{placed}.running").read_bytes)).cast("q")
-    if waiting := sum(1 for clock in running if not clock):
-        raise BenchError(f"{waiting} of {workload.pods} pods did not come to run: fewer --pods or more --nodes")
     return gateway
 
 
@@ -107,7 +109,7 @@ async def _renew_metrics(testbed: Testbed, workload: Workload) -> None:
         await testbed.write(event for event in events if isinstance(event.data, NodeMetricComputed))
 
 
-async def _gone(testbed: Testbed, reader: Reader, pods: int, before: dict[str, float]) -> dict[int, int]:
+async def _gone(testbed: Testbed, reader: NatsReader, pods: int, before: dict[str, float]) -> dict[int, int]:
     """When each pod was gone (nanoseconds, monotonic). `before` gets the processes' CPU time at the first deletion."""
     gone: dict[int, int] = {}
     deadline = time.monotonic() + LIMIT_SECONDS
