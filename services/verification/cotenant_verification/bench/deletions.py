@@ -92,7 +92,7 @@ async def _filled(testbed: Testbed, workload: Workload) -> str:
                 if isinstance(event.data, RunStatus) and event.data.phase is RunPhase.RUNNING:
                     running.add(event.data.name)
             if time.monotonic() > deadline:
-                raise BenchError(f"{workload.pods - len(running)} of {workload.pods} pods do not run: fewer --pods or more --nodes")
+                raise BenchError(f"only {len(running)} of {workload.pods} pods run: fewer --pods or more --nodes")
         await reader.close()
         testbed.stop("submitter")
     finally:
