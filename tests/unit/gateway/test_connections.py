@@ -8,15 +8,19 @@ import json
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 
+from cotenant.engine.commit import Identity
+from cotenant.log.memory import MemoryLog
 from cotenant_gateway.http.app import answer_errors, serve
 from cotenant_gateway.http.bodies import read_body
 from cotenant_gateway.http.connections import LOOK_SECONDS, Connections, connection_of, sent_in_pieces
 from cotenant_gateway.http.limits import MIB, ByteBudget, Limits, StreamKind
 from cotenant_gateway.http.streams import OpenStream, OpenStreams
+from cotenant_gateway.shell.following import ReadModel
 
 WAIT_SECONDS = 60
 GET = b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -295,3 +299,20 @@ def test_what_is_larger_than_the_budget_is_held_alone() -> None:
     budget.give(11)
     budget.take(1)
     assert not budget.fits(11)
+
+
+async def test_who_gives_up_waiting_for_a_version_is_forgotten() -> None:
+    """A client may make up any version, and nothing may ever reach it."""
+    identity = Identity(service="gateway", cell="cell", replica="g", version="1", core="1")
+    model = ReadModel(MemoryLog(), identity, lambda: datetime.now(UTC))
+    waits = [asyncio.ensure_future(model.folded(10**18 + i)) for i in range(3)]
+    reached = asyncio.ensure_future(model.folded(5))
+    await asyncio.sleep(0)
+    assert model.waiting == 4
+    for wait in waits:
+        wait.cancel()
+    await asyncio.wait(waits)
+    assert model.waiting == 1
+    model.wake(5)
+    assert await reached
+    assert model.waiting == 0

@@ -61,6 +61,8 @@ class GatewayCore:
         self._namespaces = self.collections[NAMESPACES].slots
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
+        self.may_end: set[tuple[str, str, str]] = set()
+        """Those of them that changed since they were last found to wait for something."""
         self.orphaned: set[str] = set()
         """Namespaces that have ended and got an object since, from a gateway that had not folded the end."""
         self.unregistered: set[str] = set()
@@ -118,9 +120,13 @@ class GatewayCore:
                 self.unreadable += 1
         slot.store(stored, sequence, self._live)
         if stored is not None and stored.meta.deletion_timestamp is not None:
-            self.ending[kind.resource, slot.address.namespace, name] = slot
+            key = kind.resource, slot.address.namespace, name
+            self.ending[key] = slot
+            self.may_end.add(key)
         elif self.ending:
-            self.ending.pop((kind.resource, slot.address.namespace, name), None)
+            key = kind.resource, slot.address.namespace, name
+            self.ending.pop(key, None)
+            self.may_end.discard(key)
         self._index_namespace(slot)
         self._changed(collection, slot, existed, before, sequence)
 
@@ -148,6 +154,9 @@ class GatewayCore:
         slot = collection.slots[key]
         existed, before = slot.exists, slot.snapshot if self._live else None
         if slot.add(event, self._live):
+            stored = slot.stored
+            if stored is not None and stored.meta.deletion_timestamp is not None:
+                self.may_end.add((collection.kind.resource, slot.address.namespace, slot.address.name))
             self._changed(collection, slot, existed, before, event.sequence)
 
     def _changed(self, collection: Collection, slot: Slot, existed: bool, before: Snapshot | None, sequence: int) -> None:

@@ -72,6 +72,11 @@ class ReadModel:
             watcher.set()
         self.folds.set()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a sequence."""
+        return len(self._waiting)
+
     async def folded(self, sequence: int) -> bool:
         """Wait until the read model has folded a sequence."""
         if self.ready.is_set() and self.core.folded >= sequence:
