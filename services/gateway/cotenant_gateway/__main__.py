@@ -16,9 +16,12 @@ from cotenant.runtime.process import VERSION, Host, RequestError, run_program, s
 from cotenant.runtime.settings import parser
 from cotenant_gateway.http.app import refuse_other_addresses, request_handler
 from cotenant_gateway.http.app import serve as serve_http
+from cotenant_gateway.http.client_metrics import register_clients
 from cotenant_gateway.http.facts import FactHandlers
+from cotenant_gateway.http.limits import Limits, within_open_files
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources import ResourceHandlers
+from cotenant_gateway.http.streams import OpenStreams
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
@@ -62,10 +65,14 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     running = asyncio.ensure_future(gateway.run())
     loaded = asyncio.ensure_future(gateway.ready.wait())
     stopped = asyncio.ensure_future(host.stopping.wait())
-    resources = ResourceHandlers(gateway, LogReader(ask, is_live, host.stopping), host.stopping)
-    facts = FactHandlers(gateway, host.log, ask, host.stopping)
+    limits = within_open_files(Limits())
+    streams = OpenStreams(limits)
+    resources = ResourceHandlers(gateway, LogReader(ask, is_live, streams, host.stopping), streams, host.stopping)
+    facts = FactHandlers(gateway, host.log, ask, streams, host.stopping)
     handler = request_handler(resources, facts, status_routes(host), telemetry.observe)
-    runner, host.http_url = await serve_http(handler, settings.http_host, max(settings.http_port, 0))
+    runner, host.http_url, connections = await serve_http(handler, settings.http_host, max(settings.http_port, 0), limits)
+    register_clients(host.telemetry.meter, connections, streams)
+    looking = asyncio.ensure_future(connections.keep_looking())
     try:
         await asyncio.wait({running, loaded, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if loaded.done():
@@ -76,9 +83,9 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
             running.result()
     finally:
         await runner.cleanup()
-        for task in (running, loaded, stopped):
+        for task in (running, loaded, stopped, looking):
             task.cancel()
-        await asyncio.gather(running, loaded, stopped, return_exceptions=True)
+        await asyncio.gather(running, loaded, stopped, looking, return_exceptions=True)
 
 
 def main() -> None:

@@ -176,6 +176,16 @@ def budget_refuses(kind: Kind, name: str, message: str) -> ApiError:
     )
 
 
+def too_many(message: str) -> ApiError:
+    """429: the gateway's bounds, or this client's share of them, are reached; the client may retry."""
+    return ApiError(429, "TooManyRequests", message, StatusDetails(retry_after_seconds=1))
+
+
+def request_timeout(message: str) -> ApiError:
+    """408: the client did not send its request in time."""
+    return ApiError(408, "RequestTimeout", message)
+
+
 def internal(message: str) -> ApiError:
     """500: the server's own fault, with its details."""
     return ApiError(500, "InternalError", f"Internal error occurred: {message}")

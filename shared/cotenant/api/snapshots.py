@@ -17,6 +17,8 @@ from cotenant.api.objects.pod import Pod
 from cotenant.api.overlay import NOTHING, Overlay, composed_document
 from cotenant.events.envelope import Event
 
+SNAPSHOT_BYTES = 512
+PART_BYTES = 1024
 _HEAD = msgspec.json.Decoder(AnyObject)
 
 
@@ -82,6 +84,18 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
         if self._document is None:
             self._document = composed_document(self.stored.raw if self.stored else None, self.overlay, self.version)
         return self._document
+
+    @property
+    def weight_bytes(self) -> int:
+        """Memory that it holds, about: its document as stored and as composed, and manifests that parts carry."""
+        stored = self.stored
+        weight = SNAPSHOT_BYTES + PART_BYTES * len(self.parts)
+        if stored is not None:
+            raw_bytes = memoryview(stored.raw).nbytes
+            weight += 2 * raw_bytes
+            if self.parts and self.address.kind.plural == "pods":
+                weight += raw_bytes
+        return weight
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -4,8 +4,8 @@ A batch holds at most one write per subject. If it is refused, its plans are rep
 client harms nobody. While a batch is being stored the next one gathers. The answer to a plan comes once the read
 model has folded it, so a client reads what it has written.
 
-Bounds: MAX_PENDING plans wait (beyond that `Overloaded`), BATCH_MESSAGES in a batch, SINGLES repeated at a time,
-FOLD_SECONDS waiting for the fold.
+Bounds: MAX_PENDING plans wait, MAX_BYTES of them wait or are being stored (beyond that `Overloaded`); BATCH_MESSAGES and
+BATCH_BYTES in a batch, SINGLES repeated at a time, FOLD_SECONDS waiting for the fold.
 """
 
 from __future__ import annotations
@@ -23,23 +23,26 @@ from cotenant.log.plans import Outcome, Plan, Written
 logger = logging.getLogger(__name__)
 
 MAX_PENDING = 10_000
+MAX_BYTES = 64 << 20
 BATCH_MESSAGES = 500
+BATCH_BYTES = 8 << 20
 SINGLES = 16
 REMEMBERED_SUBJECTS = 20_000
 FOLD_SECONDS = 2.0
 
 
 class Overloaded(Exception):  # noqa: N818 - answered with 503, not a fault
-    """More plans are waiting than the bound allows."""
+    """More plans or bytes are waiting than the bounds allow."""
 
 
 class _Pending:
-    __slots__ = ("actor", "done", "events", "plan")
+    __slots__ = ("actor", "done", "events", "plan", "weight_bytes")
 
     def __init__(self, plan: Plan, actor: str, done: asyncio.Future[Outcome]) -> None:
         self.plan = plan
         self.actor = actor
         self.done = done
+        self.weight_bytes = plan.weight_bytes
         self.events: tuple[Event, ...] = ()
 
 
@@ -61,18 +64,25 @@ class PlanWriter:
         self._last: OrderedDict[str, tuple[int, bool]] = OrderedDict()
         """By subject, the sequence of what was stored last, and whether that was a tombstone."""
         self._settling: set[asyncio.Task[None]] = set()
+        self.held_bytes = 0
+        """Of plans that wait, are being stored, or are not folded yet."""
         self.batches = 0
         self.refused_batches = 0
 
     async def submit(self, plan: Plan, actor: str) -> Outcome:
         """Store a plan; returns when it is stored and folded, or refused. Raises Overloaded, and what the log
         raises on a plan that cannot be encoded."""
-        if len(self._pending) >= MAX_PENDING:
-            raise Overloaded
         pending = _Pending(plan, actor, asyncio.get_running_loop().create_future())
+        weight_bytes = pending.weight_bytes
+        if len(self._pending) >= MAX_PENDING or (self.held_bytes and self.held_bytes + weight_bytes > MAX_BYTES):
+            raise Overloaded
+        self.held_bytes += weight_bytes
         self._pending.append(pending)
         self._wake.set()
-        return await pending.done
+        try:
+            return await pending.done
+        finally:
+            self.held_bytes -= weight_bytes
 
     def forget(self) -> None:
         """Forget which sequences were stored: LOG is loaded again, and may be another one."""
@@ -98,7 +108,7 @@ class PlanWriter:
         batch: list[_Pending] = []
         later: list[_Pending] = []
         subjects: set[str] = set()
-        messages = 0
+        messages = weight_bytes = 0
         while self._pending and messages < BATCH_MESSAGES:
             pending = self._pending.popleft()
             writes = pending.plan.writes
@@ -110,12 +120,13 @@ class PlanWriter:
             if stale:
                 self._settle(pending, Refused(stale))
                 continue
-            if messages + len(writes) > BATCH_MESSAGES and batch:
+            if batch and (messages + len(writes) > BATCH_MESSAGES or weight_bytes + pending.weight_bytes > BATCH_BYTES):
                 self._pending.appendleft(pending)
                 break
             subjects.update(write.subject for write in writes)
             batch.append(pending)
             messages += len(writes)
+            weight_bytes += pending.weight_bytes
         self._pending.extendleft(reversed(later))
         # A lost answer is resolved by the first message's expectation.
         batch.sort(key=lambda item: item.plan.writes[0].expected is None)

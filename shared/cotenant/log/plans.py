@@ -9,8 +9,12 @@ import msgspec
 from cotenant.api.snapshots import Address
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.objects import ObjectStored
 from cotenant.log.contract import TOMBSTONE_TTL_SECONDS, NoAnswer, Refused
 from cotenant.model.subjects import eviction_subject, object_subject
+
+WRITE_BYTES = 1024
+"""What a write takes beside the object that it stores."""
 
 
 class PlannedWrite(msgspec.Struct, frozen=True):
@@ -21,6 +25,13 @@ class PlannedWrite(msgspec.Struct, frozen=True):
     expected: int | None
     tombstone: bool = False
     causes: tuple[str, ...] = ()
+
+    @property
+    def weight_bytes(self) -> int:
+        """Memory and bytes on the wire, about."""
+        payload = self.payload
+        document = memoryview(payload.object).nbytes if isinstance(payload, ObjectStored) else 0
+        return WRITE_BYTES + document
 
     def event(self, now: datetime, event_id: str, source: str, actor: str) -> Event:
         """Return the message itself, as stored at a moment."""
@@ -43,6 +54,11 @@ class Plan(msgspec.Struct, frozen=True):
     writes: tuple[PlannedWrite, ...]
     creates: bool = False
     """The first write makes an object where none is."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """The sum of its writes'."""
+        return sum(write.weight_bytes for write in self.writes)
 
 
 class Written(msgspec.Struct, frozen=True):

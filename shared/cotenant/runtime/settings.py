@@ -12,6 +12,9 @@ import msgspec
 import yaml
 
 DEFAULT_NATS_URL = "nats://127.0.0.1:4222"
+ONLY_PARTITION = "0"
+"""No service divides its entities: quotas, gangs, preemption, spread and budgets count pods on all nodes, so two partitions
+would each decide about the same pods, and each believe that the room is its own."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +22,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     nats_url: str = DEFAULT_NATS_URL
     cell: str = "cell"
-    partition: str = "0"
+    partition: str = ONLY_PARTITION
     replica: str = "0"
     http_host: str = "127.0.0.1"
     http_port: int = 0
@@ -39,7 +42,9 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog=f"cotenant-{name}", description=summary)
     made.add_argument("--nats", default=os.environ.get("COTENANT_NATS_URL", DEFAULT_NATS_URL), help="URL of the NATS server")
     made.add_argument("--cell", default=os.environ.get("COTENANT_CELL", "cell"), help="name of the cell (one log)")
-    made.add_argument("--partition", default="0", help="partition of the service's entities")
+    made.add_argument(
+        "--partition", type=_only_partition, default=ONLY_PARTITION, help="partition of the service's entities; there is only 0"
+    )
     made.add_argument(
         "--replica",
         default=os.environ.get("COTENANT_REPLICA", f"{socket.gethostname()}-{os.getpid()}"),
@@ -62,6 +67,16 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     made.add_argument("--config", metavar="FILE", help="YAML or JSON file with the service's configuration")
     made.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one configuration field (VALUE is YAML)")
     return made
+
+
+def _only_partition(given: str) -> str:
+    """Raises argparse.ArgumentTypeError for any other: the process ends with status 2 before it decides anything."""
+    if given != ONLY_PARTITION:
+        raise argparse.ArgumentTypeError(
+            f"{given!r}: no service divides its nodes or quotas among partitions; two would both decide about every pod. "
+            "Leave --partition out, and start further processes as replicas (--replica)"
+        )
+    return given
 
 
 def clock_of(settings: Settings) -> Callable[[], datetime]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cotenant.api.snapshots import Snapshot
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
@@ -18,14 +19,16 @@ from cotenant.events.placements import Nomination, Placement, PlacementPhase, Wa
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase
 from cotenant.kinds.events import EVENTS
+from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.nodes import NODES
-from cotenant.kinds.pods import PODS
+from cotenant.kinds.pods import PODS, live_placement
 from cotenant.model.subjects import (
     condition_subject,
     executor_subject,
     metrics_subject,
     object_subject,
     placement_subject,
+    pod_subject,
     resources_subject,
     waiting_subject,
 )
@@ -397,3 +400,56 @@ def test_events_are_told_and_counted() -> None:
     names = {event["metadata"]["name"] for event in told}
     assert f"a.{world.uid_of('a')}.failedscheduling" in names
     assert len(names) == len(told)
+
+
+def test_of_many_that_are_ending_only_those_that_changed_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand pods may wait for their executors; a look must not cost a thousand looks."""
+    world = World()
+    names = [f"p{number}" for number in range(50)]
+    for name in names:
+        world.create(PODS, manifest(name))
+        world.place(name)
+        snapshot = world.core.get(PODS, "default", name)
+        assert snapshot is not None
+        world.store(deletion(snapshot, world.now, None))
+    looked: list[str] = []
+
+    def counted(snapshot: Snapshot) -> Event | None:
+        looked.append(snapshot.address.name)
+        return live_placement(snapshot)
+
+    monkeypatch.setattr("cotenant_gateway.planning.endings.live_placement", counted)
+    assert list(endings(world.core, world.now)) == []
+    assert sorted(looked) == sorted(names)
+    looked.clear()
+    assert list(endings(world.core, world.now)) == []
+    assert looked == []
+    world.place("p7", phase=PlacementPhase.GONE)
+    for _ in range(2):
+        # A plan that was refused, or that nobody answered, comes again.
+        (plan,) = endings(world.core, world.now)
+        assert plan.writes[0].subject == pod_subject("default", "p7")
+    assert set(looked) == {"p7"}
+    world.store(plan)
+    assert list(endings(world.core, world.now)) == []
+
+
+def test_a_full_namespace_ends_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant_gateway.planning.endings.MAX_PLANS", 3)
+    world = World()
+    world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "full"}})
+    for number in range(7):
+        world.create(
+            "configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{number}"}}, namespace="full"
+        )
+    namespace = world.core.get(NAMESPACES, "", "full")
+    assert namespace is not None
+    world.store(deletion(namespace, world.now, None))
+    ended = 0
+    while plans := list(endings(world.core, world.now)):
+        assert len(plans) <= 3
+        for plan in plans:
+            world.store(plan)
+        ended += len(plans)
+    assert ended == 8
+    assert world.core.get(NAMESPACES, "", "full") is None

@@ -21,6 +21,7 @@ from aiohttp.web_protocol import RequestHandler
 from cotenant.api.definitions import Registry
 from cotenant.runtime.process import VERSION
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
+from cotenant_gateway.http.connections import Connections, connection_of, sent_in_pieces
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,
@@ -31,6 +32,7 @@ from cotenant_gateway.http.discovery import (
     version_document,
 )
 from cotenant_gateway.http.facts import PREFIX, FactHandlers
+from cotenant_gateway.http.limits import Limits
 from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
 from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, too_large
@@ -38,6 +40,9 @@ from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_p
 logger = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 2.0
+AIOHTTP_LATER_SECONDS = 60.0
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Observe = Callable[[str, int, float], None]
@@ -105,9 +110,17 @@ def request_handler(
             raise no_such_path()
         return json_response(msgspec.json.encode(document))
 
+    async def sent(request: web.BaseRequest) -> web.StreamResponse:
+        return await sent_in_pieces(request, await dispatch(request))
+
     async def answered(request: web.BaseRequest) -> web.StreamResponse:
         started = time.perf_counter()
-        response = await answer_errors(request, dispatch)
+        connection = connection_of(request)
+        connection.begin()
+        try:
+            response = await answer_errors(request, sent)
+        finally:
+            connection.end()
         if observe is not None:
             observe(request.method, response.status, time.perf_counter() - started)
         return response
@@ -115,8 +128,10 @@ def request_handler(
     return answered
 
 
-async def serve(handler: Handler, address: str, port: int) -> tuple[web.ServerRunner, str]:
-    """Serve a handler; returns its runner and its URL. Port 0 picks a free one.
+async def serve(
+    handler: Handler, address: str, port: int, limits: Limits
+) -> tuple[web.ServerRunner, str, Connections]:
+    """Serve a handler; returns its runner, its URL and its connections. Port 0 picks a free one.
 
     aiohttp's server without its application: routing is one function here, and a creation must not pay for two.
     """
@@ -131,13 +146,15 @@ async def serve(handler: Handler, address: str, port: int) -> tuple[web.ServerRu
     ) -> web.BaseRequest:
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
-    server = web.Server(handler, request_factory=new_request, access_log=None)
+    # Idle connections are closed by `Connections`, before aiohttp does.
+    later = limits.idle_seconds + limits.head_seconds + AIOHTTP_LATER_SECONDS
+    server = Connections(handler, limits, request_factory=new_request, access_log=None, keepalive_timeout=later)
     runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
-    site = web.TCPSite(runner, address, port)
+    site = web.TCPSite(runner, address, port, backlog=BACKLOG)
     await site.start()
     bound = runner.addresses[0][1]
-    return runner, f"http://{address}:{bound}"
+    return runner, f"http://{address}:{bound}", server
 
 
 async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.StreamResponse:
@@ -153,6 +170,9 @@ async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.Stre
     except ConnectionResetError:
         raise
     except Exception as failure:
+        if connection_of(request).gone:
+            # Nobody reads the answer, and what failed is that it could not be sent.
+            raise ConnectionResetError("the client is gone") from failure
         logger.exception("%s %s failed", request.method, request.rel_url.path)
         return refusal(internal(f"{type(failure).__name__}: {failure}"))
 

@@ -5,9 +5,12 @@ In: a request. Out: what it carries, or an ApiError (400, 413, 415).
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from aiohttp import web
 
+from cotenant_gateway.http.connections import connection_of
 from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF
 from cotenant_gateway.http.protobuf import ProtobufError, as_json
 from cotenant_gateway.planning.deletions import DeletionRequest
@@ -15,7 +18,9 @@ from cotenant_gateway.statuses import (
     ApiError,
     bad_request,
     encodable,
+    request_timeout,
     too_large,
+    too_many,
     unsupported_media,
 )
 
@@ -65,9 +70,13 @@ def actor_of(request: web.BaseRequest) -> str:
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
-    """Return the body. Raises ApiError (413, 415)."""
-    if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
+    """Return the body; its bytes are counted until the request ends. Raises ApiError (408, 413, 415, 429)."""
+    length = request.content_length
+    if length is not None and length > MAX_BODY_BYTES:
         raise too_large(MAX_BODY_BYTES)
+    connection = connection_of(request)
+    if not connection.owner.reserve_request(connection, MAX_BODY_BYTES if length is None else length):
+        raise too_many("the bodies of the requests under way fill the memory set aside for them; try again later")
     content = request.content
     if content.is_eof():
         # It arrived with its head, as small bodies do: there is nothing to wait for.
@@ -75,8 +84,12 @@ async def read_body(request: web.BaseRequest) -> bytes:
         if len(body) > MAX_BODY_BYTES:
             raise too_large(MAX_BODY_BYTES)
     else:
+        seconds = connection.owner.limits.body_seconds
         try:
-            body = await request.read()
+            async with asyncio.timeout(seconds):
+                body = await request.read()
+        except TimeoutError as error:
+            raise request_timeout(f"the body of the request is not here after {seconds:.0f} s") from error
         except web.HTTPRequestEntityTooLarge as error:
             raise too_large(MAX_BODY_BYTES) from error
     if request.content_type != PROTOBUF:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -31,7 +31,9 @@ from cotenant.log.nats.log import Lost, NatsLog
 from cotenant.model.subjects import eviction_subject, pod_subject
 from cotenant_gateway.http.bodies import json_response
 from cotenant_gateway.http.dead_letters import kept_by_stream, list_dead_letters
+from cotenant_gateway.http.limits import StreamKind
 from cotenant_gateway.http.logs import Ask
+from cotenant_gateway.http.streams import OpenStream, OpenStreams
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.statuses import bad_request, internal, no_such_path, not_found, unavailable
 
@@ -56,10 +58,11 @@ class ServiceAnswer(msgspec.Struct, frozen=True, rename="camel"):
 class FactHandlers:
     """Answers cotenant's own endpoints."""
 
-    def __init__(self, gateway: Gateway, log: NatsLog, ask: Ask, stopping: asyncio.Event) -> None:
+    def __init__(self, gateway: Gateway, log: NatsLog, ask: Ask, streams: OpenStreams, stopping: asyncio.Event) -> None:
         self._gateway = gateway
         self._log = log
         self._ask = ask
+        self._streams = streams
         self._stopping = stopping
 
     async def answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
@@ -70,15 +73,17 @@ class FactHandlers:
         if request.method != "GET":
             raise no_such_path()
         if parts == ["events"]:
-            return await self._events(request)
+            with self._streams.open(request, StreamKind.EVENTS) as stream:
+                return await self._events(request, stream)
         if parts == ["status"]:
             return await self._status()
-        if parts == ["deadletters"]:
-            return json_response(msgspec.json.encode(await list_dead_letters(self._log)))
-        if len(parts) == 4 and parts[:2] == ["explain", "pod"]:
-            return await self._explain_pod(parts[2], parts[3])
-        if len(parts) == 3 and parts[:2] == ["explain", "node"]:
-            return await self._explain_node(parts[2])
+        with self._streams.open(request, StreamKind.EXPLAIN):
+            if parts == ["deadletters"]:
+                return json_response(msgspec.json.encode(await list_dead_letters(self._log)))
+            if len(parts) == 4 and parts[:2] == ["explain", "pod"]:
+                return await self._explain_pod(parts[2], parts[3])
+            if len(parts) == 3 and parts[:2] == ["explain", "node"]:
+                return await self._explain_node(parts[2])
         raise no_such_path()
 
     # -- explain -------------------------------------------------------------------------------------------------
@@ -149,7 +154,7 @@ class FactHandlers:
 
     # -- events --------------------------------------------------------------------------------------------------
 
-    async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _events(self, request: web.BaseRequest, stream: OpenStream) -> web.StreamResponse:
         query = request.query
         since = query.get("since", "")
         if since and not (since.isascii() and since.isdigit() and len(since) < 20):
@@ -165,16 +170,18 @@ class FactHandlers:
             response.headers["Warning"] = f'299 - "{since} is older than what LOG keeps, which begins at {LOG}:{begins}"'
         response.enable_chunked_encoding()
         await response.prepare(request)
-        with contextlib.suppress(ConnectionResetError):
-            async for events in self._stream(int(since or "0"), follow=follow):
-                lines = [event_line(event) for event in events if concerns(event, *wanted)]
-                if lines:
-                    await response.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        with contextlib.suppress(ConnectionError):
+            async with contextlib.aclosing(self._stream(stream, int(since or "0"), follow=follow)) as found:
+                async for events in found:
+                    lines = [event_line(event) for event in events if concerns(event, *wanted)]
+                    if lines:
+                        await response.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
             await response.write_eof()
         return response
 
-    async def _stream(self, since: int, *, follow: bool) -> AsyncIterator[Sequence[Event]]:
-        """LOG from a sequence on with EXECUTION beside it, in order of time; and with `follow` what comes."""
+    async def _stream(self, stream: OpenStream, since: int, *, follow: bool) -> AsyncGenerator[Sequence[Event]]:
+        """LOG from a sequence on with EXECUTION beside it, in order of time; and with `follow` what comes, until the client is
+        gone."""
         end, execution_end = await self._log.last_sequence(LOG), await self._log.last_sequence(EXECUTION)
         beside = deque(await self._last_of_execution(execution_end))
         log = await self._log.follow(LOG, (">",), after=since)
@@ -183,7 +190,7 @@ class FactHandlers:
         execution: Reader | None = None
         try:
             began: datetime | None = None
-            while log.position < end:
+            while log.position < end and not stream.gone:
                 events = await log.pull(PULL, SILENT_SECONDS)
                 if not events:
                     break
@@ -191,11 +198,11 @@ class FactHandlers:
                     began = events[0].time
                 yield list(_merged(events, beside, began if since else None))
             yield [event for event in beside if not since or began is None or _is_since(event, began)]
-            if not follow:
+            if not follow or stream.gone:
                 return
             execution = await self._log.follow(EXECUTION, EXECUTION_FILTERS, after=execution_end)
             execution.loaded()
-            while not self._stopping.is_set():
+            while not self._stopping.is_set() and not stream.gone:
                 pulls = await asyncio.gather(log.pull(PULL, 0.5), execution.pull(PULL, 0.5))
                 for events in pulls:
                     if events:

@@ -16,6 +16,8 @@ from aiohttp import web
 from cotenant.api.snapshots import Snapshot
 from cotenant.events.requests import MAX_LOG_ANSWER_BYTES, LogsRequest, logs_subject
 from cotenant.kinds.pods import PODS
+from cotenant_gateway.http.limits import StreamKind
+from cotenant_gateway.http.streams import OpenStream, OpenStreams
 from cotenant_gateway.statuses import ApiError, bad_request, not_found, unavailable
 
 FOLLOW_SECONDS = 0.5
@@ -41,10 +43,13 @@ def _yes(query: Mapping[str, str], name: str) -> bool:
 class LogReader:
     """Answers pods/log."""
 
-    def __init__(self, ask: Ask, is_live: Callable[[str, str, str], bool], stopping: asyncio.Event) -> None:
+    def __init__(
+        self, ask: Ask, is_live: Callable[[str, str, str], bool], streams: OpenStreams, stopping: asyncio.Event
+    ) -> None:
         """`is_live(namespace, name, uid)`: whether more output may follow."""
         self._ask = ask
         self._is_live = is_live
+        self._streams = streams
         self._stopping = stopping
 
     async def answer(self, request: web.BaseRequest, pod: Snapshot) -> web.StreamResponse:
@@ -63,10 +68,10 @@ class LogReader:
             limit_bytes=MAX_LOG_ANSWER_BYTES if limit is None else limit,
             previous=_yes(query, "previous"),
         )
-        text = await self._read(node, wanted)
         if not _yes(query, "follow"):
-            return web.Response(body=text, content_type="text/plain", charset="utf-8")
-        return await self._follow(request, node, wanted, text)
+            return web.Response(body=await self._read(node, wanted), content_type="text/plain", charset="utf-8")
+        with self._streams.open(request, StreamKind.LOG) as stream:
+            return await self._follow(request, stream, node, wanted, await self._read(node, wanted))
 
     async def _read(self, node: str, wanted: LogsRequest) -> bytes:
         try:
@@ -79,16 +84,18 @@ class LogReader:
             raise ApiError(400 if code < 500 else 500, "BadRequest" if code < 500 else "InternalError", refusal)
         return text
 
-    async def _follow(self, request: web.BaseRequest, node: str, wanted: LogsRequest, text: bytes) -> web.StreamResponse:
+    async def _follow(
+        self, request: web.BaseRequest, stream: OpenStream, node: str, wanted: LogsRequest, text: bytes
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-cache"})
         response.enable_chunked_encoding()
         await response.prepare(request)
         whole = msgspec.structs.replace(wanted, tail_lines=None, limit_bytes=MAX_LOG_ANSWER_BYTES)
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionError):
             await response.write(text)
             last = await self._whole(node, whole, text)
             await response.write(new_text(text, last))
-            while not self._stopping.is_set():
+            while not self._stopping.is_set() and not stream.gone:
                 live = self._is_live(wanted.namespace, wanted.name, wanted.uid)
                 now = await self._whole(node, whole, last)
                 if now != last:
@@ -96,7 +103,9 @@ class LogReader:
                     last = now
                 if not live:
                     break
-                await asyncio.sleep(FOLLOW_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(FOLLOW_SECONDS):
+                        await stream.wake.wait()
             await response.write_eof()
         return response
 

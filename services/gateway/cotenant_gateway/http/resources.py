@@ -24,11 +24,13 @@ from cotenant_gateway.http.bodies import (
     read_deletion,
     read_eviction,
 )
+from cotenant_gateway.http.limits import StreamKind
 from cotenant_gateway.http.logs import LogReader
 from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.streams import OpenStreams
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
-from cotenant_gateway.http.watching import MAX_WATCHES, watch
+from cotenant_gateway.http.watching import watch
 from cotenant_gateway.planning.documents import existing
 from cotenant_gateway.planning.updates import PATCH_TYPES
 from cotenant_gateway.shell.gateway import Gateway
@@ -51,11 +53,11 @@ from cotenant_gateway.statuses import (
 class ResourceHandlers:
     """Answers requests for resources."""
 
-    def __init__(self, gateway: Gateway, logs: LogReader, stopping: asyncio.Event) -> None:
+    def __init__(self, gateway: Gateway, logs: LogReader, streams: OpenStreams, stopping: asyncio.Event) -> None:
         self._gateway = gateway
         self._logs = logs
+        self._streams = streams
         self._stopping = stopping
-        self._watches = 0
 
     async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Dispatch on verb and subresource."""
@@ -139,14 +141,10 @@ class ResourceHandlers:
             raise timeout(f"Too large resource version: {version}, current: {current}") from None
 
     async def _watch(self, request: web.BaseRequest, target: Target, query: Query) -> web.StreamResponse:
-        if self._watches >= MAX_WATCHES:
-            raise ApiError(429, "TooManyRequests", f"{MAX_WATCHES} watches are open already; try again later")
-        self._watches += 1
-        try:
-            form = self._table_format(request, query.include_object)
-            return await watch(request, self._gateway.follower, target, query, form, self._stopping, self._gateway.clock)
-        finally:
-            self._watches -= 1
+        form = self._table_format(request, query.include_object)
+        with self._streams.open(request, StreamKind.WATCH) as stream:
+            gateway = self._gateway
+            return await watch(request, stream, gateway.follower, target, query, form, self._stopping, gateway.clock)
 
     # -- writing -------------------------------------------------------------------------------------------------
 

@@ -2,14 +2,17 @@
 
 An object that comes into the selection is ADDED, one that leaves it DELETED. A watch that starts below what is held,
 or reads too slowly to stay within it, ends with an ERROR event that carries a 410 Status; the client lists again.
-Bookmarks tell how far the watch has come. Bounds: MAX_WATCHES at a time, CHUNK changes written at once, and the ring
-of changes.
+Bookmarks tell how far the watch has come.
+
+Bounds: the number of watches (`streams`); CHUNK changes or SMALL_BYTES written at once, one change where it is larger; the ring
+of changes; and what the client has yet to take of the first objects and of large changes (`limits`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -19,15 +22,16 @@ from aiohttp import web
 from cotenant.api.definitions import Definition
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot
+from cotenant_gateway.http.limits import SMALL_BYTES
 from cotenant_gateway.http.queries import Query
 from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.streams import OpenStream
 from cotenant_gateway.http.tables import TableFormat, table, with_version
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.read_model.ring import ObjectChange, TooOld
 from cotenant_gateway.shell.following import ReadModel
-from cotenant_gateway.statuses import ApiError, expired
+from cotenant_gateway.statuses import ApiError, expired, too_many
 
-MAX_WATCHES = 2000
 CHUNK = 256
 BOOKMARK_SECONDS = 30.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -86,6 +90,7 @@ def seen_change(change: ObjectChange, kind: Kind, selected: Callable[[Snapshot],
 
 async def watch(
     request: web.BaseRequest,
+    stream: OpenStream,
     follower: ReadModel,
     target: Target,
     query: Query,
@@ -105,14 +110,24 @@ async def watch(
     except TooOld as old:
         raise expired(query.version, old.oldest) from old
     version = core.folded
-    initial = list(_initial(core, target, selected)) if from_now else []
+    initial = deque(_initial(core, target, selected)) if from_now else deque()
+    if not stream.hold(sum(snapshot.weight_bytes for snapshot in initial)):
+        raise too_many("objects that other watches have yet to take fill the memory set aside for them; try again later")
     await response.prepare(request)
-    with contextlib.suppress(ConnectionResetError):
-        for start in range(0, len(initial), CHUNK):
-            await response.write(b"".join(events.line("ADDED", item, item.version) for item in initial[start : start + CHUNK]))
+    with contextlib.suppress(ConnectionError):
+        while initial and not stream.gone:
+            lines, size, weight = [], 0, 0
+            while initial and size < SMALL_BYTES:
+                snapshot = initial.popleft()
+                line = events.line("ADDED", snapshot, snapshot.version)
+                lines.append(line)
+                size += len(line)
+                weight += snapshot.weight_bytes
+            await response.write(b"".join(lines))
+            stream.taken(weight)
         if query.initial_events and query.bookmarks:
             await response.write(events.bookmark(version, initial_end=True))
-        await _stream(response, follower, core, target, query, selected, events, position, stopping)
+        await _stream(response, stream, follower, core, target, query, selected, events, position, stopping)
         await response.write_eof()
     return response
 
@@ -123,6 +138,7 @@ def _initial(core: GatewayCore, target: Target, selected: Callable[[Snapshot], b
 
 async def _stream(
     response: web.StreamResponse,
+    stream: OpenStream,
     follower: ReadModel,
     core: GatewayCore,
     target: Target,
@@ -135,14 +151,14 @@ async def _stream(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + query.timeout_seconds
     next_bookmark = loop.time() + BOOKMARK_SECONDS
-    with follower.changes() as changed:
-        while not stopping.is_set() and loop.time() < deadline:
-            changed.clear()
+    with follower.changes(stream.wake):
+        while not stream.gone and not stopping.is_set() and loop.time() < deadline:
+            stream.wake.clear()
             if follower.core is not core:
                 await response.write(error_line(expired(core.folded, follower.core.ring.oldest)))
                 return
             try:
-                changes = core.ring.read(position, CHUNK)
+                changes = core.ring.read(position, CHUNK, SMALL_BYTES)
             except TooOld as old:
                 await response.write(error_line(expired(core.folded, old.oldest)))
                 return
@@ -152,19 +168,17 @@ async def _stream(
                 seen = seen_change(change, target.kind, selected)
                 if seen is not None:
                     lines.append(events.line(*seen, change.version))
-            if lines:
-                await response.write(b"".join(lines))
+            if lines and not await stream.send(response, b"".join(lines)):
+                await response.write(error_line(expired(changes[0].version, core.folded)))
+                return
             if changes:
                 continue
             now = loop.time()
             if query.bookmarks and now >= next_bookmark:
                 next_bookmark = now + BOOKMARK_SECONDS
                 await response.write(events.bookmark(core.folded))
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(1.0, max(deadline - now, 0.01))):
-                    await changed.wait()
-            except TimeoutError:
-                if response.task is not None and response.task.done():
-                    return
+                    await stream.wake.wait()
         if query.bookmarks:
             await response.write(events.bookmark(core.folded))

@@ -4,7 +4,10 @@ An object with a deletionTimestamp ends (its tombstone is stored) when no finali
 placement of it is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first
 deletes what is in it; what a gateway that had not folded that yet stores there later is deleted too. With a node
 ends what its executor reported at its start: nothing else would end it, and once the node's tombstone has expired it would make
-a node of a machine that is gone. Read-only; every intent is fenced by the object's own sequence, so two gateways do no harm.
+a node of a machine that is gone. Every intent is fenced by the object's own sequence, so two gateways do no harm.
+
+What waits is looked at again when it changes (`GatewayCore.may_end`), as many may be ending at a time; a namespace, whose end
+depends on other objects, at every look.
 """
 
 from __future__ import annotations
@@ -82,9 +85,25 @@ def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Pl
 
 def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:
     """Yield what can end now, in at most MAX_PLANS plans."""
-    late = (plan for namespace in sorted(core.orphaned) for plan in _deletions(list(core.contents(namespace)), now))
-    due = (plan for key in sorted(core.ending) for plan in _ending(core, core.ending[key].snapshot, now))
+    late = (plan for namespace in sorted(core.orphaned) for plan in _deletions(_contents(core, namespace), now))
+    due = (plan for key in sorted(core.may_end) for plan in _due(core, key, now))
     yield from islice(chain(late, due), MAX_PLANS)
+
+
+def _contents(core: GatewayCore, namespace: str) -> list[Snapshot]:
+    """Return what is in a namespace, at most MAX_PLANS objects: the others have their turn when these are gone."""
+    return list(islice(core.contents(namespace), MAX_PLANS))
+
+
+def _due(core: GatewayCore, key: tuple[str, str, str], now: datetime) -> Iterator[Plan]:
+    """Yield what one ending object asks for; one that waits is left out of later looks until it changes."""
+    snapshot = core.ending[key].snapshot
+    waits = True
+    for plan in _ending(core, snapshot, now):
+        waits = False
+        yield plan
+    if waits and (snapshot is None or snapshot.address.kind is not NAMESPACES):
+        core.may_end.discard(key)
 
 
 def _ending(core: GatewayCore, snapshot: Snapshot | None, now: datetime) -> Iterator[Plan]:
@@ -92,7 +111,7 @@ def _ending(core: GatewayCore, snapshot: Snapshot | None, now: datetime) -> Iter
         return
     stored = snapshot.stored
     if snapshot.address.kind is NAMESPACES:
-        contents = list(core.contents(snapshot.address.name))
+        contents = _contents(core, snapshot.address.name)
         yield from _deletions(contents, now)
         if contents:
             return
@@ -108,8 +127,8 @@ def _ending(core: GatewayCore, snapshot: Snapshot | None, now: datetime) -> Iter
 
 
 def _deletions(contents: Sequence[Snapshot], now: datetime) -> Iterator[Plan]:
-    """Yield the plans that delete these objects, at most MAX_PLANS; objects that are being deleted already are skipped."""
-    for content in contents[:MAX_PLANS]:
+    """Yield the plans that delete these objects; objects that are being deleted already are skipped."""
+    for content in contents:
         plan = deletion(content, now, None)
         if plan is not None:
             yield plan

@@ -68,6 +68,8 @@ class GatewayCore:
         self.pod_ends = PodEnds()
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
+        self.may_end: set[tuple[str, str, str]] = set()
+        """Those of them that changed since they were last found to wait for something."""
         self.orphaned: set[str] = set()
         """Namespaces that have ended and in which an object was stored since, by a gateway that had not folded the end."""
         self.unregistered: set[str] = set()
@@ -132,9 +134,13 @@ class GatewayCore:
         slot.store(stored, sequence, self._live)
         self._ended.note(collection, slot, own_before)
         if stored is not None and stored.meta.deletion_timestamp is not None:
-            self.ending[kind.resource, slot.address.namespace, name] = slot
+            key = kind.resource, slot.address.namespace, name
+            self.ending[key] = slot
+            self.may_end.add(key)
         elif self.ending:
-            self.ending.pop((kind.resource, slot.address.namespace, name), None)
+            key = kind.resource, slot.address.namespace, name
+            self.ending.pop(key, None)
+            self.may_end.discard(key)
         self._index_namespace(slot)
         if kind is PODS:
             self.pod_ends.pod_changed(slot)
@@ -169,6 +175,9 @@ class GatewayCore:
             if isinstance(event.data, RunStatus):
                 node = self._nodes.get(("", event.data.node))
                 self.pod_ends.reported(slot, event, on_node=node is not None and node.stored is not None)
+            stored = slot.stored
+            if stored is not None and stored.meta.deletion_timestamp is not None:
+                self.may_end.add((collection.kind.resource, slot.address.namespace, slot.address.name))
             self._changed(collection, slot, existed, before, event.sequence)
             if self._live and event.tombstone:
                 self._ended.drop_if_empty(collection, slot)

@@ -13,6 +13,9 @@ import msgspec
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot
 
+CHANGE_BYTES = 256
+READ_BYTES = 1 << 20
+
 
 class ObjectChange(msgspec.Struct, frozen=True, gc=False):
     """One object before and after one fact; None where it did not exist, or does not any more."""
@@ -24,9 +27,10 @@ class ObjectChange(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def weight(self) -> int:
-        """An upper bound of the bytes that keeping this change costs."""
-        held = self.after if self.after is not None else self.before
-        return 512 + (memoryview(held.stored.raw).nbytes if held is not None and held.stored is not None else 0)
+        """An upper bound of the bytes that keeping this change costs: neighbouring changes of one object share a snapshot."""
+        before, after = self.before, self.after
+        weight = (before.weight_bytes if before is not None else 0) + (after.weight_bytes if after is not None else 0)
+        return CHANGE_BYTES + weight
 
 
 class TooOld(Exception):  # noqa: N818 - a state of the reader, not a fault
@@ -40,7 +44,7 @@ class TooOld(Exception):  # noqa: N818 - a state of the reader, not a fault
 class ChangeRing:
     """A bounded queue of changes, addressed by a position that only grows."""
 
-    def __init__(self, capacity: int = 20_000, byte_capacity: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, capacity: int = 20_000, byte_capacity: int = 128 * 1024 * 1024) -> None:
         self._changes: deque[tuple[ObjectChange, int]] = deque()
         self._capacity = capacity
         self._byte_capacity = byte_capacity
@@ -85,10 +89,17 @@ class ChangeRing:
                 high = middle
         return self._dropped + low
 
-    def read(self, position: int, limit: int) -> list[ObjectChange]:
-        """Return up to `limit` changes from a position on. Raises TooOld where it was dropped."""
+    def read(self, position: int, limit: int, byte_limit: int = READ_BYTES) -> list[ObjectChange]:
+        """Return up to `limit` changes from a position on, fewer once they weigh `byte_limit` bytes. Raises TooOld where it was
+        dropped."""
         if position < self._dropped:
             raise TooOld(self.oldest)
         start = position - self._dropped
-        stop = min(start + limit, len(self._changes))
-        return [self._changes[index][0] for index in range(start, stop)]
+        found, weight = [], 0
+        for index in range(start, min(start + limit, len(self._changes))):
+            change, heavy = self._changes[index]
+            found.append(change)
+            weight += heavy
+            if weight >= byte_limit:
+                break
+        return found

@@ -72,19 +72,30 @@ class ReadModel:
             watcher.set()
         self.folds.set()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a sequence."""
+        return len(self._waiting)
+
     async def folded(self, sequence: int) -> bool:
         """Wait until the read model has folded a sequence."""
         if self.ready.is_set() and self.core.folded >= sequence:
             return True
         self._tickets += 1
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (sequence, self._tickets, future))
-        return await future
+        entry = (sequence, self._tickets, future)
+        heapq.heappush(self._waiting, entry)
+        try:
+            return await future
+        finally:
+            # Who gave up waiting is forgotten: nothing may ever reach the sequence that a client made up.
+            if not future.done() or future.cancelled():
+                self._waiting.remove(entry)
+                heapq.heapify(self._waiting)
 
     @contextlib.contextmanager
-    def changes(self) -> Iterator[asyncio.Event]:
-        """An event that is set after every fold, for one watch."""
-        watcher = asyncio.Event()
+    def changes(self, watcher: asyncio.Event) -> Iterator[asyncio.Event]:
+        """Have an event set after every fold, for one watch."""
         self._watchers.add(watcher)
         try:
             yield watcher

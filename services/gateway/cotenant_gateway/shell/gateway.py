@@ -186,7 +186,7 @@ class Gateway:
 
     async def _moved_on(self, seen: int) -> int:
         if self.core.folded == seen:
-            with self.follower.changes() as changed:
+            with self.follower.changes(asyncio.Event()) as changed:
                 try:
                     async with asyncio.timeout(NEWS_SECONDS):
                         await changed.wait()

@@ -9,6 +9,7 @@ import asyncio
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import msgspec
@@ -20,6 +21,7 @@ from cotenant_verification.bench.figures import BenchResult, lines
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
 
+Found = TypeVar("Found")
 MAX_SUBMIT_SECONDS = 120
 """Nodes' metrics expire after 180 s."""
 
@@ -114,6 +116,22 @@ def churn(rate: float, life: float, span: str, nodes: int, kill_every: str, outp
         click.echo(f"{name} {value}")
 
 
+@command.command("deletions")
+@click.option("--nodes", type=click.IntRange(1, 2_000), default=1000, show_default=True, help="Simulated nodes.")
+@click.option("--pods", type=click.IntRange(1, 200_000), default=20_000, show_default=True)
+@click.option("--clients", type=click.IntRange(1, 1_000), default=64, show_default=True, help="That delete at the same time.")
+@click.option("--grace", type=click.IntRange(0, 3_600), help="Grace period in seconds; the pods' own (30 s) where left out.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+def deletions(nodes: int, pods: int, clients: int, grace: int | None, output: str | None) -> None:
+    """Delete running pods over HTTP with many clients, while others go on writing."""
+    from cotenant_verification.bench.deletions import run
+
+    found = _carry_out(run(synthetic(nodes, pods, 1), clients, grace))
+    click.echo(msgspec.json.encode(found).decode() if output == "json" else "\n".join(lines(found)))
+    if found.gone < pods or found.failed:
+        raise click.exceptions.Exit(1)
+
+
 def _line(minute: Minute) -> str:
     ran, gone = minute.running_ms, minute.gone_ms
     return (
@@ -124,8 +142,8 @@ def _line(minute: Minute) -> str:
     )
 
 
-def _carry_out(running: Coroutine[None, None, BenchResult]) -> BenchResult:
-    async def until_told() -> BenchResult:
+def _carry_out(running: Coroutine[None, None, Found]) -> Found:
+    async def until_told() -> Found:
         task = asyncio.ensure_future(running)
         # Ctrl-C and SIGTERM alike: processes are stopped and the folder is removed before this process ends.
         for number in (signal.SIGINT, signal.SIGTERM):

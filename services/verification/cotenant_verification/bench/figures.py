@@ -59,7 +59,7 @@ def latency(milliseconds: list[float]) -> Latency | None:
     return Latency(p50=at(0.5), p99=at(0.99), max=round(ordered[-1], 2))
 
 
-def lines(figures: BenchResult) -> list[str]:
+def lines(figures: msgspec.Struct) -> list[str]:
     """One line a figure."""
     found = []
     for name, value in msgspec.to_builtins(figures).items():

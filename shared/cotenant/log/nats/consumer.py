@@ -4,7 +4,7 @@ In: where to begin; the client's raw deliveries. Out: a queue of deliveries, and
 every heartbeat carries the consumer's own sequence, which must be contiguous. Pulls use `expires` and `idle_heartbeat`, never
 `no_wait`, and pending counts are not trusted: both mislead after purges.
 
-Bound: one pull of PULL_BATCH messages under way, and so no more undelivered in the client.
+Bound: one pull of PULL_BATCH messages and PULL_BYTES under way, and so no more undelivered in the client.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
 logger = logging.getLogger(__name__)
 
 PULL_BATCH = 1000
+PULL_BYTES = 32 << 20
+"""Messages are at most 1 MiB: a thousand of them would be more than a service may take."""
 PULL_EXPIRES_SECONDS = 5.0
 # A lost last message is noticed at the next heartbeat. Ten a second and reader would be most of what an idle stack costs.
 HEARTBEAT_SECONDS = 0.5
 INACTIVE_SECONDS = 60
+_FULL = b"Message Size Exceeds MaxBytes"
 
 
 class Gap(Exception):  # noqa: N818 - a signal to the reader, not a fault
@@ -111,6 +114,7 @@ class PullConsumer:
             return
         body = {
             "batch": PULL_BATCH,
+            "max_bytes": PULL_BYTES,
             "expires": int(PULL_EXPIRES_SECONDS * 1e9),
             "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9),
         }
@@ -137,7 +141,7 @@ class PullConsumer:
             last = parse_headers(block).get("Nats-Last-Consumer", "")
             if last.isdigit() and int(last) > self._delivered:
                 raise Gap(f"heartbeat at {last}, delivered {self._delivered}")
-        elif status == "408":
+        elif status == "408" or (status == "409" and _FULL in block):
             self._asked = False
         else:
             raise Gap(f"status {block[:80].decode(errors='replace')}")

@@ -14,15 +14,19 @@ short cuts:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
 from typing import Any
 
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import NoRespondersError
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
+PENDING_MESSAGES = 8192
+PENDING_BYTES = 16 << 20
+"""What a subscription holds of requests that nobody has handled yet."""
 RawSink = Callable[[bytes, bytes, bytes, bytes], None]
 """subject, reply, headers, data"""
 
@@ -123,6 +127,19 @@ class BusClient(Client):
         inbox = self.new_inbox()
         self._answers = inbox.encode() + b"."
         self.deliver_raw(await self.subscribe(f"{inbox}.*"), self._on_answer)
+
+    async def subscribe(
+        self,
+        subject: str,
+        queue: str = "",
+        cb: Callable[[Msg], Awaitable[None]] | None = None,
+        future: asyncio.Future[Msg] | None = None,
+        max_msgs: int = 0,
+        pending_msgs_limit: int = PENDING_MESSAGES,
+        pending_bytes_limit: int = PENDING_BYTES,
+    ) -> Subscription:
+        """nats-py's, with bounds for requests that wait: what is beyond them is dropped, and whoever asked hears nothing."""
+        return await super().subscribe(subject, queue, cb, future, max_msgs, pending_msgs_limit, pending_bytes_limit)
 
     def deliver_raw(self, subscription: Subscription, sink: RawSink) -> None:
         """Send the subscription's messages to the sink from now on."""

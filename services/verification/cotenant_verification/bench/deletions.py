@@ -1,0 +1,149 @@
+"""`bench deletions`: running pods of simulated nodes are deleted over HTTP by many clients at once, while others go on writing.
+
+In: sizes, a grace period. Out: deletions answered and pods gone a second with their latencies; other writes before and
+meanwhile; CPU time a deletion of each process. A pod is gone when its object's tombstone is on LOG.
+
+The stack is that of `bench schedule --stack`; the clients are one process (`deleter`), and so is who creates the pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+import msgspec
+
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.log.contract import LOG
+from cotenant.log.nats.reader import NatsReader
+from cotenant_verification.bench.deleter import Deleted, Deletions
+from cotenant_verification.bench.figures import Latency, latency
+from cotenant_verification.bench.stack import fleets, start_stack
+from cotenant_verification.bench.submitter import Orders
+from cotenant_verification.bench.testbed import BenchError, Testbed
+from cotenant_verification.bench.workload import NAMESPACE, Workload, node_events, pod_number, quota_events, stack_events
+
+LIMIT_SECONDS = 900.0
+ALONE_SECONDS = 10.0
+OTHER_RATE = 20.0
+RENEW_SECONDS = 60.0
+SAMPLE_SECONDS = 0.5
+
+
+class DeletionFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What was measured."""
+
+    pods: int
+    gone: int
+    failed: tuple[str, ...] = ()
+    answered_per_second: float
+    answered_ms: Latency | None = None
+    gone_per_second: float
+    """From the first request to the last tombstone."""
+    gone_ms: Latency | None = None
+    other_writes_alone_ms: Latency | None = None
+    other_writes_meanwhile_ms: Latency | None = None
+    other_writes_p99_ratio: float | None = None
+    cpu_ms_per_deletion: dict[str, float] = {}
+    """By process, from the first request to the last tombstone; it includes the other writes."""
+    peak_memory_mib: dict[str, int] = {}
+
+
+async def run(workload: Workload, clients: int, grace: int | None) -> DeletionFigures:
+    """Create the pods, wait until they run, delete them."""
+    async with Testbed() as testbed:
+        gateway = await _filled(testbed, workload)
+        out = testbed.folder / "deleted"
+        end = await testbed.log.last_sequence(LOG)
+        reader = await testbed.log.follow(LOG, (f"objects.core.pods.{NAMESPACE}.*",), after=end)
+        reader.loaded()
+        reader.max_behind = 0
+        orders = Deletions(gateway, workload.pods, clients, grace, OTHER_RATE, ALONE_SECONDS, str(out))
+        testbed.start_module("deleter", "cotenant_verification.bench.deleter", testbed.written(orders))
+        before: dict[str, float] = {}
+        gone = await _gone(testbed, reader, workload.pods, before)
+        after = testbed.cpu_seconds()
+        await testbed.ended("deleter", LIMIT_SECONDS)
+        seen = msgspec.json.decode(out.read_bytes(), type=Deleted)
+        return _figures(workload.pods, seen, gone, before, after, testbed.peak_memory_mib())
+
+
+async def _filled(testbed: Testbed, workload: Workload) -> str:
+    """Start the stack, create the pods and wait until all run; returns the gateway's address."""
+    now = datetime.now(UTC)
+    await testbed.write(stack_events(now))
+    await testbed.write([*node_events(workload, now, lent=False), *quota_events(workload, now, runtime=False)])
+    renewing = asyncio.ensure_future(_renew_metrics(testbed, workload))
+    try:
+        gateway = await start_stack(testbed, fleets(workload))
+        testbed.start_scheduler()
+        await testbed.scheduler_loaded()
+        reader = await testbed.log.follow(LOG, (f"node.*.run.{NAMESPACE}.*",), after=await testbed.log.last_sequence(LOG))
+        reader.loaded()
+        reader.max_behind = 0
+        submit = Orders(testbed.url, workload, 0, 0, workload.pods, str(testbed.folder / "submitted"), gateway)
+        testbed.start_module("submitter", "cotenant_verification.bench.submitter", testbed.written(submit))
+        running: set[str] = set()
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while len(running) < workload.pods:
+            for event in await reader.pull(1000, SAMPLE_SECONDS):
+                if isinstance(event.data, RunStatus) and event.data.phase is RunPhase.RUNNING:
+                    running.add(event.data.name)
+            if time.monotonic() > deadline:
+                raise BenchError(f"only {len(running)} of {workload.pods} pods run: fewer --pods or more --nodes")
+        await reader.close()
+        testbed.stop("submitter")
+    finally:
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+    return gateway
+
+
+async def _renew_metrics(testbed: Testbed, workload: Workload) -> None:
+    """Nodes whose metric has expired take no pods, and filling a large cell takes longer than that on a small machine."""
+    while True:
+        await asyncio.sleep(RENEW_SECONDS)
+        events = node_events(workload, datetime.now(UTC), lent=False)
+        await testbed.write(event for event in events if isinstance(event.data, NodeMetricComputed))
+
+
+async def _gone(testbed: Testbed, reader: NatsReader, pods: int, before: dict[str, float]) -> dict[int, int]:
+    """When each pod was gone (nanoseconds, monotonic). `before` gets the processes' CPU time at the first deletion."""
+    gone: dict[int, int] = {}
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while len(gone) < pods and time.monotonic() < deadline:
+        began = bool(gone)
+        events = await reader.pull(1000, SAMPLE_SECONDS)
+        if not began and not events:
+            before.update(testbed.cpu_seconds())
+        for event in events:
+            if event.tombstone:
+                gone[pod_number(event.subject.rpartition(".")[2])] = time.monotonic_ns()
+    await reader.close()
+    return gone
+
+
+def _figures(
+    pods: int, seen: Deleted, gone: dict[int, int], before: dict[str, float], after: dict[str, float], memory: dict[str, int]
+) -> DeletionFigures:
+    alone = latency([took for due, took in seen.others if due < seen.began])
+    meanwhile = latency([took for due, took in seen.others if due >= seen.began])
+    seconds = (seen.ended - seen.began) / 1e9
+    last = max(gone.values(), default=seen.ended)
+    cpu = {name: round(1e3 * (used - before.get(name, 0.0)) / pods, 3) for name, used in sorted(after.items())}
+    return DeletionFigures(
+        pods=pods,
+        gone=len(gone),
+        failed=tuple(seen.failed[:5]),
+        answered_per_second=round(pods / seconds, 1),
+        answered_ms=latency(seen.answered_ms),
+        gone_per_second=round(len(gone) / max((last - seen.began) / 1e9, 1e-9), 1),
+        gone_ms=latency([(clock - seen.asked[number]) / 1e6 for number, clock in gone.items()]),
+        other_writes_alone_ms=alone,
+        other_writes_meanwhile_ms=meanwhile,
+        other_writes_p99_ratio=round(meanwhile.p99 / alone.p99, 2) if alone and meanwhile and alone.p99 else None,
+        cpu_ms_per_deletion=cpu,
+        peak_memory_mib=dict(sorted(memory.items())),
+    )

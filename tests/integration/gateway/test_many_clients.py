@@ -1,0 +1,173 @@
+"""Clients that are many, leave without a word, or do not read: a real gateway is rid of them, and its memory has a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import nats
+import pytest
+from yarl import URL
+
+from tests.integration.gateway.gateway_process import PODS, WAIT_SECONDS, GatewayProcess
+from tests.nats_server import NatsServer
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+EVENTS = "/apis/cotenant.io/v1/events"
+WATCHES = 2000
+MIB = 1 << 20
+LARGE_BYTES = 700 * 1024
+
+
+@pytest.fixture
+async def gateway(nats_server: NatsServer) -> AsyncIterator[GatewayProcess]:
+    process = GatewayProcess(nats_server.url)
+    await process.ready()
+    yield process
+    process.close()
+
+
+async def gauge(gateway: GatewayProcess, name: str, label: str) -> float:
+    async with aiohttp.ClientSession(gateway.url) as session, session.get("/metrics") as answer:
+        text = await answer.text()
+    found = re.search(rf"^{name}\w*{{[^}}]*{label}[^}}]*}} (\S+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+async def streams(gateway: GatewayProcess, kind: str) -> float:
+    return await gauge(gateway, "cotenant_gateway_open_streams", f'kind="{kind}"')
+
+
+async def until_streams(gateway: GatewayProcess, kind: str, count: int) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while await streams(gateway, kind) != count:  # noqa: ASYNC110 - bounded
+            await asyncio.sleep(0.1)
+
+
+def resident_mib(gateway: GatewayProcess) -> int:
+    pages = int(Path(f"/proc/{gateway.process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // MIB
+
+
+def open_and_ask(gateway: GatewayProcess, target: str, receive_bytes: int = 0) -> socket.socket:
+    """A client that asks, and then does nothing."""
+    client = socket.socket()
+    if receive_bytes:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    client.settimeout(WAIT_SECONDS)
+    client.connect(("127.0.0.1", gateway.port))
+    client.sendall(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    return client
+
+
+async def test_two_thousand_watches_are_gone_with_their_sockets_and_so_is_their_memory(gateway: GatewayProcess) -> None:
+    async def rush() -> None:
+        clients = [open_and_ask(gateway, f"{PODS}?watch=1") for _ in range(WATCHES)]
+        await until_streams(gateway, "watch", WATCHES)
+        for client in clients:
+            client.close()
+        # Nothing happens in the cell meanwhile: nobody writes to a watch.
+        await until_streams(gateway, "watch", 0)
+
+    await rush()
+    once = resident_mib(gateway)
+    await rush()
+    await rush()
+    assert resident_mib(gateway) < once + 20
+
+
+async def consumers(url: str) -> int:
+    client = await nats.connect(url)
+    try:
+        infos = [json.loads((await client.request(f"$JS.API.STREAM.INFO.{name}")).data) for name in ("LOG", "EXECUTION")]
+        return sum(info["state"]["consumer_count"] for info in infos)
+    finally:
+        await client.close()
+
+
+async def test_followed_events_are_bounded_and_end_with_their_clients(gateway: GatewayProcess, nats_server: NatsServer) -> None:
+    before = await consumers(nats_server.url)
+    clients = [open_and_ask(gateway, f"{EVENTS}?follow=1") for _ in range(32)]
+    await until_streams(gateway, "events", 32)
+    async with aiohttp.ClientSession(gateway.url) as session, session.get(f"{EVENTS}?follow=1") as answer:
+        assert answer.status == 429
+        assert answer.headers["Retry-After"] == "1"
+        assert (await answer.json())["kind"] == "Status"
+    for client in clients:
+        client.close()
+    await until_streams(gateway, "events", 0)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while await consumers(nats_server.url) > before:  # noqa: ASYNC110 - bounded
+            await asyncio.sleep(0.1)
+
+
+def large_config_map(name: str, fill: str) -> bytes:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"fill": fill * LARGE_BYTES}}
+    return msgspec.json.encode(body)
+
+
+async def test_large_objects_and_clients_that_do_not_read_leave_memory_bounded(gateway: GatewayProcess) -> None:
+    """20 objects of 700 KiB, each changed 20 times; 60 watches, 60 lists and 60 watches of all that nobody reads.
+
+    What these clients ask for is 60 x 14 MiB + 60 x 14 MiB + 60 x 280 MiB.
+    """
+    async with aiohttp.ClientSession(gateway.url, timeout=aiohttp.ClientTimeout(WAIT_SECONDS)) as session:
+
+        async def put(method: str, path: str, body: bytes) -> None:
+            async with session.request(method, path, data=body, headers={"Content-Type": "application/json"}) as answer:
+                assert answer.status in (200, 201), await answer.text()
+
+        for number in range(20):
+            await put("POST", CONFIG_MAPS, large_config_map(f"large-{number}", "a"))
+        with contextlib.ExitStack() as stack:
+            for _ in range(60):
+                for target in (f"{CONFIG_MAPS}?watch=1", CONFIG_MAPS, f"{CONFIG_MAPS}?watch=1&resourceVersion=0"):
+                    stack.callback(open_and_ask(gateway, target, 4096).close)
+            peak = 0
+            for fill in "bcdefghij":
+                for number in range(20):
+                    await put("PUT", f"{CONFIG_MAPS}/large-{number}", large_config_map(f"large-{number}", fill))
+                peak = max(peak, resident_mib(gateway))
+            held = await gauge(gateway, "cotenant_gateway_client_bytes", 'of="answers"')
+            assert held <= 256 * MIB
+            # Objects 28 MiB, ring 128 MiB, answers 256 MiB, the writer 64 MiB, a process without anything some 60 MiB.
+            assert peak < 700
+        await put("PUT", f"{CONFIG_MAPS}/large-0", large_config_map("large-0", "z"))
+
+
+ABSURD = ("NaN", "-1", "1e18", "0x10", str(10**18), str(-(10**18)), "9" * 400, "%00", "%ff", "1;2", "True", "null")
+
+
+async def test_absurd_values_are_answered_and_nobody_waits_for_ever(gateway: GatewayProcess) -> None:
+    async with aiohttp.ClientSession(gateway.url, timeout=aiohttp.ClientTimeout(WAIT_SECONDS)) as session:
+
+        async def ask(query: str) -> tuple[str, int, bytes]:
+            async with session.get(URL(f"{gateway.url}{PODS}?{query}", encoded=True)) as answer:
+                return query, answer.status, await answer.read()
+
+        queries = [
+            f"{more}{name}={value}"
+            for name in ("limit", "continue", "timeoutSeconds", "resourceVersion")
+            for value in ABSURD
+            for more in ("", "watch=1&")
+            if (name, more) != ("timeoutSeconds", "watch=1&") or not value.isdigit()
+        ]
+        queries = [query if "watch=1&" not in query else f"{query}&timeoutSeconds=1" for query in queries]
+        for query, status, body in await asyncio.gather(*map(ask, queries)):
+            assert status in (200, 400, 410, 504), (query, status, body)
+            if status != 200:
+                assert json.loads(body)["kind"] == "Status", query
+        future = [f"watch=1&timeoutSeconds=1&resourceVersion={10**12 + i}" for i in range(200)]
+        for query, status, body in await asyncio.gather(*map(ask, future)):
+            assert status == 504, (query, body)
+    assert await streams(gateway, "watch") == 0
+
+
