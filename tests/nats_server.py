@@ -39,13 +39,15 @@ def free_port() -> int:
 class NatsServer:
     """Start, kill, start again on the same store, and clean up."""
 
-    def __init__(self, *, sync: str = "always") -> None:
+    def __init__(self, *, sync: str = "always", cluster: str = "") -> None:
+        """`cluster`: lines of the configuration that make the server one of several."""
         self.folder = Path(tempfile.mkdtemp(prefix="cotenant-nats-"))
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         (self.folder / "server.conf").write_text(
             f'listen: "127.0.0.1:{self.port}"\n'
+            f"{cluster}"
             "max_payload: 2MB\n"
             f'jetstream {{ store_dir: "{self.folder}/store", sync_interval: {sync}\n'
             "  limits { batch { max_msgs: 1000, max_inflight_per_stream: 50 } } }\n"
@@ -64,6 +66,12 @@ class NatsServer:
             except OSError:
                 time.sleep(0.02)
         raise RuntimeError(f"nats-server did not start: {(self.folder / 'server.log').read_text()[-500:]}")
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
 
     def kill(self) -> None:
         """End it as a power cut would."""
@@ -89,3 +97,34 @@ class NatsServer:
         """Stop it and remove its folder."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class NatsCluster:
+    """Three servers that replicate streams among them."""
+
+    def __init__(self) -> None:
+        ports = [free_port() for _ in range(3)]
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+        self.servers = {
+            f"s{number}": NatsServer(
+                cluster=f'server_name: s{number}\ncluster {{ name: test, listen: "127.0.0.1:{port}", routes: [{routes}] }}\n'
+            )
+            for number, port in enumerate(ports, start=1)
+        }
+
+    @property
+    def url(self) -> str:
+        """The addresses of all three."""
+        return ",".join(server.url for server in self.servers.values())
+
+    def start(self) -> None:
+        """Start all of them; they elect their leaders by themselves."""
+        for server in self.servers.values():
+            server.start()
+
+    def close(self) -> None:
+        """Stop them and remove their folders."""
+        for server in self.servers.values():
+            server.kill()
+        for server in self.servers.values():
+            server.close()

@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     config: str = "{}"
     store_bytes: int = 0
     """What the server has on disk for all streams; 0: enough."""
+    log_replicas: int = 0
+    """On how many servers streams are created; 0: one, and what is there is taken as it is."""
     clock_offset_seconds: float = 0.0
     """For tests of wrong clocks: added to what the machine's shows."""
 
@@ -35,7 +37,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def parser(name: str, summary: str) -> argparse.ArgumentParser:
     """Return a parser with the common flags; a service adds its own."""
     made = argparse.ArgumentParser(prog=f"cotenant-{name}", description=summary)
-    made.add_argument("--nats", default=os.environ.get("COTENANT_NATS_URL", DEFAULT_NATS_URL), help="URL of the NATS server")
+    made.add_argument(
+        "--nats",
+        default=os.environ.get("COTENANT_NATS_URL", DEFAULT_NATS_URL),
+        help="URL of the NATS server, or those of several with commas between",
+    )
     made.add_argument("--cell", default=os.environ.get("COTENANT_CELL", "cell"), help="name of the cell (one log)")
     made.add_argument("--partition", default="0", help="partition of the service's entities")
     made.add_argument(
@@ -52,6 +58,13 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
         type=int,
         default=int(os.environ.get("COTENANT_STORE_BYTES") or 0),
         help="the server's disk for all streams (max_file_store), which their sizes follow; 0: enough for the default ones",
+    )
+    made.add_argument(
+        "--log-replicas",
+        type=int,
+        choices=(0, 1, 3, 5),
+        default=int(os.environ.get("COTENANT_LOG_REPLICAS") or 0),
+        help="on how many servers the streams are created; 0: one. Streams that are there keep their number",
     )
     made.add_argument("--clock-offset", type=float, default=0.0, help=argparse.SUPPRESS)
     made.add_argument("--config", metavar="FILE", help="YAML or JSON file with the service's configuration")
@@ -78,6 +91,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         log_format=arguments.log_format,
         config=_config_text(arguments.config, arguments.set),
         store_bytes=max(arguments.store_bytes, 0),
+        log_replicas=arguments.log_replicas,
         clock_offset_seconds=arguments.clock_offset,
     )
 

@@ -41,6 +41,8 @@ class Run:
     simulated_nodes: int
     store_bytes: int = 0
     """Of the server, for all streams; 0: enough."""
+    log_replicas: int = 1
+    """On how many servers the log is."""
 
 
 def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
@@ -58,6 +60,8 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
         str(status_port),
         "--store-bytes",
         str(run.store_bytes),
+        "--log-replicas",
+        str(run.log_replicas),
         *_own_flags(run, name),
     )
     # The executor ends its pods before it ends itself, and pods have a time of grace.
