@@ -13,7 +13,7 @@ from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
 from cotenant.kinds.pods import PODS
 from cotenant.runtime.process import VERSION, Host, RequestError, run_program, status_routes
-from cotenant.runtime.settings import parser
+from cotenant.runtime.settings import clock_of, parser
 from cotenant_gateway.http.app import refuse_other_addresses, request_handler
 from cotenant_gateway.http.app import serve as serve_http
 from cotenant_gateway.http.facts import FactHandlers
@@ -33,7 +33,7 @@ async def serve(host: Host, _: argparse.Namespace) -> None:
     settings = host.settings
     refuse_other_addresses(settings.http_host)
     identity = Identity(service=NAME, cell=settings.cell, replica=settings.replica, version=VERSION, core=CORE_VERSION)
-    gateway = Gateway(host.log, identity)
+    gateway = Gateway(host.log, identity, clock_of(settings))
     telemetry = GatewayTelemetry(host, gateway)
 
     async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:

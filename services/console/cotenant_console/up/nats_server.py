@@ -86,7 +86,7 @@ class Member:
     routes: tuple[int, ...] = ()
     """Where it reaches the others."""
     advertised: int = 0
-    """The port that others are told of; 0: `cluster_port`."""
+    """The port that the others tell one another; 0: `cluster_port`. Where it is given, clients are told of no other server."""
 
 
 def members(ports: Sequence[int]) -> tuple[Member, ...]:
@@ -158,7 +158,7 @@ def cluster_block(member: Member) -> str:
     if not member.cluster_port:
         return ""
     routes = ", ".join(f'"nats://{LOOPBACK}:{port}"' for port in member.routes)
-    advertised = f'\n  advertise: "{LOOPBACK}:{member.advertised}"' if member.advertised else ""
+    advertised = f'\n  advertise: "{LOOPBACK}:{member.advertised}"\n  no_advertise: true' if member.advertised else ""
     return f"""\
 cluster {{
   name: cotenant

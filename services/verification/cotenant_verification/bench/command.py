@@ -19,6 +19,7 @@ from cotenant_verification.bench.churn import Minute
 from cotenant_verification.bench.figures import BenchResult, lines
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
+from cotenant_verification.stack_chaos.command import chaos, leader_kills
 
 MAX_SUBMIT_SECONDS = 120
 """Nodes' metrics expire after 180 s."""
@@ -27,6 +28,10 @@ MAX_SUBMIT_SECONDS = 120
 @click.group("bench")
 def command() -> None:
     """Measure the scheduler on this machine, with a private server, and check what it decided."""
+
+
+command.add_command(chaos)
+command.add_command(leader_kills)
 
 
 @command.command("schedule")
