@@ -1,7 +1,7 @@
 """Clients of the gateways: they write and list small objects, and note what they asked, when, and what they were told.
 
-In: the gateways' URLs, a seed. Out: writes and listings. Each client does one thing after the other, now at this gateway, now at
-that one; it asks for no older a version than the newest that it knows.
+In: the gateways' URLs, a seed. Out: writes and listings. Each client does one thing after the other, now at this gateway, now
+at that one; it asks for no older a version than the newest that it knows.
 
 Bound: ANSWER_SECONDS for an answer; after that the outcome is unknown.
 """

@@ -1,7 +1,7 @@
 """The stack under test: three servers behind relays, every service, two gateways, two processes of simulated nodes.
 
-In: a folder. Out: running processes that are ready; each service reaches each server through a relay of its own, and each server
-each other one, so that any of these ways can be cut. Processes are supervised as those of `cotenant up` are.
+In: a folder. Out: running processes that are ready; each service reaches each server through a relay of its own, and each
+server each other one, so that any of these ways can be cut. Processes are supervised as those of `cotenant up` are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Carries out the faults of a run, each at its time, and undoes it.
 
-In: the cluster, the chosen faults. Out: what was done, when, and to whom in the end (a fault on the leader names the server that
-led LOG at that time).
+In: the cluster, the chosen faults. Out: what was done, when, and to whom in the end (a fault on the leader names the server
+that led LOG at that time).
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class _End(asyncio.Protocol):
         if self.other is not None:
             self.other.release()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.relay.remove(self)
         if self.other is not None:
             self.other.drop()
@@ -120,7 +120,7 @@ class _Near(_End):
 
     async def _reach(self) -> None:
         try:
-            while self.relay.is_cut:
+            while self.relay.is_cut:  # noqa: ASYNC110 - one look a while, and only while it is cut
                 await asyncio.sleep(RETRY_SECONDS)
             far = _End(self.relay)
             far.other = self

@@ -57,7 +57,7 @@ class Pods:
         """Create, delete and evict until told to stop."""
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
             while not stop.is_set():
-                with contextlib.suppress(NO_ANSWER):
+                with contextlib.suppress(*NO_ANSWER):
                     await self._step(session)
                 try:
                     async with asyncio.timeout(STEP_SECONDS):

@@ -1,8 +1,8 @@
 """What the log says in the end, and whether it ever said otherwise.
 
-In: the three servers' addresses. Out: all events of LOG in order (as an onlooker read them at once, as HISTORY has them, and as LOG
-still has them), the versions of the clients' objects, sequences that nobody could read; and violations where two of these differ:
-a log that tells two stories was split, or has lost what it had acknowledged.
+In: the three servers' addresses. Out: all events of LOG in order (as an onlooker read them at once, as HISTORY has them, and
+as LOG still has them), the versions of the clients' objects, sequences that nobody could read; and violations where two of
+these differ: a log that tells two stories was split, or has lost what it had acknowledged.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ async def _copied(log: NatsLog, end: int) -> None:
 
 
 async def _replicas(urls: Sequence[str], events: Sequence[Event], end: int) -> list[Violation]:
-    """Each server shows the last message of each subject as it is. Direct gets go to the replica of the server that is asked."""
+    """Each server shows the last message of each subject as it is: a direct get is answered by the replica of the server that is
+    asked."""
     last: dict[str, Event] = {}
     for event in events:
         last[event.subject] = event
@@ -137,9 +138,8 @@ async def _replicas(urls: Sequence[str], events: Sequence[Event], end: int) -> l
             expected = last.get(subject)
             if event.sequence <= end and (expected is None or expected.id != event.id):
                 said = "nothing" if expected is None else f"{expected.ref} {expected.id}"
-                violations.append(
-                    Violation(ONE_LOG, f"the replica at {url} ends {subject} with {event.ref} {event.id}, not {said}")
-                )
+                ends = f"the replica at {url} ends {subject} with {event.ref} {event.id}"
+                violations.append(Violation(ONE_LOG, f"{ends}, not {said}"))
         for subject, event in last.items():
             # What has a time to live may be over.
             if subject not in shown and not event.tombstone and not event.ttl_seconds:
