@@ -118,6 +118,11 @@ class _Near(_End):
         self.hold()
         self._reaching = asyncio.ensure_future(self._reach())
 
+    def release(self) -> None:
+        """Read on, once there is somebody to read for."""
+        if self.other is not None:
+            super().release()
+
     async def _reach(self) -> None:
         try:
             while self.relay.is_cut:  # noqa: ASYNC110 - one look a while, and only while it is cut

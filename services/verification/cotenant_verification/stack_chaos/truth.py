@@ -116,8 +116,8 @@ async def _copied(log: NatsLog, end: int) -> None:
 
 
 async def _replicas(urls: Sequence[str], events: Sequence[Event], end: int) -> list[Violation]:
-    """Each server shows the last message of each subject as it is: a direct get is answered by the replica of the server that is
-    asked."""
+    """Each server shows the last message of each subject as it is: a direct get is answered by the replica of the server that
+    is asked."""
     last: dict[str, Event] = {}
     for event in events:
         last[event.subject] = event
