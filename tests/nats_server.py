@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 BINARY = Path(sys.executable).parent / "nats-server"
+CLUSTER_CONFIGURATION = Path(__file__).parents[1] / "deploy" / "nats-cluster.conf"
 START_SECONDS = 60
 
 _handed_out: set[int] = set()
@@ -39,15 +41,20 @@ def free_port() -> int:
 class NatsServer:
     """Start, kill, start again on the same store, and clean up."""
 
-    def __init__(self, *, sync: str = "always", cluster: str = "") -> None:
-        """`cluster`: lines of the configuration that make the server one of several."""
+    def __init__(self, *, sync: str = "always", environment: dict[str, str] | None = None) -> None:
+        """`environment`: what deploy/nats-cluster.conf leaves open, for one server of several."""
         self.folder = Path(tempfile.mkdtemp(prefix="cotenant-nats-"))
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
+        self._environment = dict(os.environ)
+        if environment is not None:
+            self._environment |= environment
+            self._environment |= {"NATS_LISTEN": f"127.0.0.1:{self.port}", "NATS_STORE": str(self.store)}
+            shutil.copy(CLUSTER_CONFIGURATION, self.folder / "server.conf")
+            return
         (self.folder / "server.conf").write_text(
             f'listen: "127.0.0.1:{self.port}"\n'
-            f"{cluster}"
             "max_payload: 2MB\n"
             f'jetstream {{ store_dir: "{self.folder}/store", sync_interval: {sync}\n'
             "  limits { batch { max_msgs: 1000, max_inflight_per_stream: 50 } } }\n"
@@ -56,7 +63,9 @@ class NatsServer:
     def start(self) -> None:
         """Start and wait until the port answers, at most START_SECONDS."""
         with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen([BINARY, "-c", self.folder / "server.conf"], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [BINARY, "-c", self.folder / "server.conf"], stdout=log, stderr=log, env=self._environment
+            )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -107,7 +116,7 @@ class NatsCluster:
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
         self.servers = {
             f"s{number}": NatsServer(
-                cluster=f'server_name: s{number}\ncluster {{ name: test, listen: "127.0.0.1:{port}", routes: [{routes}] }}\n'
+                environment={"NATS_NAME": f"s{number}", "NATS_CLUSTER": f"127.0.0.1:{port}", "NATS_ROUTES": f"[{routes}]"}
             )
             for number, port in enumerate(ports, start=1)
         }

@@ -49,6 +49,7 @@ command.add_command(leader_kills)
 )
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
 @click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
+@click.option("--replicas", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Servers that hold the log.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 def schedule(
     nodes: int,
@@ -59,6 +60,7 @@ def schedule(
     openb_folder: str | None,
     core_only: bool,
     stack: bool,
+    replicas: str,
     output: str | None,
 ) -> None:
     """Place pods and say how fast, from the first submit to the last stored placement."""
@@ -82,7 +84,7 @@ def schedule(
     else:
         from cotenant_verification.bench.schedule import run
 
-        _show(_carry_out(run(workload, rate, stack=stack)), output)
+        _show(_carry_out(run(workload, rate, stack=stack, replicas=int(replicas))), output)
 
 
 @command.command("recover")
