@@ -60,7 +60,9 @@ async def _under_faults(
 ) -> Verdict:
     began = time.monotonic()
     log = await connect(cluster.nats_url, "chaos")
-    onlooker = Onlooker(log)
+    urls = [nats_urls([member.port]) for member in cluster.members]
+    onlookers = [await connect(url, "chaos") for url in urls]
+    onlooker = Onlooker(onlookers)
     registers, pods = Registers(cluster.gateway_urls, seed, began), Pods(cluster.gateway_urls, seed)
     nemesis = Nemesis(cluster, log, began, say)
     stop = asyncio.Event()
@@ -79,11 +81,12 @@ async def _under_faults(
         await cluster.until_ready()
         await asyncio.sleep(SETTLE_SECONDS)
         await registers.list_finally(await log.last_sequence(LOG))
-        truth = await find_truth(onlooker, [nats_urls([member.port]) for member in cluster.members])
+        truth = await find_truth(onlooker, log, urls)
     finally:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
-        await log.close()
+        for connection in (log, *onlookers):
+            await connection.close()
     history = registers.history
     violations = [
         *truth.violations,
@@ -104,7 +107,7 @@ async def _under_faults(
         changes=sum(len(watch.changes) for watch in history.watches),
         evictions=pods.evictions,
         log_messages=truth.end,
-        missing=len(truth.missing),
+        missing=sorted(truth.missing),
         commits=commits,
         gaps=longest_gaps(registers.progress, nemesis.done),
         crashes=[str(crash) for crash in cluster.supervisor.crashes if "SIGKILL" not in crash.how],
@@ -126,7 +129,9 @@ async def _running(*parts: object, stop: asyncio.Event) -> AsyncIterator[None]:
 
 
 def _recomputed(truth: Truth) -> tuple[int, list[Violation]]:
-    report = verify(truth.events, definitions(RECOMPUTED), complete_from_start=not truth.missing)
+    report = verify(
+        truth.events, definitions(RECOMPUTED), complete_from_start=bool(truth.events) and truth.events[0].sequence == 1
+    )
     if not report.differing:
         return report.verified, []
     first = report.first_difference

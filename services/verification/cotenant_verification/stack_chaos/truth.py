@@ -15,6 +15,7 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.log.contract import HISTORY, LOG, Behind
+from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant_console.recorded import history
 from cotenant_verification.stack_chaos.clients import NAMESPACE
@@ -24,6 +25,7 @@ ONE_LOG = "the log tells one story"
 SUBJECTS = f"objects.core.configmaps.{NAMESPACE}."
 CAUGHT_UP_SECONDS = 60.0
 ANSWERED_SECONDS = 60.0
+AGAIN_SECONDS = 0.2
 
 
 class _Data(msgspec.Struct):
@@ -50,23 +52,33 @@ class Truth(msgspec.Struct):
 
 
 class Onlooker:
-    """Reads LOG while the run lasts, so that what is replaced at once was seen."""
+    """Reads LOG while the run lasts, so that what is replaced at once was seen. `logs`: one connection to each server, so that not
+    all of its consumers are lost together."""
 
-    def __init__(self, log: NatsLog) -> None:
-        self.log = log
+    def __init__(self, logs: Sequence[NatsLog]) -> None:
         self.events: dict[int, Event] = {}
         self.violations: list[Violation] = []
+        self._logs = logs
 
     async def run(self) -> None:
         """Read until cancelled."""
+        await asyncio.gather(*(self._follow(log) for log in self._logs))
+
+    async def _follow(self, log: NatsLog) -> None:
+        after = 0
         while True:
-            reader = await self.log.follow(LOG, (">",), after=max(self.events, default=0))
+            try:
+                reader = await log.follow(LOG, (">",), after=after)
+            except (BusError, *API_ERRORS):
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
             reader.loaded()
             reader.max_behind = 0
             try:
                 while True:
                     for event in await reader.pull(1000, 1.0):
                         self._add(event)
+                        after = max(after, event.sequence)
             except Behind:
                 continue
             finally:
@@ -82,9 +94,8 @@ def _two_stories(one: Event, other: Event, how: str) -> Violation:
     return Violation(ONE_LOG, f"{one.ref} is {one.id} on {one.subject} and {other.id} on {other.subject}: {how}")
 
 
-async def find_truth(onlooker: Onlooker, urls: Sequence[str]) -> Truth:
+async def find_truth(onlooker: Onlooker, log: NatsLog, urls: Sequence[str]) -> Truth:
     """Read everything, once all is at rest. `urls`: each server's own."""
-    log = onlooker.log
     end = await log.last_sequence(LOG)
     async with asyncio.timeout(CAUGHT_UP_SECONDS):
         while max(onlooker.events, default=0) < end:  # noqa: ASYNC110 - bounded

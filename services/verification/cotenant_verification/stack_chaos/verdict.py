@@ -38,7 +38,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     changes: int
     evictions: dict[str, int]
     log_messages: int
-    missing: int
+    missing: list[int]
     """Messages of LOG that nobody could read before they were replaced."""
     commits: int
     gaps: list[Gap]
@@ -56,7 +56,7 @@ class Verdict(msgspec.Struct, kw_only=True):
             f"{outcomes[Outcome.UNKNOWN]} unknown; {self.listings} listings; "
             f"{self.watches} watches with {self.changes} changes",
             f"evictions: {', '.join(f'{count} {word}' for word, count in self.evictions.items())}",
-            f"LOG has {self.log_messages} messages ({self.missing} were replaced unread); {self.commits} commits recomputed",
+            f"LOG has {self.log_messages} messages ({len(self.missing)} were replaced unread); {self.commits} commits recomputed",
         ]
         lines += [f"without progress for {gap.seconds:.1f} s from {gap.at:.1f} s on: {gap.fault}" for gap in self.gaps[:5]]
         lines += [f"ended by itself: {crash}" for crash in self.crashes[:SHOWN]]
