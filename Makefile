@@ -5,7 +5,7 @@ PYTEST := $(VENV)/bin/pytest
 PACKAGES := shared/cotenant $(wildcard services/*/cotenant_*)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test conformance bench mutation soak lint clean test-guest test-yarn docs
+.PHONY: help install run test conformance bench chaos mutation soak lint clean test-guest test-yarn docs
 
 help:  ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -36,6 +36,9 @@ bench: install  ## speed and memory, one line each: name value unit
 
 soak: install  ## many simulated runs under faults (SEEDS=200 FOR=10m JOBS=2)
 	$(VENV)/bin/cotenant simulate --chaos --seeds 1..$(or $(SEEDS),200) --for $(or $(FOR),10m) -j $(or $(JOBS),2)
+
+chaos: install  ## faults on the real stack on three servers (FOR=10m SEED=1), and a check of what its clients saw
+	nice -n 19 $(VENV)/bin/cotenant bench chaos --for $(or $(FOR),10m) --seed $(or $(SEED),1)
 
 mutation: install  ## which small changes of formulas, strategies and plugins no unit test notices (GROUP=quota-formulas JOBS=2)
 	nice $(VENV)/bin/python -m tests.mutation $(GROUP) $(if $(JOBS),-j $(JOBS))

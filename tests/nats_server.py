@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 BINARY = Path(sys.executable).parent / "nats-server"
+CLUSTER_CONFIGURATION = Path(__file__).parents[1] / "deploy" / "nats-cluster.conf"
 START_SECONDS = 60
 
 _handed_out: set[int] = set()
@@ -39,11 +41,18 @@ def free_port() -> int:
 class NatsServer:
     """Start, kill, start again on the same store, and clean up."""
 
-    def __init__(self, *, sync: str = "always") -> None:
+    def __init__(self, *, sync: str = "always", environment: dict[str, str] | None = None) -> None:
+        """`environment`: what deploy/nats-cluster.conf leaves open, for one server of several."""
         self.folder = Path(tempfile.mkdtemp(prefix="cotenant-nats-"))
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
+        self._environment = dict(os.environ)
+        if environment is not None:
+            self._environment |= environment
+            self._environment |= {"NATS_LISTEN": f"127.0.0.1:{self.port}", "NATS_STORE": str(self.store)}
+            shutil.copy(CLUSTER_CONFIGURATION, self.folder / "server.conf")
+            return
         (self.folder / "server.conf").write_text(
             f'listen: "127.0.0.1:{self.port}"\n'
             "max_payload: 2MB\n"
@@ -54,7 +63,9 @@ class NatsServer:
     def start(self) -> None:
         """Start and wait until the port answers, at most START_SECONDS."""
         with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen([BINARY, "-c", self.folder / "server.conf"], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [BINARY, "-c", self.folder / "server.conf"], stdout=log, stderr=log, env=self._environment
+            )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -64,6 +75,12 @@ class NatsServer:
             except OSError:
                 time.sleep(0.02)
         raise RuntimeError(f"nats-server did not start: {(self.folder / 'server.log').read_text()[-500:]}")
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
 
     def kill(self) -> None:
         """End it as a power cut would."""
@@ -89,3 +106,34 @@ class NatsServer:
         """Stop it and remove its folder."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class NatsCluster:
+    """Three servers that replicate streams among them."""
+
+    def __init__(self) -> None:
+        ports = [free_port() for _ in range(3)]
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+        self.servers = {
+            f"s{number}": NatsServer(
+                environment={"NATS_NAME": f"s{number}", "NATS_CLUSTER": f"127.0.0.1:{port}", "NATS_ROUTES": f"[{routes}]"}
+            )
+            for number, port in enumerate(ports, start=1)
+        }
+
+    @property
+    def url(self) -> str:
+        """The addresses of all three."""
+        return ",".join(server.url for server in self.servers.values())
+
+    def start(self) -> None:
+        """Start all of them; they elect their leaders by themselves."""
+        for server in self.servers.values():
+            server.start()
+
+    def close(self) -> None:
+        """Stop them and remove their folders."""
+        for server in self.servers.values():
+            server.kill()
+        for server in self.servers.values():
+            server.close()

@@ -11,16 +11,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
 from cotenant.events.envelope import Event
 from cotenant.log.contract import HISTORY
+from cotenant.log.nats.jetstream import API_ERRORS, PassingError
 from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.reader import NatsReader
 from cotenant_console.up.folder_lock import FolderLock
-from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, nats_process
+from cotenant_console.up.nats_server import answers, free_port, members, nats_processes, nats_urls, replicas_in
 from cotenant_console.up.supervisor import Supervisor
 
 PULL_LIMIT = 1000
 MAX_EVENTS = 2_000_000
 START_SECONDS = 60.0
+ANSWER_SECONDS = 1.0
 SILENT_SECONDS = 30.0
 """Beyond this time the end of the stream is assumed: on a busy machine a reader waits for seconds."""
 
@@ -39,17 +44,21 @@ async def opened(nats_url: str, folder: Path) -> AsyncIterator[NatsLog]:
         finally:
             await log.close()
         return
-    if not (folder / "nats" / "store").is_dir():
+    if not any(folder.glob("nats*/store")):  # noqa: ASYNC240 - a look at a local folder
         raise NothingRecordedError(f"{folder} holds no history: run `cotenant up` on it first, or name another with --data")
     with FolderLock(folder):
         supervisor = Supervisor(folder / "logs")
-        port = free_port()
-        supervisor.start(nats_process(folder, port)[0])
+        ports: list[int] = []
+        for _ in range(replicas_in(folder)):
+            ports.append(free_port(ports))
+        for spec in nats_processes(folder, members(ports))[0]:
+            supervisor.start(spec)
         try:
             async with asyncio.timeout(START_SECONDS):
-                while not await answers(port):  # noqa: ASYNC110 - a process of its own announces nothing
-                    await asyncio.sleep(0.05)
-            log = await connect(f"nats://{LOOPBACK}:{port}", "console")
+                for port in ports:
+                    while not await answers(port):  # noqa: ASYNC110 - a process of its own announces nothing
+                        await asyncio.sleep(0.05)
+            log = await connect(nats_urls(ports), "console")
             try:
                 yield log
             finally:
@@ -58,13 +67,26 @@ async def opened(nats_url: str, folder: Path) -> AsyncIterator[NatsLog]:
             await supervisor.stop()
 
 
+@retry(
+    retry=retry_if_exception_type((PassingError, *API_ERRORS)),
+    wait=wait_fixed(0.1),
+    stop=stop_after_delay(START_SECONDS),
+    reraise=True,
+)
+async def _from_start(log: NatsLog) -> tuple[NatsReader, int] | None:
+    """A reader of HISTORY and its end, None where it is empty. Servers that have just started elect a leader first."""
+    async with asyncio.timeout(ANSWER_SECONDS):
+        end = await log.last_sequence(HISTORY)
+    return None if end == 0 else (await log.follow(HISTORY, (">",), after=0), end)
+
+
 async def history(log: NatsLog) -> list[Event]:
     """All of HISTORY up to its present end, by LOG sequence, each event once."""
-    end = await log.last_sequence(HISTORY)
-    found: dict[int, Event] = {}
-    if end == 0:
+    opened_reader = await _from_start(log)
+    if opened_reader is None:
         return []
-    reader = await log.follow(HISTORY, (">",), after=0)
+    reader, end = opened_reader
+    found: dict[int, Event] = {}
     reader.loaded()
     reader.max_behind = 0
     try:

@@ -13,7 +13,7 @@ from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
 from cotenant.kinds.pods import PODS
 from cotenant.runtime.process import VERSION, Host, RequestError, run_program, status_routes
-from cotenant.runtime.settings import parser
+from cotenant.runtime.settings import clock_of, parser
 from cotenant_gateway.http.app import refuse_other_addresses, request_handler
 from cotenant_gateway.http.app import serve as serve_http
 from cotenant_gateway.http.client_metrics import register_clients
@@ -37,7 +37,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     settings = host.settings
     refuse_other_addresses(settings.http_host)
     identity = Identity(service=NAME, cell=settings.cell, replica=settings.replica, version=VERSION, core=CORE_VERSION)
-    gateway = Gateway(host.log, identity, terminated_pods=arguments.terminated_pod_gc_threshold)
+    gateway = Gateway(host.log, identity, clock_of(settings), terminated_pods=arguments.terminated_pod_gc_threshold)
     telemetry = GatewayTelemetry(host, gateway)
 
     async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:

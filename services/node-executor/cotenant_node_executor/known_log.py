@@ -45,6 +45,11 @@ class KnownLog:
             return f"LOG ends at {found.last}; this node had followed it up to {known.last}"
         return ""
 
+    @property
+    def last(self) -> int:
+        """How far the known LOG went, 0 where none is known."""
+        return self._known.last if self._known is not None else 0
+
     def remember(self, found: LogIdentity) -> None:
         """Take this LOG for the node's own. A file that cannot be written is reported and tried again with the next call."""
         if self._path is None or found == self._known:

@@ -112,7 +112,7 @@ class ExecutorShell:
         """Find out whether LOG is the one that this node followed before. Where no pods run, any LOG will do."""
         if not isinstance(self._log, Identified):
             return
-        self._found = await self._log.identity()
+        self._found = await self._log.identity(self._known_log.last)
         why = self._known_log.why_unknown(self._found)
         self._newest = 0
         if why and not self._adopting:

@@ -91,6 +91,10 @@ class Head(msgspec.Struct, frozen=True):
     tombstone: bool = False
 
 
+class LogUnavailableError(TimeoutError):
+    """The log did not say what it was asked: no answer, or no leader at the moment. Nothing follows from it."""
+
+
 class Behind(Exception):  # noqa: N818 - not an error: the reader asks its owner to start over
     """The reader is too far behind to catch up message by message: start a fresh core and a new load."""
 
@@ -102,6 +106,14 @@ class Draining(Protocol):
     async def drained(self, subject: str) -> None:
         """Return when what reached LOG before this call is stored or refused (or at once where the server does not say);
         `subject` is one that the caller may write to."""
+
+
+@runtime_checkable
+class Pausing(Protocol):
+    """A log that may be without a leader for seconds."""
+
+    async def pause(self, number: int) -> None:
+        """Wait before trying again what was not answered, for the `number`th time from 0."""
 
 
 class Reader(Protocol):
@@ -162,8 +174,8 @@ class Declared(Protocol):
 class Identified(Protocol):
     """A log that can be another one at the same address: its server was set up again, or restored from a backup."""
 
-    async def identity(self) -> LogIdentity:
-        """Return the identity of LOG."""
+    async def identity(self, known_to: int = 0) -> LogIdentity:
+        """Return the identity of LOG. Its caller has seen it up to `known_to`: a replica that shows less is asked again."""
 
 
 @runtime_checkable
@@ -187,10 +199,12 @@ class Log(Protocol):
         """
 
     async def head(self, subject: str) -> Head | None:
-        """Return the last message of a LOG subject, read from the leader; None where there is none."""
+        """Return the last message of a LOG subject, read from the leader; None where there is none.
+
+        Raises LogUnavailableError."""
 
     async def get(self, stream: str, sequence: int) -> Event | None:
-        """Return one stored event, None where it is no longer (or never was) there."""
+        """Return one stored event, None where it is no longer (or never was) there. Raises LogUnavailableError."""
 
     async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> Reader:
         """Create a consumer: the last message of each subject and then what follows; with `after`, all that comes after it."""
@@ -207,17 +221,29 @@ async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stor
     """Find out what became of a batch that nobody answered.
 
     The same messages go out as a new batch with the same expectation. If that is refused, the last message of the first
-    subject decides: our own id and data mean that the unanswered batch was stored. At most `tries` attempts.
+    subject decides: our own id and data mean that the unanswered batch was stored, a later one of somebody else that it was
+    not. Where the subject still is where it was expected to be, the server that refused knows of a write that is under way,
+    ours or another, or is no longer the leader: its refusal says nothing. At most `tries` attempts.
     """
     outcome: Stored | Refused | NoAnswer = NoAnswer("no attempt was answered")
-    for _ in range(tries):
+    first = writes[0]
+    for number in range(tries):
+        if isinstance(log, Pausing):
+            await log.pause(number)
         outcome = await log.append(writes)
         if isinstance(outcome, NoAnswer):
             continue
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
-            head = await log.head(writes[0].event.subject)
-            if head is not None and head.event_id == writes[0].event.id and await _is_there(log, head.sequence, writes[0]):
-                return Stored(head.sequence, head.sequence + len(writes) - 1)
+            try:
+                head = await log.head(first.event.subject)
+                if head is not None and head.event_id == first.event.id and await _is_there(log, head.sequence, first):
+                    return Stored(head.sequence, head.sequence + len(writes) - 1)
+            except LogUnavailableError as error:
+                outcome = NoAnswer(f"{outcome.reason}; {error}")
+                continue
+            if first.expected is not None and (head.sequence if head is not None else 0) == first.expected:
+                outcome = NoAnswer(f"{outcome.reason}, although {first.event.subject} is at {first.expected}")
+                continue
         return outcome
     return outcome
 

@@ -149,7 +149,7 @@ async def open_host(name: str, settings: Settings, *, own_http: bool = False) ->
     host = Host(name, settings, log, telemetry)
     runner: web.AppRunner | None = None
     try:
-        await log.declare(sizes=StreamSizes.within(settings.store_bytes))
+        await log.declare(replicas=settings.log_replicas, sizes=StreamSizes.within(settings.store_bytes))
         if settings.http_port >= 0 and not own_http:
             app = web.Application()
             app.add_routes(status_routes(host))

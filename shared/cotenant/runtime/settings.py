@@ -33,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the server has on disk for all streams; 0: enough."""
     longest_ttl_seconds: int = 0
     """For tests and benchmarks that cannot wait: no message stays longer on LOG; 0: as its TTL says."""
+    log_replicas: int = 0
+    """On how many servers streams are created; 0: one, and what is there is taken as it is."""
     clock_offset_seconds: float = 0.0
     """For tests of wrong clocks: added to what the machine's shows."""
 
@@ -40,7 +42,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def parser(name: str, summary: str) -> argparse.ArgumentParser:
     """Return a parser with the common flags; a service adds its own."""
     made = argparse.ArgumentParser(prog=f"cotenant-{name}", description=summary)
-    made.add_argument("--nats", default=os.environ.get("COTENANT_NATS_URL", DEFAULT_NATS_URL), help="URL of the NATS server")
+    made.add_argument(
+        "--nats",
+        default=os.environ.get("COTENANT_NATS_URL", DEFAULT_NATS_URL),
+        help="URL of the NATS server, or those of several with commas between",
+    )
     made.add_argument("--cell", default=os.environ.get("COTENANT_CELL", "cell"), help="name of the cell (one log)")
     made.add_argument(
         "--partition", type=_only_partition, default=ONLY_PARTITION, help="partition of the service's entities; there is only 0"
@@ -62,6 +68,13 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--longest-ttl", type=int, default=int(os.environ.get("COTENANT_LONGEST_TTL") or 0), help=argparse.SUPPRESS
+    )
+    made.add_argument(
+        "--log-replicas",
+        type=int,
+        choices=(0, 1, 3, 5),
+        default=int(os.environ.get("COTENANT_LOG_REPLICAS") or 0),
+        help="on how many servers the streams are created; 0: one. Streams that are there keep their number",
     )
     made.add_argument("--clock-offset", type=float, default=0.0, help=argparse.SUPPRESS)
     made.add_argument("--config", metavar="FILE", help="YAML or JSON file with the service's configuration")
@@ -99,6 +112,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         config=_config_text(arguments.config, arguments.set),
         store_bytes=max(arguments.store_bytes, 0),
         longest_ttl_seconds=max(arguments.longest_ttl, 0),
+        log_replicas=arguments.log_replicas,
         clock_offset_seconds=arguments.clock_offset,
     )
 

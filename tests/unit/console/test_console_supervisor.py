@@ -13,10 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from cotenant.log.contract import HISTORY, Stored, Write, store_batch
+from cotenant.log.nats.log import connect
+from cotenant.log.nats.streams import StreamSizes
+from cotenant_console.recorded import history, opened
 from cotenant_console.up.folder_lock import FolderInUseError, FolderLock
-from cotenant_console.up.nats_server import answers, free_port, nats_process
+from cotenant_console.up.nats_server import answers, free_port, members, nats_process, nats_processes, nats_urls
 from cotenant_console.up.restarts import HEALTHY_AFTER_SECONDS, Backoff
 from cotenant_console.up.supervisor import ProcessSpec, ProcessState, Supervisor
+from tests.contract.toy import metric
 
 WAIT_SECONDS = 60
 SLEEPER = "import time; time.sleep(600)"
@@ -156,3 +161,25 @@ async def test_the_real_nats_server_starts_and_comes_back_after_a_kill(tmp_path:
     await supervisor.stop()
     assert not await answers(port, 0.2)
     assert "sync_interval: always" in (tmp_path / "nats" / "nats-server.conf").read_text()
+
+
+async def test_three_servers_hold_one_log_that_can_be_read_while_nothing_runs(tmp_path: Path) -> None:
+    ports = [free_port()]
+    while len(ports) < 3:
+        ports.append(free_port(ports))
+    supervisor = Supervisor(tmp_path / "logs")
+    specs, store_bytes = nats_processes(tmp_path, members(ports))
+    for spec in specs:
+        supervisor.start(spec)
+    assert [spec.name for spec in specs] == ["nats-server-1", "nats-server-2", "nats-server-3"]
+    log = await connect(nats_urls(ports), "test")
+    await log.declare(replicas=3, sizes=StreamSizes.within(store_bytes))
+    outcome = await store_batch(log, [Write(event=metric("a", 1)), Write(event=metric("b", 2))])
+    assert isinstance(outcome, Stored)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while await log.last_sequence(HISTORY) < outcome.last:  # noqa: ASYNC110 - the copy announces nothing
+            await asyncio.sleep(0.05)
+    await log.close()
+    await supervisor.stop()
+    async with opened("", tmp_path) as stopped:
+        assert [event.subject for event in await history(stopped)] == ["metrics.a", "metrics.b"]

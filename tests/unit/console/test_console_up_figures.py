@@ -17,7 +17,7 @@ from cotenant_console.demo.interpreter import open_to_all
 from cotenant_console.demo.jobs import plan_jobs
 from cotenant_console.up.figures import cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.journal import Journal, shrinks
-from cotenant_console.up.nats_server import configuration
+from cotenant_console.up.nats_server import Member, ReplicasDifferError, configuration, replicas_in
 from cotenant_console.up.view import View, plain_line, status_lines, summary_lines
 from tests.builders import pod_document
 
@@ -171,8 +171,27 @@ def test_a_plain_line_says_what_changes() -> None:
 
 
 def test_the_servers_configuration_states_its_limits() -> None:
-    text = configuration(4222, Path('/a "b"/store'), 1 << 30)
+    text = configuration(Member("nats-server", 4222), Path('/a "b"/store'), 1 << 30)
     assert 'store_dir: "/a \\"b\\"/store"' in text
     assert "sync_interval: always" in text
     assert "max_msgs: 1000" in text
     assert 'listen: "127.0.0.1:4222"' in text
+    assert "cluster" not in text
+
+
+def test_a_server_of_three_knows_its_routes() -> None:
+    member = Member("nats-server-2", 4223, cluster_port=7002, routes=(7001, 7003))
+    text = configuration(member, Path("/store"), 1 << 30)
+    assert "server_name: nats-server-2" in text
+    assert 'listen: "127.0.0.1:7002"' in text
+    assert 'routes: ["nats://127.0.0.1:7001", "nats://127.0.0.1:7003"]' in text
+
+
+def test_a_data_folder_keeps_the_number_of_its_servers(tmp_path: Path) -> None:
+    assert replicas_in(tmp_path) == 1
+    assert replicas_in(tmp_path, 3) == 3
+    for number in (1, 2, 3):
+        (tmp_path / f"nats-{number}" / "store").mkdir(parents=True)
+    assert replicas_in(tmp_path) == replicas_in(tmp_path, 3) == 3
+    with pytest.raises(ReplicasDifferError, match="holds the log of 3 servers, not of 1"):
+        replicas_in(tmp_path, 1)

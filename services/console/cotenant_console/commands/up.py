@@ -35,13 +35,24 @@ class Duration(click.ParamType[float]):
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API; by default 8001, or a free one.")
 @click.option("--nats-port", type=click.IntRange(1, 65535), help="Port of nats-server; by default 4222, or a free one.")
 @click.option("--nodes", type=click.IntRange(0, 100), default=3, show_default=True, help="Simulated nodes beside this host.")
+@click.option(
+    "--replicas",
+    type=click.Choice(["1", "3"]),
+    help="How many nats-servers hold the log; by default what the data folder was begun with, else 1.",
+)
 @click.option("--demo", is_flag=True, help="Run the demonstration: a service under load, and batch jobs.")
 @click.option("--for", "for_seconds", type=Duration(), help="End by itself after this time and print a summary.")
 def command(
-    data: str | None, port: int | None, nats_port: int | None, nodes: int, demo: bool, for_seconds: float | None
+    data: str | None,
+    port: int | None,
+    nats_port: int | None,
+    nodes: int,
+    replicas: str | None,
+    demo: bool,
+    for_seconds: float | None,
 ) -> None:
-    """Start everything on this machine: nats-server, every service, this host as a node."""
-    options = Options(data_folder(data), nodes, demo, for_seconds, port or 0, nats_port or 0)
+    """Start everything on this machine: nats-server (one or three), every service, this host as a node."""
+    options = Options(data_folder(data), nodes, demo, for_seconds, port or 0, nats_port or 0, int(replicas or 0))
     try:
         status = asyncio.run(_run(options))
     except (FolderInUseError, NatsServerMissingError, NotReadyError) as error:

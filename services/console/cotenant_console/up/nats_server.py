@@ -1,7 +1,9 @@
-"""The embedded nats-server: its binary, its configuration, its ports.
+"""The embedded nats-servers: their binary, their configurations, their ports.
 
-In: the data folder and a port. Out: a configuration file with every limit stated, and the process to run. JetStream
-lies on disk under the data folder and is synced before each acknowledgement; only loopback listens.
+In: the data folder and a port for each server. Out: configuration files with every limit stated, and the processes to run.
+JetStream lies on disk under the data folder and is synced before each acknowledgement; only loopback listens. One server has
+its home in `nats`; three are a cluster, with homes `nats-1` to `nats-3`. A folder keeps the number that it was begun with: the
+streams of one server are not those of a cluster.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import random
 import shutil
 import socket
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cotenant_console.up.supervisor import ProcessSpec
@@ -66,25 +69,73 @@ class DiskTooSmallError(Exception):
     """The disk has no room for the streams."""
 
 
-def file_store_bytes(folder: Path) -> int:
-    """What JetStream may take on disk: a quarter of what is free and of what it has, within stated bounds; where that is less
-    than the least, half. Raises DiskTooSmallError."""
-    used = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    room = shutil.disk_usage(folder).free + used
+class ReplicasDifferError(Exception):
+    """The data folder was begun with another number of servers."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One server of a cluster, or the only one."""
+
+    name: str
+    port: int
+    cluster_port: int = 0
+    """Where the others reach it; 0: there are no others."""
+    routes: tuple[int, ...] = ()
+    """Where it reaches the others."""
+    advertised: int = 0
+    """The port that the others tell one another; 0: `cluster_port`. Where it is given, clients are told of no other server."""
+
+
+def members(ports: Sequence[int]) -> tuple[Member, ...]:
+    """One server, or a cluster whose servers reach one another directly, on free ports of their own."""
+    if len(ports) == 1:
+        return (Member("nats-server", ports[0]),)
+    inner: list[int] = []
+    for _ in ports:
+        inner.append(free_port([*ports, *inner]))
+    return tuple(
+        Member(f"nats-server-{i}", port, own, tuple(other for other in inner if other != own))
+        for i, (port, own) in enumerate(zip(ports, inner, strict=True), start=1)
+    )
+
+
+def replicas_in(folder: Path, asked: int = 0) -> int:
+    """How many servers the data folder was begun with; where it is new, as many as are asked for, else one. Raises
+    ReplicasDifferError."""
+    found = 1 if (folder / "nats" / "store").is_dir() else len(list(folder.glob("nats-[0-9]/store")))
+    if found and asked not in (0, found):
+        raise ReplicasDifferError(
+            f"the data folder {folder} holds the log of {found} server{'s' if found > 1 else ''}, not of {asked}: go on "
+            "without --replicas, name another folder (--data), or move the log (docs/operations.md, Three servers)"
+        )
+    return found or asked or 1
+
+
+def nats_urls(ports: Sequence[int]) -> str:
+    """The address of one server, or those of several with commas between."""
+    return ",".join(f"nats://{LOOPBACK}:{port}" for port in ports)
+
+
+def file_store_bytes(folder: Path, servers: int = 1) -> int:
+    """What JetStream of each server may take on disk: together a quarter of what is free and of what they have, within stated
+    bounds; where that is less than the least, half. Raises DiskTooSmallError."""
+    used = sum(file.stat().st_size for file in folder.glob("nats*/**/*") if file.is_file())
+    room = (shutil.disk_usage(folder).free + used) // servers
     if room // 2 < MIN_FILE_STORE_BYTES:
         raise DiskTooSmallError(
-            f"{folder} has {room // MIB} MiB free: nats-server needs {2 * MIN_FILE_STORE_BYTES // MIB} MiB at least; "
-            "name a data folder on another disk (--data)"
+            f"{folder} has {room * servers // MIB} MiB free: nats-server needs "
+            f"{2 * servers * MIN_FILE_STORE_BYTES // MIB} MiB at least; name a data folder on another disk (--data)"
         )
     return max(MIN_FILE_STORE_BYTES, min(MAX_FILE_STORE_BYTES, room // 4))
 
 
-def configuration(port: int, store: Path, store_bytes: int) -> str:
-    """The text of the server's configuration."""
+def configuration(member: Member, store: Path, store_bytes: int) -> str:
+    """The text of a server's configuration."""
     return f"""\
-server_name: cotenant
-listen: "{LOOPBACK}:{port}"
-max_payload: {MAX_PAYLOAD_BYTES}
+server_name: {member.name if member.cluster_port else "cotenant"}
+listen: "{LOOPBACK}:{member.port}"
+{cluster_block(member)}max_payload: {MAX_PAYLOAD_BYTES}
 max_connections: 512
 write_deadline: "10s"
 jetstream {{
@@ -100,21 +151,46 @@ jetstream {{
 """
 
 
+def cluster_block(member: Member) -> str:
+    """What makes a server one of several; nothing for the only one."""
+    if not member.cluster_port:
+        return ""
+    routes = ", ".join(f'"nats://{LOOPBACK}:{port}"' for port in member.routes)
+    advertised = f'\n  advertise: "{LOOPBACK}:{member.advertised}"\n  no_advertise: true' if member.advertised else ""
+    return f"""\
+cluster {{
+  name: cotenant
+  listen: "{LOOPBACK}:{member.cluster_port}"{advertised}
+  routes: [{routes}]
+}}
+"""
+
+
 def quoted(text: str) -> str:
     """A string as the configuration language quotes it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
+def nats_processes(folder: Path, servers: Sequence[Member]) -> tuple[list[ProcessSpec], int]:
+    """Write the configurations below the data folder; return the processes to run, and the bytes that the streams of each may
+    take. Raises DiskTooSmallError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    store_bytes = file_store_bytes(folder, len(servers))
+    specs = []
+    for member in servers:
+        home = folder / member.name.replace("nats-server", "nats")
+        home.mkdir(exist_ok=True)
+        config = home / "nats-server.conf"
+        config.write_text(configuration(member, home / "store", store_bytes))
+        specs.append(ProcessSpec(member.name, (nats_binary(), "-c", str(config)), {"HOME": str(home)}, stop_seconds=10.0))
+    return specs, store_bytes
+
+
 def nats_process(folder: Path, port: int) -> tuple[ProcessSpec, int]:
-    """Write the configuration below the data folder; return the process to run, and the bytes that its streams may take. Raises
-    DiskTooSmallError."""
-    home = folder / "nats"
-    home.mkdir(parents=True, exist_ok=True)
-    store_bytes = file_store_bytes(home)
-    config = home / "nats-server.conf"
-    config.write_text(configuration(port, home / "store", store_bytes))
-    return ProcessSpec("nats-server", (nats_binary(), "-c", str(config)), {"HOME": str(home)}, stop_seconds=10.0), store_bytes
+    """The process of the only server; see `nats_processes`."""
+    (spec,), store_bytes = nats_processes(folder, members([port]))
+    return spec, store_bytes
 
 
 async def answers(port: int, timeout_seconds: float = 1.0) -> bool:

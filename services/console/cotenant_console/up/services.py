@@ -40,7 +40,9 @@ class Run:
     node: str
     simulated_nodes: int
     store_bytes: int = 0
-    """Disk of the server for all streams, in bytes; 0: ample."""
+    """Disk of each server for all streams, in bytes; 0: ample."""
+    log_replicas: int = 1
+    """The number of servers that hold LOG."""
 
 
 def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
@@ -58,6 +60,8 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
         str(status_port),
         "--store-bytes",
         str(run.store_bytes),
+        "--log-replicas",
+        str(run.log_replicas),
         *_own_flags(run, name),
     )
     # The executor ends its pods before it exits, and pods have a grace period.

@@ -26,7 +26,7 @@ from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.folder_lock import FolderLock
 from cotenant_console.up.journal import Journal
-from cotenant_console.up.nats_server import DiskTooSmallError
+from cotenant_console.up.nats_server import DiskTooSmallError, ReplicasDifferError, replicas_in
 from cotenant_console.up.reading import keep_journal
 from cotenant_console.up.screen import Screen
 from cotenant_console.up.stack import NotReadyError, Plan, Stack
@@ -54,6 +54,8 @@ class Options:
     for_seconds: float | None = None
     api_port: int = 0
     nats_port: int = 0
+    replicas: int = 0
+    """Of the log: 0: what the data folder was begun with, else one."""
 
 
 @dataclass(frozen=True)
@@ -213,14 +215,17 @@ class Session:
 def planned(options: Options, claims: Claims) -> Plan:
     """What to start: the node's name and the ports that this stack holds from now on. Raises NotReadyError."""
     try:
+        preferred = options.nats_port or NATS_PORT
+        first = claims.port(preferred, exactly=options.nats_port != 0)
+        others = [claims.port(first + 1) for _ in range(replicas_in(options.folder, options.replicas) - 1)]
         return Plan(
             folder=options.folder,
             simulated_nodes=options.simulated_nodes,
             node=claims.node(host_node_name()),
             api_port=claims.port(options.api_port or API_PORT, exactly=options.api_port != 0),
-            nats_port=claims.port(options.nats_port or NATS_PORT, exactly=options.nats_port != 0),
+            nats_ports=(first, *others),
         )
-    except NothingLeftError as error:
+    except (NothingLeftError, ReplicasDifferError) as error:
         raise NotReadyError(str(error)) from error
 
 

@@ -1,4 +1,4 @@
-"""The whole stack on this machine: nats-server, every service, the endpoint file, and their shutdown.
+"""The whole stack on this machine: one nats-server or three, every service, the endpoint file, and their shutdown.
 
 In: the data folder, ports, how many simulated nodes. Out: a running stack whose services are ready, or a clear error after a
 bound. Services start in any order; each waits for what it needs. They are stopped in reverse order of what they serve: the
@@ -17,7 +17,7 @@ from pathlib import Path
 from cotenant_console.api.client import Client
 from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, nats_process
+from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, members, nats_processes, nats_urls
 from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
 from cotenant_console.up.supervisor import Supervisor
 
@@ -40,7 +40,8 @@ class Plan:
     simulated_nodes: int
     node: str
     api_port: int
-    nats_port: int
+    nats_ports: tuple[int, ...]
+    """Of one nats-server, or of the three of a cluster."""
 
 
 class Stack:
@@ -51,9 +52,10 @@ class Stack:
         self.plan = plan
         self._progress = progress
         self._next_line = 0.0
-        self.endpoint = Endpoint(f"http://{LOOPBACK}:{plan.api_port}", f"nats://{LOOPBACK}:{plan.nats_port}")
+        self.endpoint = Endpoint(f"http://{LOOPBACK}:{plan.api_port}", nats_urls(plan.nats_ports))
         self.supervisor = Supervisor(plan.folder / "logs")
         self.status_ports: dict[str, int] = {}
+        self._servers: list[str] = []
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,14 +66,20 @@ class Stack:
         """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError."""
         deadline = time.monotonic() + READY_SECONDS
         self._next_line = time.monotonic() + PROGRESS_SECONDS
-        server, store_bytes = nats_process(self.plan.folder, self.plan.nats_port)
-        self.supervisor.start(server)
-        run = Run(self.plan.folder, self.endpoint.nats_url, self.plan.node, self.plan.simulated_nodes, store_bytes)
+        servers = members(self.plan.nats_ports)
+        specs, store_bytes = nats_processes(self.plan.folder, servers)
+        for spec in specs:
+            self.supervisor.start(spec)
+        self._servers = [server.name for server in servers]
+        run = Run(
+            self.plan.folder, self.endpoint.nats_url, self.plan.node, self.plan.simulated_nodes, store_bytes, len(servers)
+        )
         for name in self.names:
             self.status_ports[name] = self.plan.api_port if name == "gateway" else free_port(self.status_ports.values())
             self.supervisor.start(service_process(run, name, self.status_ports[name]))
-        while not await answers(self.plan.nats_port):
-            await self._pause(deadline, "nats-server")
+        for server in servers:
+            while not await answers(server.port):
+                await self._pause(deadline, server.name)
         while not await asyncio.to_thread(is_ready, self.plan.api_port):
             await self._pause(deadline, "gateway")
         if any(crash.name == "gateway" for crash in self.supervisor.crashes):
@@ -89,7 +97,7 @@ class Stack:
         await self.supervisor.stop(
             [name for name in ("node-executor", SIMULATED) if name in self.supervisor.processes],
             [name for name in (*DECIDING, "gateway") if name in self.supervisor.processes],
-            ["nats-server"],
+            self._servers,
         )
 
     def ready_services(self) -> dict[str, bool]:

@@ -118,6 +118,13 @@ class Supervisor:
             await task
         process.state, process.pid = ProcessState.STOPPED, 0
 
+    async def restart(self, spec: ProcessSpec) -> None:
+        """End a process and keep one of another specification running in its place."""
+        await self.stop_one(spec.name)
+        self._stopping.discard(spec.name)
+        del self.processes[spec.name], self._tasks[spec.name]
+        self.start(spec)
+
     async def _keep(self, process: Supervised) -> None:
         while process.spec.name not in self._stopping:
             await asyncio.sleep(process.backoff.pause_seconds)

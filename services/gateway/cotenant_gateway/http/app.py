@@ -19,6 +19,7 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
 from cotenant.api.definitions import Registry
+from cotenant.log.contract import LogUnavailableError
 from cotenant.runtime.process import VERSION
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
 from cotenant_gateway.http.connections import Connections, connection_of, sent_in_pieces
@@ -35,7 +36,7 @@ from cotenant_gateway.http.facts import PREFIX, FactHandlers
 from cotenant_gateway.http.limits import Limits
 from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
-from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, too_large
+from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, too_large, unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +168,8 @@ async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.Stre
         return refusal(bad_request("the JSON document is nested too deeply"))
     except web.HTTPRequestEntityTooLarge:
         return refusal(too_large(MAX_BODY_BYTES))
+    except LogUnavailableError as error:
+        return refusal(unavailable(f"the log does not answer ({error})"))
     except ConnectionResetError:
         raise
     except Exception as failure:

@@ -20,6 +20,7 @@ from cotenant_verification.bench.churn import Minute
 from cotenant_verification.bench.figures import BenchResult, lines
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
+from cotenant_verification.stack_chaos.command import chaos, leader_kills
 
 Found = TypeVar("Found")
 MAX_SUBMIT_SECONDS = 120
@@ -29,6 +30,10 @@ MAX_SUBMIT_SECONDS = 120
 @click.group("bench")
 def command() -> None:
     """Measure the scheduler on this machine, with a private server, and check what it decided."""
+
+
+command.add_command(chaos)
+command.add_command(leader_kills)
 
 
 @command.command("schedule")
@@ -46,6 +51,7 @@ def command() -> None:
 )
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
 @click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
+@click.option("--replicas", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Servers that hold the log.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 def schedule(
     nodes: int,
@@ -56,6 +62,7 @@ def schedule(
     openb_folder: str | None,
     core_only: bool,
     stack: bool,
+    replicas: str,
     output: str | None,
 ) -> None:
     """Place pods and measure the rate from the first submit to the last stored placement."""
@@ -79,7 +86,7 @@ def schedule(
     else:
         from cotenant_verification.bench.schedule import run
 
-        _show(_carry_out(run(workload, rate, stack=stack)), output)
+        _show(_carry_out(run(workload, rate, stack=stack, replicas=int(replicas))), output)
 
 
 @command.command("recover")

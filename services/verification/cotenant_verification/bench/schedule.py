@@ -30,9 +30,9 @@ async def _exists(path: Path) -> bool:
     return await asyncio.to_thread(path.exists)
 
 
-async def run(workload: Workload, rate: float, *, stack: bool = False) -> BenchResult:
-    """Carry out one run."""
-    async with Testbed() as testbed:
+async def run(workload: Workload, rate: float, *, stack: bool = False, replicas: int = 1) -> BenchResult:
+    """Carry out one run, with the log on one server or on three."""
+    async with Testbed(replicas) as testbed:
         now = datetime.now(UTC)
         simulated = fleets(workload) if stack else []
         if stack:

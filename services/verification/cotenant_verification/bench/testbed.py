@@ -1,4 +1,5 @@
-"""The private testbed of a benchmark: a server of its own (disk, fsync, HISTORY), and processes whose CPU and memory are read.
+"""The private testbed of a benchmark: one server or three of its own (disk, fsync, HISTORY), and processes whose CPU and memory
+are read.
 
 Everything lies in one temporary folder, is ended by its own process id, and removed at the end.
 """
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,7 @@ from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.log.nats.streams import StreamSizes
-from cotenant_console.up.nats_server import answers, free_port, nats_process
+from cotenant_console.up.nats_server import answers, free_port, members, nats_processes, nats_urls
 from cotenant_verification.bench.verification import READ
 
 SERVER = "nats-server"
@@ -38,9 +40,13 @@ class BenchError(RuntimeError):
 class Testbed:
     """Use as an asynchronous context."""
 
-    def __init__(self) -> None:
-        self.port = free_port()
-        self.url = f"nats://127.0.0.1:{self.port}"
+    def __init__(self, replicas: int = 1) -> None:
+        """`replicas`: on how many servers the log is."""
+        self.replicas = replicas
+        self.ports: list[int] = []
+        for _ in range(replicas):
+            self.ports.append(free_port(self.ports))
+        self.url = nats_urls(self.ports)
         self.folder: Path
         self.log: NatsLog
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -48,11 +54,12 @@ class Testbed:
     async def __aenter__(self) -> Testbed:
         self.folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
         try:
-            spec, _ = nats_process(self.folder, self.port)
-            self._start(SERVER, list(spec.argv), dict(spec.environment))
-            await self.until(lambda: answers(self.port), "the NATS server answers", 15)
+            for spec in nats_processes(self.folder, members(self.ports))[0]:
+                self._start(spec.name, list(spec.argv), dict(spec.environment))
+            for port in self.ports:
+                await self.until(partial(answers, port), "the NATS server answers", 15)
             self.log = await connect(self.url, "bench")
-            await self.log.declare(sizes=StreamSizes(history=2 << 30))
+            await self.log.declare(replicas=self.replicas, sizes=StreamSizes(history=2 << 30))
         except BaseException:
             self._end_everything()
             raise
@@ -67,9 +74,9 @@ class Testbed:
     def _end_everything(self) -> None:
         """Stop all processes, the server last, and remove the folder, on an interrupt as well."""
         for name, process in self.processes.items():
-            if name != SERVER and process.poll() is None:
+            if _kind(name) != SERVER and process.poll() is None:
                 process.terminate()
-        for name in sorted(self.processes, key=lambda name: name == SERVER):
+        for name in sorted(self.processes, key=lambda name: _kind(name) == SERVER):
             self.stop(name)
         shutil.rmtree(self.folder, ignore_errors=True)
 

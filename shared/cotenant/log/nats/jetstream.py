@@ -1,25 +1,47 @@
 """The streams' and consumers' API of a JetStream server, as far as cotenant asks for it: requests and answers as structs.
 
 In: a connection. Out: streams declared, consumers made and removed, single messages, a stream's end. A refusal is a BusError
-where nothing can go on without what was asked for. No answer within ANSWER_SECONDS is one of API_ERRORS.
+where nothing can go on without what was asked for. No answer within ANSWER_SECONDS is one of API_ERRORS. A cluster that elects
+a leader does not answer, or answers that it is unavailable (`is_passing`): neither says anything about what was asked for.
+
+Bounds: DECLARE_SECONDS of tries to declare a stream.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import logging
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
 import nats
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from cotenant.log.nats.streams import StreamSizes, stream_configs
 from cotenant.log.nats.wire import BusClient, parse_headers
 
+logger = logging.getLogger(__name__)
+
 ANSWER_SECONDS = 5.0
+DECLARE_SECONDS = 60.0
+"""A cluster that has just started elects its leaders in some seconds, and servers may start a while apart."""
+DECLARE_ANSWER_SECONDS = 1.0
+"""While there is no leader yet nobody answers."""
+CATCH_UP_SECONDS = 10.0
+CATCH_UP_LOOK_SECONDS = 0.2
 API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
 _NAME_IN_USE = 10058
 _NO_STREAM = 10059
+_UNAVAILABLE = 503
+_PASSING = {
+    10005,  # no suitable peers for placement: some of the servers are not up yet
+    10008,  # JetStream system temporarily unavailable
+    10009,  # not the leader
+    10176,  # a batch is incomplete: its beginning went to a leader that is no more
+    10210,  # too many batches under way
+}
 
 T = TypeVar("T")
 
@@ -32,12 +54,28 @@ class NoStreamError(BusError):
     """The server has no such stream: it was set up again, or the stream was removed."""
 
 
+class PassingError(BusError):
+    """The server cannot say or do it at the moment: there is no leader, or not enough servers are up."""
+
+
 class ApiError(msgspec.Struct):
     """Why the server refused."""
 
     code: int = 0
     err_code: int = 0
     description: str = ""
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may be answered well a little later; it was not carried out."""
+        return self.code == _UNAVAILABLE or self.err_code in _PASSING
+
+    def as_exception(self, what: str) -> BusError:
+        """Return what to raise: what could not be done, and why."""
+        text = f"{what}: {self.description}"
+        if self.is_passing:
+            return PassingError(text)
+        return NoStreamError(text) if self.err_code == _NO_STREAM else BusError(text)
 
 
 class _Answer(msgspec.Struct):
@@ -81,11 +119,19 @@ class _SubjectsInfo(msgspec.Struct):
     error: ApiError | None = None
 
 
+class StreamCluster(msgspec.Struct):
+    """Which server leads a stream, by its name; empty while none does."""
+
+    leader: str = ""
+
+
 class StreamInfo(msgspec.Struct):
-    """When a stream was created, and its state."""
+    """When a stream was created, how, and its state."""
 
     created: str = ""
+    config: dict[str, Any] = {}
     state: StreamState = msgspec.field(default_factory=StreamState)
+    cluster: StreamCluster = msgspec.field(default_factory=StreamCluster)
     error: ApiError | None = None
 
 
@@ -113,31 +159,75 @@ class JetStream:
     def __init__(self, client: BusClient) -> None:
         self._client = client
 
-    async def _call(self, subject: str, body: dict[str, Any], kind: type[T]) -> T:
+    async def _call(self, subject: str, body: dict[str, Any], kind: type[T], seconds: float = ANSWER_SECONDS) -> T:
         # Not nats-py's `request`: its wait_for swallows a cancellation that comes with the answer, and its task never ends.
-        answer = await self._client.ask(f"$JS.API.{subject}", b"", msgspec.json.encode(body), seconds=ANSWER_SECONDS)
+        answer = await self._client.ask(f"$JS.API.{subject}", b"", msgspec.json.encode(body), seconds=seconds)
         return msgspec.json.decode(answer, type=kind)
 
     async def declare(self, *, replicas: int, sizes: StreamSizes) -> None:
-        """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
-        for config in stream_configs(replicas=replicas, sizes=sizes):
-            name = config["name"]
+        """Create the four streams, or bring their limits up to date. Safe to call from every service at once.
+
+        `replicas` 0: as many as a stream has, one where it is created. A stream that is there keeps its number of replicas:
+        with another one asked for, a warning says so. Raises BusError.
+        """
+        for config in stream_configs(replicas=max(replicas, 1), sizes=sizes):
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception_type((PassingError, *API_ERRORS)),
+                wait=wait_exponential_jitter(multiplier=0.1, max=2.0),
+                stop=stop_after_delay(DECLARE_SECONDS),
+                reraise=True,
+            ):
+                with attempt:
+                    await self._declare(config, replicas)
+
+    async def _declare(self, config: dict[str, Any], replicas: int) -> None:
+        name = config["name"]
+        try:
+            found = (await self.info(name, DECLARE_ANSWER_SECONDS)).config
+        except NoStreamError:
             answer = await self._call(f"STREAM.CREATE.{name}", config, _Answer)
-            if answer.error is not None and answer.error.err_code == _NAME_IN_USE:
-                answer = await self._call(f"STREAM.UPDATE.{name}", config, _Answer)
+            if answer.error is None:
+                return
+            if answer.error.err_code != _NAME_IN_USE:
+                raise answer.error.as_exception(f"stream {name} cannot be declared") from None
+            found = (await self.info(name)).config
+        # How a stream is replicated and persisted was settled when it was created.
+        kept = {key: found[key] for key in ("num_replicas", "persist_mode") if key in found}
+        wanted = {key: value for key, value in config.items() if key != "persist_mode"} | kept
+        if replicas and kept.get("num_replicas", 1) != config["num_replicas"]:
+            logger.warning(
+                "stream %s has %d replicas, not %d: it keeps them; `nats stream edit %s --replicas %d` changes that",
+                name,
+                kept.get("num_replicas", 1),
+                config["num_replicas"],
+                name,
+                config["num_replicas"],
+            )
+        if any(found.get(key) != value for key, value in wanted.items()):
+            answer = await self._call(f"STREAM.UPDATE.{name}", wanted, _Answer)
             if answer.error is not None:
-                raise BusError(f"stream {name} cannot be declared: {answer.error.description}")
+                raise answer.error.as_exception(f"stream {name} cannot be declared")
 
     async def state(self, stream: str) -> StreamState:
         """Return where a stream begins and ends. Raises BusError where the server has no such stream, or not yet."""
         return (await self.info(stream)).state
 
-    async def info(self, stream: str) -> StreamInfo:
+    async def info(self, stream: str, seconds: float = ANSWER_SECONDS) -> StreamInfo:
         """Return a stream's state and age. Raises BusError like `state`."""
-        info = await self._call(f"STREAM.INFO.{stream}", {}, StreamInfo)
+        info = await self._call(f"STREAM.INFO.{stream}", {}, StreamInfo, seconds)
         if info.error is not None:
-            kind = NoStreamError if info.error.err_code == _NO_STREAM else BusError
-            raise kind(f"the state of {stream} cannot be read: {info.error.description}")
+            raise info.error.as_exception(f"the state of {stream} cannot be read")
+        return info
+
+    async def info_beyond(self, stream: str, sequence: int) -> StreamInfo:
+        """Return a stream's state, which should not end below a sequence that was seen. The new leader of a replicated stream
+        may show less for a moment: it is asked again for CATCH_UP_SECONDS. Raises BusError like `state`."""
+        deadline = asyncio.get_running_loop().time() + CATCH_UP_SECONDS
+        info = await self.info(stream)
+        replicated = info.config.get("num_replicas", 1) > 1
+        while replicated and info.state.last_seq < sequence and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(CATCH_UP_LOOK_SECONDS)
+            info = await self.info(stream)
         return info
 
     async def subjects(self, stream: str, selected: str, offset: int = 0) -> Subjects:
@@ -145,13 +235,13 @@ class JetStream:
         the server puts into one answer (100,000)."""
         info = await self._call(f"STREAM.INFO.{stream}", {"subjects_filter": selected, "offset": max(offset, 0)}, _SubjectsInfo)
         if info.error is not None:
-            raise BusError(f"the subjects of {stream} cannot be listed: {info.error.description}")
+            raise info.error.as_exception(f"the subjects of {stream} cannot be listed")
         found = tuple(info.state.subjects or ())
         return Subjects(found, max(info.total, len(found)))
 
     async def last_raw(self, stream: str, subject: str) -> tuple[bytes, int, bytes, bytes] | None:
         """Return subject, sequence, header block and data of a subject's last message, read from the leader."""
-        found = (await self._call(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject}, _GetAnswer)).message
+        found = await self._message(stream, {"last_by_subj": subject})
         if found is None:
             return None
         return found.subject.encode(), found.seq, base64.b64decode(found.hdrs), base64.b64decode(found.data)
@@ -165,11 +255,18 @@ class JetStream:
         return await self._get(stream, {"seq": sequence})
 
     async def _get(self, stream: str, which: dict[str, Any]) -> StoredMessage | None:
-        found = (await self._call(f"STREAM.MSG.GET.{stream}", which, _GetAnswer)).message
+        found = await self._message(stream, which)
         if found is None:
             return None
         headers = parse_headers(base64.b64decode(found.hdrs))
         return StoredMessage(found.seq, found.subject, headers, base64.b64decode(found.data), found.time)
+
+    async def _message(self, stream: str, which: dict[str, Any]) -> _StoredMessage | None:
+        """Ask the leader for a message. None only where it says that there is none; raises PassingError and API_ERRORS."""
+        answer = await self._call(f"STREAM.MSG.GET.{stream}", which, _GetAnswer)
+        if answer.error is not None and answer.error.is_passing:
+            raise answer.error.as_exception(f"a message of {stream} cannot be read")
+        return answer.message
 
     async def purge(self, stream: str, filter_subject: str, keep: int) -> None:
         """Remove the messages of some subjects, but for the last `keep`."""

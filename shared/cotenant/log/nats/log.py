@@ -3,7 +3,11 @@
 In: a server's address. Out: `NatsLog`, on which everything of `cotenant.log.contract` is done: writing (`publishing`), reading
 (`reader`), single messages (`jetstream`), and putting aside what nobody can use (dead letters, on EXECUTION).
 
-Bounds: ANSWER_SECONDS for an answer; reconnection for ever with at most RECONNECT_SECONDS between tries.
+With several addresses the client is connected to one of the servers; when that one is gone, or does not answer MAX_PINGS pings,
+to the next. While a replicated stream has no leader, the servers refuse writes at once: they are sent again until it has one.
+
+Bounds: ANSWER_SECONDS for an answer; NO_LEADER_SECONDS for a leader; reconnection for ever with at most RECONNECT_SECONDS
+between tries.
 """
 
 from __future__ import annotations
@@ -15,14 +19,28 @@ from datetime import UTC, datetime
 
 import msgspec
 import nats
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
+from nats.errors import NoRespondersError
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, encode_event
-from cotenant.log.contract import EXECUTION, HISTORY, LOG, MAX_BATCH, USAGE, Head, LogIdentity, NoAnswer, Refused, Stored, Write
+from cotenant.log.contract import (
+    EXECUTION,
+    HISTORY,
+    LOG,
+    MAX_BATCH,
+    USAGE,
+    Head,
+    LogIdentity,
+    LogUnavailableError,
+    NoAnswer,
+    Refused,
+    Stored,
+    Write,
+)
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.decoding import event_of
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, JetStream
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.streams import DEFAULT_SIZES, MAX_MESSAGE_BYTES, StreamSizes
@@ -31,6 +49,13 @@ from cotenant.log.nats.wire import BusClient
 logger = logging.getLogger(__name__)
 
 CONNECTION_LOOK_SECONDS = 0.05
+TRY_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
+"""Before each further try of a write that nobody answered; the last of them for ever."""
+NO_LEADER_SECONDS = 15.0
+"""Followers begin an election 4 to 9 s after they last heard of their leader (nats-server 2.15)."""
+PING_SECONDS, MAX_PINGS = 10, 2
+CLUSTER_PING_SECONDS = 2
+"""Where there is another server to go to, one that says nothing is given up earlier."""
 _WRONG_SEQUENCE = {10071, 10164}
 
 
@@ -61,8 +86,8 @@ class NatsLog:
         """For tests and benchmarks: no message stays longer, whatever its TTL says; 0: as it says."""
         self.on_dead_letter: Callable[[], None] = lambda: None
 
-    async def declare(self, *, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> None:
-        """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
+    async def declare(self, *, replicas: int = 0, sizes: StreamSizes = DEFAULT_SIZES) -> None:
+        """See `JetStream.declare`."""
         await self._api.declare(replicas=replicas, sizes=sizes)
         self._declared = (replicas, sizes)
 
@@ -91,6 +116,8 @@ class NatsLog:
         except API_ERRORS as error:
             return NoAnswer(f"{type(error).__name__}: {error}")
         if ack.error is not None:
+            if ack.error.is_passing:
+                return NoAnswer(ack.error.description)
             return Refused(ack.error.description, wrong_sequence=ack.error.err_code in _WRONG_SEQUENCE)
         return Stored(ack.seq - len(writes) + 1, ack.seq, ack.duplicate)
 
@@ -103,14 +130,22 @@ class NatsLog:
             await asyncio.sleep(CONNECTION_LOOK_SECONDS)
 
     async def _send(self, messages: Sequence[Message]) -> Ack:
-        if not self.client.is_connected:
-            await self._until_connected()
-        return await send(self.client, messages)
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type(NoRespondersError),
+            wait=wait_exponential_jitter(multiplier=0.02, max=0.25),
+            stop=stop_after_delay(NO_LEADER_SECONDS),
+            reraise=True,
+        ):
+            with attempt:
+                if not self.client.is_connected:
+                    await self._until_connected()
+                return await send(self.client, messages)
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def publish(self, event: Event) -> int | None:
         """See `cotenant.log.contract.Log`."""
         try:
-            ack = await send(self.client, [(event.subject, header_lines(event, message_id=event.id), encode_event(event))])
+            ack = await self._send([(event.subject, header_lines(event, message_id=event.id), encode_event(event))])
         except API_ERRORS as error:
             logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error)
             return None
@@ -118,6 +153,10 @@ class NatsLog:
             logger.warning("refused on %s: %s", event.subject, ack.error.description)
             return None
         return ack.seq
+
+    async def pause(self, number: int) -> None:
+        """See `cotenant.log.contract.Pausing`."""
+        await asyncio.sleep(TRY_PAUSES_SECONDS[min(number, len(TRY_PAUSES_SECONDS) - 1)])
 
     async def drained(self, subject: str) -> None:
         """See `cotenant.log.contract.Draining`."""
@@ -130,7 +169,10 @@ class NatsLog:
 
     async def head(self, subject: str) -> Head | None:
         """See `cotenant.log.contract.Log`."""
-        message = await self._api.last(LOG, subject)
+        try:
+            message = await self._api.last(LOG, subject)
+        except (BusError, *API_ERRORS) as error:
+            raise LogUnavailableError(f"the last message of {subject}: {type(error).__name__}: {error}") from error
         if message is None:
             return None
         try:
@@ -143,10 +185,13 @@ class NatsLog:
         """See `cotenant.log.contract.Log`."""
         try:
             message = await self._api.get(stream, sequence)
-            if message is None:
-                return None
+        except (BusError, *API_ERRORS) as error:
+            raise LogUnavailableError(f"{stream}:{sequence}: {type(error).__name__}: {error}") from error
+        if message is None:
+            return None
+        try:
             return event_of(stream, message.subject, message.sequence, message.data, message.headers)
-        except (EventError, *API_ERRORS):
+        except EventError:
             return None
 
     async def find(self, ref: str) -> Event | Lost:
@@ -182,9 +227,9 @@ class NatsLog:
                 high = middle - 1
         return Lost("no longer kept in LOG, and missing in HISTORY")
 
-    async def identity(self) -> LogIdentity:
+    async def identity(self, known_to: int = 0) -> LogIdentity:
         """See `cotenant.log.contract.Identified`."""
-        info = await self._api.info(LOG)
+        info = await self._api.info_beyond(LOG, known_to)
         return LogIdentity(info.created, info.state.last_seq)
 
     async def first_sequence(self, stream: str) -> int:
@@ -223,7 +268,9 @@ class NatsLog:
 
 
 async def connect(url: str, service: str) -> NatsLog:
-    """Connect, trying for ever (the server may start later than the service), and reconnect for ever."""
+    """Connect, trying for ever (the server may start later than the service), and reconnect for ever. `url` names one server,
+    or several with commas between."""
+    urls = [word.strip() for word in url.split(",")]
 
     async def note(error: Exception) -> None:
         logger.debug("nats: %s: %s", type(error).__name__, error)
@@ -235,13 +282,14 @@ async def connect(url: str, service: str) -> NatsLog:
         with attempt:
             client = BusClient()
             await client.connect(
-                url,
+                urls,
                 name=service,
                 allow_reconnect=True,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=0.1,
                 connect_timeout=2,
-                ping_interval=10,
+                ping_interval=CLUSTER_PING_SECONDS if len(urls) > 1 else PING_SECONDS,
+                max_outstanding_pings=MAX_PINGS,
                 error_cb=note,
                 pending_size=16 << 20,
             )

@@ -65,6 +65,8 @@ class NatsReader:
         self._snapshot: Snapshot | None = Snapshot(client, stream, filters) if after is None else None
         self._after = after or 0
         """The consumer begins behind it."""
+        self._delivers_from = 0
+        """Sequence below which what this consumer delivers is known."""
         self._created = ""
         """When LOG was created: the one that is there after a reconnect may be another."""
         self._after_ns = b""
@@ -93,6 +95,8 @@ class NatsReader:
         await self._consumer.forget()
         try:
             since = await self._check_end() if self._after else ""
+            # The consumer lives on one of the replicas; where that one is behind, it begins at that one's end instead.
+            self._delivers_from = 0 if since else self._after + 1
             await self._consumer.open(self._after + 1, since)
         except NoStreamError as error:
             raise Behind(str(error)) from error
@@ -110,7 +114,7 @@ class NatsReader:
         A killed server may have lost the end of an asynchronous stream, and may have given its sequences to other messages
         since. LOG is on disk before a write is acknowledged; where its end is missing, the folded state is invalid.
         """
-        info = await self._api.info(self._stream)
+        info = await self._api.info_beyond(self._stream, self._after)
         end = info.state.last_seq
         if self._stream == LOG:
             if end < self._after:
@@ -206,6 +210,8 @@ class NatsReader:
             sequence = int(number)
             if consumer.count(int(delivery)) and not self._loading and int(pending) > self.max_behind > 0:
                 await self._check_distance(sequence)
+            if sequence < self._delivers_from:
+                continue
             self.position = self._after = sequence
             self._after_ns = stored_ns
             if self._known is not None and self._known(sequence):

@@ -6,6 +6,9 @@
 | HISTORY | 30 days and 1 GiB, less on a small disk (`StreamSizes`), compressed, asynchronous, sourced from LOG |
 | USAGE | 4 messages a subject, 10 minutes, asynchronous |
 | EXECUTION | 1 day and 256 MiB, less on a small disk, asynchronous |
+
+On three servers LOG, USAGE and EXECUTION are on all of them. HISTORY stays on one: it is a copy of LOG for explanations and
+replays, no service decides by it, and three of it would double what a decision costs the servers.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ DEFAULT_SIZES = StreamSizes()
 def stream_configs(*, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> list[dict[str, Any]]:
     """Return the JetStream configuration of each stream, in the order in which they must exist."""
     shared: dict[str, Any] = {"storage": "file", "num_replicas": replicas, "discard": "old", "max_msg_size": MAX_MESSAGE_BYTES}
-    # The server refuses asynchronous persistence on replicated streams; there the replicas are the durability.
+    # The server refuses asynchronous persistence on replicated streams.
     asynchronous = {"persist_mode": "async"} if replicas == 1 else {}
     return [
         {
@@ -74,7 +77,8 @@ def stream_configs(*, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> 
         },
         {
             **shared,
-            **asynchronous,
+            "num_replicas": 1,
+            "persist_mode": "async",
             "name": HISTORY,
             "sources": [{"name": LOG}],
             "compression": "s2",

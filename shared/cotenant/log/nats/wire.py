@@ -21,7 +21,7 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.errors import NoRespondersError
+from nats.errors import ConnectionReconnectingError, NoRespondersError
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 PENDING_MESSAGES = 8192
@@ -123,6 +123,7 @@ class BusClient(Client):
 
     async def connect(self, *servers: Any, **options: Any) -> None:
         """Connect, and subscribe to answers."""
+        options["disconnected_cb"] = self._on_disconnect
         await super().connect(*servers, **options)
         inbox = self.new_inbox()
         self._answers = inbox.encode() + b"."
@@ -150,8 +151,11 @@ class BusClient(Client):
         self._sinks.pop(_number(subscription), None)
 
     async def ask(self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = ()) -> bytes:
-        """Send the frames `before` and then one message, in one write; return its answer. Raises TimeoutError without an answer
-        in time, NoRespondersError if no one is subscribed."""
+        """Send the frames `before` and then one message, in one write; return its answer.
+
+        Raises TimeoutError without an answer in time, NoRespondersError if no one is subscribed, ConnectionReconnectingError
+        if the connection is lost meanwhile: an answer that was under way is lost with it.
+        """
         token = b"%x" % next(self._numbers)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[token] = answered
@@ -173,6 +177,11 @@ class BusClient(Client):
         else:
             transport.write(frames)
             await transport.drain()  # type: ignore[no-untyped-call]
+
+    async def _on_disconnect(self) -> None:
+        for answered in self._asked.values():
+            if not answered.done():
+                answered.set_exception(ConnectionReconnectingError())
 
     def _on_answer(self, subject: bytes, _: bytes, headers: bytes, data: bytes) -> None:
         answered = self._asked.pop(subject[len(self._answers) :], None)

@@ -1,0 +1,159 @@
+"""The stack under test: three servers behind relays, every service, two gateways, two processes of simulated nodes.
+
+In: a folder. Out: running processes that are ready; each service reaches each server through a relay of its own, and each
+server each other one, so that any of these ways can be cut. Processes are supervised as those of `cotenant up` are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from cotenant_console.api.client import Client
+from cotenant_console.up.bootstrap import base_objects
+from cotenant_console.up.nats_server import LOOPBACK, Member, answers, free_port, nats_processes, nats_urls
+from cotenant_console.up.services import DECIDING, environment, module_of
+from cotenant_console.up.stack import is_ready
+from cotenant_console.up.supervisor import ProcessSpec, Supervisor
+from cotenant_verification.stack_chaos.network import Relay
+
+SERVERS = ("nats-server-1", "nats-server-2", "nats-server-3")
+GATEWAYS = ("gateway-a", "gateway-b")
+EXECUTORS = {"executors-a": "node-1,node-2", "executors-b": "node-3,node-4"}
+DECIDERS = tuple(name for name in DECIDING if name != "yarn-copilot")
+SERVICES = (*GATEWAYS, *DECIDERS, *EXECUTORS)
+SKEWED = (*GATEWAYS, *DECIDERS)
+READY_SECONDS = 180.0
+
+
+class StackError(RuntimeError):
+    """The stack did not start, or did not come back; the text says which part."""
+
+
+class Cluster:
+    """Use `start`, then `stop`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.supervisor = Supervisor(folder / "logs")
+        taken: list[int] = []
+
+        def port() -> int:
+            taken.append(free_port(taken))
+            return taken[-1]
+
+        clients = {server: port() for server in SERVERS}
+        peers = {server: port() for server in SERVERS}
+        self.between = {(one, other): Relay(port(), peers[other]) for one in SERVERS for other in SERVERS if one != other}
+        """From a server to another."""
+        self.to_servers = {(service, server): Relay(port(), clients[server]) for service in SERVICES for server in SERVERS}
+        nowhere = port()
+        self.members = [
+            Member(
+                server,
+                clients[server],
+                peers[server],
+                tuple(self.between[server, other].port for other in SERVERS if other != server),
+                # Others must not be told of the way around the relays.
+                advertised=nowhere,
+            )
+            for server in SERVERS
+        ]
+        self.ports = {service: port() for service in SERVICES}
+        self.nats_url = nats_urls([member.port for member in self.members])
+        """Without relays: for who looks on."""
+        self._specs: dict[str, ProcessSpec] = {}
+
+    @property
+    def gateway_urls(self) -> dict[str, str]:
+        """The addresses of the gateways."""
+        return {gateway: f"http://{LOOPBACK}:{self.ports[gateway]}" for gateway in GATEWAYS}
+
+    async def start(self) -> None:
+        """Start everything and wait until it is ready."""
+        for relay in self._relays():
+            await relay.open()
+        servers, store_bytes = nats_processes(self.folder, self.members)
+        for spec in servers:
+            self.supervisor.start(spec)
+        for member in self.members:
+            await self._until(member.name, answers, member.port)
+        for service in SERVICES:
+            self._specs[service] = self._service(service, store_bytes)
+            self.supervisor.start(self._specs[service])
+        await self.until_ready()
+        await asyncio.to_thread(self._declare)
+
+    def _declare(self) -> None:
+        with Client(self.gateway_urls[GATEWAYS[0]]) as client:
+            base_objects(client)
+
+    def _service(self, name: str, store_bytes: int) -> ProcessSpec:
+        service = "gateway" if name in GATEWAYS else "node-executor" if name in EXECUTORS else name
+        urls = nats_urls([self.to_servers[name, server].port for server in SERVERS])
+        common = ("--nats", urls, "--replica", name, "--http-port", str(self.ports[name]))
+        of_log = ("--store-bytes", str(store_bytes), "--log-replicas", str(len(SERVERS)))
+        own: tuple[str, ...] = ()
+        if name in EXECUTORS:
+            own = ("--simulate", EXECUTORS[name], "--sample-period", "5")
+        elif name == "metrics-ingest":
+            own = ("--set", "report_interval_seconds=10", "--set", "aggregate_duration_seconds=60")
+        argv = (sys.executable, "-m", module_of(service), *common, *of_log, *own)
+        return ProcessSpec(name, argv, environment(), stop_seconds=8.0)
+
+    async def restart(self, service: str, offset_seconds: float) -> None:
+        """Start a service again with another clock."""
+        offset = ("--clock-offset", str(offset_seconds)) if offset_seconds else ()
+        spec = self._specs[service]
+        await self.supervisor.restart(replace(spec, argv=(*spec.argv, *offset)))
+
+    async def until_ready(self) -> None:
+        """Wait until every service says that it is ready. Raises StackError."""
+        for service in SERVICES:
+            await self._until(service, _ready, self.ports[service])
+
+    async def _until(self, name: str, asked: object, port: int) -> None:
+        assert callable(asked)
+        deadline = time.monotonic() + READY_SECONDS
+        while not await asked(port):
+            if time.monotonic() > deadline:
+                raise StackError(f"{name} is not ready after {READY_SECONDS:.0f} s: {self.supervisor.processes[name].log}")
+            await asyncio.sleep(0.1)
+
+    def pid(self, name: str) -> int:
+        """The process of a server or service now, 0 between two."""
+        return self.supervisor.processes[name].pid
+
+    def _relays(self) -> Iterable[Relay]:
+        return itertools.chain(self.between.values(), self.to_servers.values())
+
+    def relays_of(self, server: str, *, peers: bool, clients: bool) -> list[Relay]:
+        """The ways to a server and from it to the others."""
+        found = [relay for ends, relay in self.between.items() if server in ends] if peers else []
+        return found + ([relay for (_, to), relay in self.to_servers.items() if to == server] if clients else [])
+
+    def relays_from(self, service: str) -> list[Relay]:
+        """The ways of a service to the servers."""
+        return [relay for (by, _), relay in self.to_servers.items() if by == service]
+
+    def heal(self) -> None:
+        """Cut nothing any more."""
+        for relay in self._relays():
+            if relay.is_cut:
+                relay.heal()
+
+    async def stop(self) -> None:
+        """End everything."""
+        self.heal()
+        await self.supervisor.stop(list(EXECUTORS), [*DECIDERS, *GATEWAYS], list(SERVERS))
+        for relay in self._relays():
+            await relay.close()
+
+
+async def _ready(port: int) -> bool:
+    return await asyncio.to_thread(is_ready, port)

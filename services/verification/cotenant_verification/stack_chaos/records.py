@@ -1,0 +1,141 @@
+"""What a run records: the clients' operations, listings and watches, and what the log holds in the end.
+
+Times are seconds since the run began, on one clock. Versions are resourceVersions, which are sequences of LOG: the log's own
+order is the linear order that everything is held against.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Outcome(StrEnum):
+    """ok: answered well; refused: answered that it was not done; unknown: no answer, or one that says that nobody knows."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Action(StrEnum):
+    """What a client asks of one object."""
+
+    CREATE = "create"
+    REPLACE = "replace"
+    PATCH = "patch"
+    DELETE = "delete"
+
+
+class Write(msgspec.Struct, kw_only=True):
+    """One write of one object. `value` is unique in a run."""
+
+    client: str
+    gateway: str
+    action: Action
+    name: str
+    value: str = ""
+    expected: int = 0
+    """The version that it was conditional on; 0: none."""
+    started: float
+    ended: float = 0.0
+    outcome: Outcome = Outcome.UNKNOWN
+    version: int = 0
+    """As acknowledged; 0 for a deletion, whose answer has none."""
+    uid: str = ""
+    """Of what a deletion has ended, as acknowledged."""
+    said: str = ""
+
+    def __str__(self) -> str:
+        of = f" on version {self.expected}" if self.expected else ""
+        as_version = f" as version {self.version}" if self.version else ""
+        return (
+            f"{self.client} {self.action} {self.name}={self.value or '-'}{of} at {self.gateway}, "
+            f"{self.started:.2f}-{self.ended:.2f} s, {self.outcome}{as_version}{': ' + self.said if self.said else ''}"
+        )
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One object as it was shown."""
+
+    version: int
+    value: str
+
+
+class Listing(msgspec.Struct, kw_only=True):
+    """The objects that a gateway showed, all or (`name`) one of them, and the version that it said they were at."""
+
+    client: str
+    gateway: str
+    name: str = ""
+    at_least: int = 0
+    """The version that was asked for."""
+    started: float
+    ended: float
+    version: int
+    objects: dict[str, Seen]
+
+    def __str__(self) -> str:
+        return f"{self.client} listed {self.name or 'all'} at {self.gateway}, {self.started:.2f}-{self.ended:.2f} s"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One event of a watch."""
+
+    type: str
+    name: str
+    version: int
+    value: str
+
+
+class Watch(msgspec.Struct, kw_only=True):
+    """One watch: everything behind `start` up to `through`."""
+
+    gateway: str
+    started: float
+    start: int
+    through: int
+    changes: list[Change]
+
+    def __str__(self) -> str:
+        return f"watch at {self.gateway} since {self.started:.2f} s from version {self.start} through {self.through}"
+
+
+class Version(msgspec.Struct, frozen=True):
+    """One version of an object, as the log has it. `value` None: it ended."""
+
+    sequence: int
+    name: str
+    value: str | None
+    uid: str
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done to whom, when and for how long, in seconds."""
+
+    at: float
+    seconds: float
+    kind: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.at:7.1f} s  {self.kind} {self.target}, {self.seconds:.0f} s"
+
+
+class History(msgspec.Struct):
+    """All that clients saw."""
+
+    writes: list[Write] = []
+    listings: list[Listing] = []
+    watches: list[Watch] = []
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was broken: which, and by what."""
+
+    promise: str
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.said}"

@@ -1,0 +1,175 @@
+"""What the log says in the end, and whether it ever said otherwise.
+
+In: the three servers' addresses. Out: all events of LOG in order (as an onlooker read them at once, as HISTORY has them, and
+as LOG still has them), the versions of the clients' objects, sequences that nobody could read; and violations where two of
+these differ: a log that tells two stories was split, or has lost what it had acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.log.contract import HISTORY, LOG, Behind
+from cotenant.log.nats.jetstream import API_ERRORS, BusError
+from cotenant.log.nats.log import NatsLog, connect, read_all
+from cotenant_console.recorded import history
+from cotenant_verification.stack_chaos.clients import NAMESPACE
+from cotenant_verification.stack_chaos.records import Version, Violation
+
+ONE_LOG = "the log tells one story"
+SUBJECTS = f"objects.core.configmaps.{NAMESPACE}."
+CAUGHT_UP_SECONDS = 60.0
+ANSWERED_SECONDS = 60.0
+AGAIN_SECONDS = 0.2
+
+
+class _Data(msgspec.Struct):
+    value: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    data: _Data = msgspec.field(default_factory=_Data)
+
+
+class Truth(msgspec.Struct):
+    """The log of a run."""
+
+    events: list[Event]
+    versions: list[Version]
+    missing: set[int]
+    end: int
+    violations: list[Violation]
+
+
+class Onlooker:
+    """Reads LOG while the run lasts, so that what is replaced at once was seen. `logs`: one connection to each server, so that not
+    all of its consumers are lost together."""
+
+    def __init__(self, logs: Sequence[NatsLog]) -> None:
+        self.events: dict[int, Event] = {}
+        self.violations: list[Violation] = []
+        self._logs = logs
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        await asyncio.gather(*(self._follow(log) for log in self._logs))
+
+    async def _follow(self, log: NatsLog) -> None:
+        after = 0
+        while True:
+            try:
+                reader = await log.follow(LOG, (">",), after=after)
+            except (BusError, *API_ERRORS):
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            reader.loaded()
+            reader.max_behind = 0
+            try:
+                while True:
+                    for event in await reader.pull(1000, 1.0):
+                        self._add(event)
+                        after = max(after, event.sequence)
+            except Behind:
+                continue
+            finally:
+                await reader.close()
+
+    def _add(self, event: Event) -> None:
+        before = self.events.setdefault(event.sequence, event)
+        if before.id != event.id:
+            self.violations.append(_two_stories(before, event, "an onlooker was told both"))
+
+
+def _two_stories(one: Event, other: Event, how: str) -> Violation:
+    return Violation(ONE_LOG, f"{one.ref} is {one.id} on {one.subject} and {other.id} on {other.subject}: {how}")
+
+
+async def find_truth(onlooker: Onlooker, log: NatsLog, urls: Sequence[str]) -> Truth:
+    """Read everything, once all is at rest. `urls`: each server's own."""
+    end = await log.last_sequence(LOG)
+    async with asyncio.timeout(CAUGHT_UP_SECONDS):
+        while max(onlooker.events, default=0) < end:  # noqa: ASYNC110 - bounded
+            await asyncio.sleep(0.1)
+    violations = list(onlooker.violations)
+    found = dict(onlooker.events)
+    await _copied(log, end)
+    for told, how in ((await history(log), HISTORY), (await read_all(log, LOG, (">",)), LOG)):
+        for event in told:
+            if event.sequence > end:
+                continue
+            before = found.setdefault(event.sequence, event)
+            if before.id != event.id:
+                violations.append(_two_stories(before, event, f"an onlooker was told the first, {how} has the second"))
+    events = [found[sequence] for sequence in sorted(found) if sequence <= end]
+    violations += await _replicas(urls, events, end)
+    missing = {sequence for sequence in range(1, end + 1) if sequence not in found}
+    return Truth(events, versions_of(events), missing, end, violations)
+
+
+async def _copied(log: NatsLog, end: int) -> None:
+    """Wait until HISTORY has taken over what there is; what it lacks, the onlooker may have."""
+    for _ in range(100):
+        copied = await log.last_sequence(HISTORY)
+        event = await log.get(HISTORY, copied)
+        if event is not None and event.sequence >= end:
+            return
+        await asyncio.sleep(0.1)
+
+
+async def _replicas(urls: Sequence[str], events: Sequence[Event], end: int) -> list[Violation]:
+    """Each server shows the last message of each subject as it is: a direct get is answered by the replica of the server that
+    is asked."""
+    last: dict[str, Event] = {}
+    for event in events:
+        last[event.subject] = event
+    violations = []
+    for url in urls:
+        log = await connect(url, "chaos")
+        try:
+            async with asyncio.timeout(ANSWERED_SECONDS):
+                reader = await log.follow(LOG, (">",))
+                shown: dict[str, Event] = {}
+                while reader.position < end:
+                    for event in await reader.pull(1000, 1.0):
+                        shown[event.subject] = event
+                await reader.close()
+        finally:
+            await log.close()
+        for subject, event in shown.items():
+            expected = last.get(subject)
+            if event.sequence <= end and (expected is None or expected.id != event.id):
+                said = "nothing" if expected is None else f"{expected.ref} {expected.id}"
+                ends = f"the replica at {url} ends {subject} with {event.ref} {event.id}"
+                violations.append(Violation(ONE_LOG, f"{ends}, not {said}"))
+        for subject, event in last.items():
+            # What has a time to live may be over.
+            if subject not in shown and not event.tombstone and not event.ttl_seconds:
+                violations.append(Violation(ONE_LOG, f"the replica at {url} lacks {subject}, {event.ref} {event.id}"))
+    return violations
+
+
+def versions_of(events: Sequence[Event]) -> list[Version]:
+    """The versions of the clients' objects."""
+    found = []
+    uids: dict[str, str] = {}
+    for event in events:
+        if not event.subject.startswith(SUBJECTS):
+            continue
+        name, data = event.subject.removeprefix(SUBJECTS), event.data
+        if isinstance(data, ObjectStored):
+            document = msgspec.json.decode(data.object, type=_Object)
+            uids[name] = document.metadata.uid
+            found.append(Version(event.sequence, name, document.data.value, document.metadata.uid))
+        elif isinstance(data, ObjectDeleted):
+            found.append(Version(event.sequence, name, None, data.uid or uids.get(name, "")))
+    return found
