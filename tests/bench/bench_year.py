@@ -4,7 +4,7 @@ LIVE pods, of which REPLACED end and come again under other names each virtual d
 service that starts again each day. The bench writes what users, scheduler and executors would; the services follow as processes
 of their own. TTLs are scaled: an hour's tombstone stays TTL_SECONDS.
 
-Out, at the end of days 1, 30 and the last: LOG's messages, subjects, bytes, and its folder; seconds to load all of it; resident
+Out, at the end of the first day, of each month and of the last day: LOG's messages, subjects, bytes, and its folder; seconds to load all of it; resident
 memory of each service and of the server. Ratios compare the last day with the first (load) and with day 30 (memory: by then
 caches are full).
 
@@ -44,6 +44,7 @@ DAYS = int(os.environ.get("YEAR_DAYS", "365"))
 LIVE = 1_000
 REPLACED = 1_000
 NODES = 20
+MONTH = 30
 TTL_SECONDS = 1
 TOGETHER = 125
 """Pods replaced in one batch: six messages each."""
@@ -221,10 +222,10 @@ async def measure() -> None:
         seen: list[Figures] = []
         for day in range(1, DAYS + 1):
             await year.day(day)
-            if day in (1, 30, DAYS):
+            if day in (1, DAYS) or day % MONTH == 0:
                 seen.append(await year.look(day))
                 _show(seen[-1])
-        first, middle, last = seen[0], seen[-2] if len(seen) > 2 else seen[0], seen[-1]
+        first, middle, last = seen[0], seen[min(1, len(seen) - 1)], seen[-1]
         print(f"year_wall {time.monotonic() - began:.0f} s")
         for name, seconds in testbed.cpu_seconds().items():
             print(f"year_cpu_{name} {seconds:.0f} s")
