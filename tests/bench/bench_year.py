@@ -4,9 +4,9 @@ LIVE pods, of which REPLACED end and come again under other names each virtual d
 service that starts again each day. The bench writes what users, scheduler and executors would; the services follow as processes
 of their own. TTLs are scaled: an hour's tombstone stays TTL_SECONDS.
 
-Out, at the end of the first day, of each month and of the last day: LOG's messages, subjects, bytes, and its folder; seconds to load all of it; resident
-memory of each service and of the server. Ratios compare the last day with the first (load) and with day 30 (memory: by then
-caches are full).
+Out, at the end of the first day, of each month and of the last day: LOG's messages, subjects, bytes, and its folder; seconds
+to load all of it; resident memory of each service and of the server. Ratios compare the last day with the first (load) and with
+the first month (memory: by then caches are full).
 
     python -m tests.bench year            YEAR_DAYS=365
 """
