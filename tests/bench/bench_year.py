@@ -52,6 +52,7 @@ MAX_LAG = 3_000
 """The writer waits while the gateway is further behind than that."""
 LAG_SECONDS = 300
 LOADS = 3
+TRIES = 20
 FOLLOWING = {
     "scheduler": "cotenant_scheduler",
     "quota-tree": "cotenant_quota_tree",
@@ -149,9 +150,13 @@ class Year:
         await self._store([Load(identity, (">",), 1).marker(datetime.now(UTC))])
 
     async def _store(self, events: list[Event]) -> None:
-        outcome = await self.testbed.log.append([Write(event=event) for event in events])
-        if not isinstance(outcome, Stored):
-            raise BenchError(f"a batch was not stored: {outcome.reason}")
+        writes = [Write(event=event) for event in events]
+        for _ in range(TRIES):
+            outcome = await self.testbed.log.append(writes)
+            if isinstance(outcome, Stored):
+                return
+        # One that was stored and not answered is stored again: the same pods, once more.
+        raise BenchError(f"a batch was not stored in {TRIES} tries: {outcome.reason}")
 
     async def _in_time(self) -> None:
         """Wait for the gateway: it must follow, not load again and again."""
