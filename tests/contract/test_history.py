@@ -50,6 +50,8 @@ async def test_what_log_no_longer_holds_is_found_in_history_also_when_its_beginn
         found = await log.find(f"LOG:{sequence}")
         assert isinstance(found, Event)
         assert found.ref == f"LOG:{sequence}"
+    read = await read_all(log, HISTORY, (">",))
+    assert [event.sequence for event in read] == list(range(oldest, VERSIONS + 1))
     await log.close()
 
 

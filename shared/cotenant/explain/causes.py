@@ -195,6 +195,8 @@ def explain_pod(namespace: str, name: str, roots: Sequence[Event], walk: CauseWa
     ended = next((event for event in ordered if isinstance(event.data, ObjectDeleted)), None)
     if ended is not None:
         summary = "has ended" + (f", deleted by {ended.actor}" if ended.actor else "")
+        if isinstance(ended.data, ObjectDeleted) and ended.data.reason:
+            summary += f": {ended.data.reason}"
     elif placed is not None and placed.phase is not PlacementPhase.GONE:
         word = "runs" if placed.phase is PlacementPhase.BOUND else "is ending"
         summary = f"{word} on {placed.node}" + (f": {placed.reason}" if placed.reason else "")

@@ -17,6 +17,7 @@ from cotenant_gateway.loop.steps import Look, Request, Store
 from cotenant_gateway.planning.built_in import missing_built_ins
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.read_model import ended
+from cotenant_gateway.read_model.core import GatewayCore
 from tests.unit.gateway.builders_gateway import World, as_json, manifest
 
 
@@ -55,6 +56,17 @@ def test_the_end_of_a_pod_is_remembered_as_long_as_it_may_be_created_again_at_on
     for number in range(short_memory):
         live_and_die(world, f"other-{number}")
     assert world.core.own_sequence(PODS, "default", "web") == 0
+
+
+def test_a_load_forgets_what_it_brings_of_long_ago(short_memory: int) -> None:
+    world = World()
+    for number in range(2 * short_memory):
+        live_and_die(world, f"web-{number}")
+    again = GatewayCore()
+    for event in reversed([*{event.subject: event for event in world.events}.values()]):
+        again.apply(event)
+    again.loaded()
+    assert len(again.collections[PODS].slots) <= short_memory / 6 + 1
 
 
 def test_a_pod_that_came_again_is_not_forgotten_with_its_former_end(short_memory: int) -> None:

@@ -11,6 +11,7 @@ from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import PlacementPhase
 from cotenant.events.runs import ExecutorStatus, RunPhase
+from cotenant.explain.causes import CauseWalk, explain_pod
 from cotenant.explain.sentences import sentence
 from cotenant.log.plans import Plan
 from cotenant.model.subjects import eviction_subject, executor_subject, node_subject, pod_subject, run_subject
@@ -134,6 +135,8 @@ def test_the_tombstone_of_a_collected_pod_says_why_and_names_the_report() -> Non
     event = write.event(world.now, "id", "source", "gateway")
     said = sentence(event)
     assert said.startswith("pods default/job deleted by gateway: it finished at ")
+    summary = explain_pod("default", "job", [event], CauseWalk([])).summary
+    assert summary.startswith("has ended, deleted by gateway: it finished at ")
 
 
 # -- what outlives its pod ---------------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@ class EndedObjects:
             return
         self._slots[slot.own_sequence] = (collection, slot)
         self._newest = max(self._newest, slot.own_sequence)
+        self._forget()
+
+    def _forget(self) -> None:
         while self._slots:
             oldest = next(iter(self._slots))
             if oldest > self._newest - REMEMBERED_POSITIONS:
@@ -46,6 +49,7 @@ class EndedObjects:
     def loaded(self) -> None:
         """A load came in no order of sequences; what follows does."""
         self._slots = {sequence: self._slots[sequence] for sequence in sorted(self._slots)}
+        self._forget()
 
     def drop_if_empty(self, collection: Collection, slot: Slot) -> None:
         """Drop a slot that holds neither object nor parts, unless its end is remembered."""

@@ -107,13 +107,16 @@ def _finished(slot: Slot) -> Finished | None:
         run = event.data
         if isinstance(run, RunStatus) and not event.tombstone and run.uid == stored.meta.uid:
             newest = (event, run) if newest is None or event.sequence > newest[0].sequence else newest
-    ttl = whole_seconds(pod.metadata.annotations.get(ANNOTATION_TTL_AFTER_FINISHED, ""))
-    after = timedelta(seconds=ttl) if ttl is not None else None
     if newest is not None:
         report, run = newest
         if run.phase not in ENDED_FOR_GOOD:
             return None
-        return Finished(slot, run.finished_at or report.time, run.node, report.sequence, after)
+        return Finished(slot, run.finished_at or report.time, run.node, report.sequence, _kept(pod))
     if pod.status.phase in _FINISHED_PHASES:
-        return Finished(slot, stored.time, pod.spec.node_name, 0, after)
+        return Finished(slot, stored.time, pod.spec.node_name, 0, _kept(pod))
     return None
+
+
+def _kept(pod: Pod) -> timedelta | None:
+    seconds = whole_seconds(pod.metadata.annotations.get(ANNOTATION_TTL_AFTER_FINISHED, ""))
+    return timedelta(seconds=seconds) if seconds is not None else None

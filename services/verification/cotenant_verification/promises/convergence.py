@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
+from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunStatus
-from cotenant.model.subjects import object_subject, pod_subject, run_subject, tokens
+from cotenant.model.subjects import node_subject, object_subject, pod_subject, run_subject, tokens
+from cotenant_gateway.planning.leftovers import KEPT
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.records import CommitSeen
@@ -38,7 +40,9 @@ def nothing_is_published_twice(view: LogView, seen: CommitSeen) -> Wrong:
 
 def no_work_is_left(moment: Moment) -> Wrong:
     """In the idle phase, every placed pod has a report, nothing has been ending for long, every ordered eviction is answered,
-    no report remains of a pod that is gone, and no waiting event remains for a pod that does not exist or is placed."""
+    no report and no answer to an eviction remains of a pod that is gone, and no waiting event remains for a pod that does not
+    exist or is placed.
+    """
     view = moment.view
     for node, held in sorted(view.placed.items()):
         if node not in moment.harness.nodes:
@@ -54,8 +58,12 @@ def no_work_is_left(moment: Moment) -> Wrong:
     for subject, event in sorted(view.last.items()):
         if isinstance(event.data, Waiting):
             yield from _needless_waiting(view, subject, event.data)
-        elif isinstance(event.data, RunStatus) and event.data.node in moment.harness.nodes:
-            yield from _needless_report(moment, event, event.data)
+        elif isinstance(event.data, RunStatus):
+            node = event.data.node
+            if node in moment.harness.nodes or node_subject(node) not in view.last:
+                yield from _needless_report(moment, event, event.data)
+        elif isinstance(event.data, EvictionOutcome):
+            yield from _needless_answer(moment, event, event.data)
     for (namespace, name), pod in sorted(view.pods.items()):
         since = pod.metadata.deletion_timestamp
         if since is not None and _long_ago(datetime.fromisoformat(since), moment) and not view.places[pod.metadata.uid]:
@@ -95,6 +103,13 @@ def _needless_report(moment: Moment, event: Event, data: RunStatus) -> Wrong:
     gone = (pod is None or pod.metadata.uid != data.uid) and data.node not in moment.view.places[data.uid]
     if gone and _long_ago(event.time, moment):
         yield event.subject, f"{data.node} still reports {data.namespace}/{data.name} ({data.uid}), which is gone"
+
+
+def _needless_answer(moment: Moment, event: Event, data: EvictionOutcome) -> Wrong:
+    pod = moment.view.pods.get((data.namespace, data.name))
+    gone = pod is None or pod.metadata.uid != data.uid
+    if gone and event.time is not None and moment.now - event.time > KEPT + LEFT_ALONE:
+        yield event.subject, f"the answer to an eviction of {data.namespace}/{data.name} ({data.uid}) outlives it"
 
 
 def idle_phase_is_quiet(moment: Moment) -> Wrong:
