@@ -183,7 +183,8 @@ class Log(Protocol):
         """
 
     async def head(self, subject: str) -> Head | None:
-        """Return the last message of a LOG subject, read from the leader; None where there is none."""
+        """Return the last message of a LOG subject, read from the leader; None where there is none. Raises TimeoutError where
+        nobody answers."""
 
     async def get(self, stream: str, sequence: int) -> Event | None:
         """Return one stored event, None where it is no longer (or never was) there."""
@@ -211,7 +212,11 @@ async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stor
         if isinstance(outcome, NoAnswer):
             continue
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
-            head = await log.head(writes[0].event.subject)
+            try:
+                head = await log.head(writes[0].event.subject)
+            except TimeoutError as error:
+                outcome = NoAnswer(f"whether the batch is stored cannot be read: {error}")
+                continue
             if head is not None and head.event_id == writes[0].event.id and await _is_there(log, head.sequence, writes[0]):
                 return Stored(head.sequence, head.sequence + len(writes) - 1)
         return outcome

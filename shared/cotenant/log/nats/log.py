@@ -121,7 +121,10 @@ class NatsLog:
 
     async def head(self, subject: str) -> Head | None:
         """See `cotenant.log.contract.Log`."""
-        message = await self._api.last(LOG, subject)
+        try:
+            message = await self._api.last(LOG, subject)
+        except API_ERRORS as error:
+            raise TimeoutError(f"the last message of {subject} cannot be read: {type(error).__name__} {error}") from error
         if message is None:
             return None
         try:
