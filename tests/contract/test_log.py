@@ -137,6 +137,31 @@ async def test_a_lost_answer_is_found_out_and_the_batch_stored_once(
     assert head.sequence == outcome.last == 2
 
 
+async def test_a_server_that_is_too_slow_to_say_what_became_of_a_batch_is_asked_again(
+    log: AnyLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_an_answer(log, monkeypatch, of_stored=True)
+    head, asked = log.head, []
+
+    async def slow(subject: str) -> Any:
+        asked.append(subject)
+        if len(asked) == 1:
+            raise TimeoutError
+        return await head(subject)
+
+    monkeypatch.setattr(log, "head", slow)
+    outcome = await store_batch(log, [Write(event=metric("a", 1, event_id="mine"), expected=0)])
+    assert outcome == Stored(1, 1)
+    assert asked == ["metrics.a", "metrics.a"]
+
+
+async def test_where_nobody_answers_reading_a_head_is_a_timeout(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.client.close()
+    with pytest.raises(TimeoutError):
+        await log.head("metrics.a")
+
+
 async def test_seed_36_a_rivals_batch_with_the_same_ids_is_not_taken_for_ones_own(
     log: AnyLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,9 +15,16 @@ import aiohttp
 import msgspec
 import nats
 import pytest
+from nats.aio.msg import Msg
 from yarl import URL
 
-from tests.integration.gateway.gateway_process import PODS, WAIT_SECONDS, GatewayProcess
+from cotenant.events import Event
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.requests import logs_subject
+from cotenant.log.contract import Stored, Write
+from cotenant.log.nats.log import connect
+from cotenant.model.subjects import placement_subject
+from tests.integration.gateway.gateway_process import PODS, WAIT_SECONDS, GatewayProcess, pod
 from tests.nats_server import NatsServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -107,6 +114,38 @@ async def test_followed_events_are_bounded_and_end_with_their_clients(gateway: G
     async with asyncio.timeout(WAIT_SECONDS):
         while await consumers(nats_server.url) > before:  # noqa: ASYNC110 - bounded
             await asyncio.sleep(0.1)
+
+
+async def test_a_followed_log_ends_with_its_client_and_its_executor_is_left_alone(
+    gateway: GatewayProcess, nats_server: NatsServer
+) -> None:
+    async with aiohttp.ClientSession(gateway.url) as session, session.post(PODS, json=pod("talker")) as answer:
+        uid = (await answer.json())["metadata"]["uid"]
+    log = await connect(nats_server.url, "executor")
+    bound = Placement(node="n1", namespace="default", name="talker", uid=uid, phase=PlacementPhase.BOUND)
+    event = Event(subject=placement_subject("n1", "default", "talker"), data=bound, id="p", source="/test")
+    assert isinstance(await log.append([Write(event=event)]), Stored)
+    asked = asyncio.Event()
+
+    async def answer_logs(message: Msg) -> None:
+        asked.set()
+        await message.respond(b"a line\n")
+
+    await log.client.subscribe(logs_subject("n1"), cb=answer_logs)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not asked.is_set():
+            client = open_and_ask(gateway, f"{PODS}/talker/log?follow=true")
+            if b" 200 " not in (await asyncio.to_thread(client.recv, 12)) + b" ":
+                client.close()
+    await until_streams(gateway, "log", 1)
+    client.close()
+    await until_streams(gateway, "log", 0)
+    asked.clear()
+    # It was asked twice a second.
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.5):
+            await asked.wait()
+    await log.close()
 
 
 def large_config_map(name: str, fill: str) -> bytes:

@@ -243,11 +243,16 @@ async def test_bodies_under_way_are_bounded_in_bytes() -> None:
         post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
         first, writer = await server.connect()
         writer.write(post % 700_000)
-        await until(lambda: server.connections.requests.held == 700_000)
-        code, body = await ask(server, post % 700_000)
+        _, announcing = await server.connect()
+        announcing.write(post % 1_000_000)
+        writer.write(b"x" * 600_000)
+        await until(lambda: server.connections.requests.held == 600_000)
+        code, body = await ask(server, post % 700_000 + b"x" * 700_000)
         assert code == 429
         assert is_status(body, 429)
-        writer.write(b"x" * 700_000)
+        # Who only announces a body takes nothing from the others, and small ones find room.
+        assert await ask(server, post % 3 + b"abc") == (200, b"3")
+        writer.write(b"x" * 100_000)
         assert await answer_of(first) == (200, b"700000")
         await until(lambda: server.connections.requests.held == 0)
         assert (await ask(server, post % 700_000 + b"x" * 700_000))[0] == 200
@@ -277,6 +282,11 @@ HEADS = {
     "length -1": (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", {400}),
     "length 1e18": (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % 10**18, {413}),
     "length NaN": (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: NaN\r\n\r\n", {400}),
+    "chunks that are none": (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\nhello\r\n", {400}),
+    "gzip that is none": (
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
+        {400, 415},
+    ),
     "two lengths": (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", {400}),
 }
 

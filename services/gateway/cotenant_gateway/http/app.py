@@ -36,7 +36,7 @@ from cotenant_gateway.http.facts import PREFIX, FactHandlers
 from cotenant_gateway.http.limits import Limits
 from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
-from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, too_large, unavailable
+from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, timeout, too_large, unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -172,6 +172,8 @@ async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.Stre
         return refusal(unavailable(f"the log does not answer ({error})"))
     except ConnectionResetError:
         raise
+    except TimeoutError as late:
+        return refusal(timeout(f"the log did not answer in time{f': {late}' if str(late) else ''}"))
     except Exception as failure:
         if connection_of(request).gone:
             # Nobody reads the answer, and what failed is that it could not be sent.

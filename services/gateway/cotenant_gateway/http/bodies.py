@@ -9,6 +9,8 @@ import asyncio
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import ContentEncodingError, TransferEncodingError
+from aiohttp.web_protocol import RequestPayloadError
 
 from cotenant_gateway.http.connections import connection_of
 from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF
@@ -69,29 +71,46 @@ def actor_of(request: web.BaseRequest) -> str:
     return actor if actor.isascii() else encodable(actor)
 
 
+def _hold(request: web.BaseRequest, size: int) -> None:
+    connection = connection_of(request)
+    if not connection.owner.reserve_request(connection, size):
+        raise too_many("the bodies of the requests under way fill the memory set aside for them; try again later")
+
+
+async def _arriving(request: web.BaseRequest) -> bytes:
+    """Return a body, counted as it arrives: a client that only announces much takes nothing from the others."""
+    seconds = connection_of(request).owner.limits.body_seconds
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while piece := await request.content.readany():
+                _hold(request, len(piece))
+                pieces.append(piece)
+                size += len(piece)
+                if size > MAX_BODY_BYTES:
+                    break
+    except TimeoutError as error:
+        raise request_timeout(f"the body of the request is not here after {seconds:.0f} s") from error
+    except (RequestPayloadError, ContentEncodingError, TransferEncodingError) as error:
+        raise bad_request(encodable(f"the body is not what its head says: {error}"[:300])) from error
+    return b"".join(pieces)
+
+
 async def read_body(request: web.BaseRequest) -> bytes:
     """Return the body; its bytes are counted until the request ends. Raises ApiError (408, 413, 415, 429)."""
     length = request.content_length
     if length is not None and length > MAX_BODY_BYTES:
         raise too_large(MAX_BODY_BYTES)
-    connection = connection_of(request)
-    if not connection.owner.reserve_request(connection, MAX_BODY_BYTES if length is None else length):
-        raise too_many("the bodies of the requests under way fill the memory set aside for them; try again later")
     content = request.content
     if content.is_eof():
         # It arrived with its head, as small bodies do: there is nothing to wait for.
         body = content.read_nowait()
-        if len(body) > MAX_BODY_BYTES:
-            raise too_large(MAX_BODY_BYTES)
+        _hold(request, len(body))
     else:
-        seconds = connection.owner.limits.body_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                body = await request.read()
-        except TimeoutError as error:
-            raise request_timeout(f"the body of the request is not here after {seconds:.0f} s") from error
-        except web.HTTPRequestEntityTooLarge as error:
-            raise too_large(MAX_BODY_BYTES) from error
+        body = await _arriving(request)
+    if len(body) > MAX_BODY_BYTES:
+        raise too_large(MAX_BODY_BYTES)
     if request.content_type != PROTOBUF:
         return body
     try:

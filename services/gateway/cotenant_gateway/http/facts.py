@@ -26,12 +26,13 @@ from cotenant.events.requests import adopt_subject
 from cotenant.explain.causes import CauseWalk, Explanation, concerns, event_line, explain_node, explain_pod
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
-from cotenant.log.contract import EXECUTION, LOG, Reader
+from cotenant.log.contract import EXECUTION, LOG
 from cotenant.log.nats.log import Lost, NatsLog
+from cotenant.log.nats.reader import NatsReader
 from cotenant.model.subjects import eviction_subject, pod_subject
 from cotenant_gateway.http.bodies import json_response
 from cotenant_gateway.http.dead_letters import kept_by_stream, list_dead_letters
-from cotenant_gateway.http.limits import StreamKind
+from cotenant_gateway.http.limits import MIB, StreamKind
 from cotenant_gateway.http.logs import Ask
 from cotenant_gateway.http.streams import OpenStream, OpenStreams
 from cotenant_gateway.shell.gateway import Gateway
@@ -43,6 +44,8 @@ LOOKUPS_AT_ONCE = 16
 SILENT_SECONDS = 1.5
 PULL = 500
 EXECUTION_SHOWN = 2000
+FOLLOW_BYTES = 2 * MIB
+"""That a reader of a followed stream holds; a message is at most 1 MiB."""
 EXECUTION_FILTERS = ("execution.>", "deadletter.>")
 
 
@@ -187,7 +190,8 @@ class FactHandlers:
         log = await self._log.follow(LOG, (">",), after=since)
         log.loaded()
         log.max_behind = 0
-        execution: Reader | None = None
+        log.hold_at_most(FOLLOW_BYTES)
+        execution: NatsReader | None = None
         try:
             began: datetime | None = None
             while log.position < end and not stream.gone:
@@ -202,6 +206,7 @@ class FactHandlers:
                 return
             execution = await self._log.follow(EXECUTION, EXECUTION_FILTERS, after=execution_end)
             execution.loaded()
+            execution.hold_at_most(FOLLOW_BYTES)
             while not self._stopping.is_set() and not stream.gone:
                 pulls = await asyncio.gather(log.pull(PULL, 0.5), execution.pull(PULL, 0.5))
                 for events in pulls:

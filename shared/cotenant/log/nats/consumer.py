@@ -52,6 +52,7 @@ class PullConsumer:
         self.queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
         """Subject, reply, headers and data of the deliveries."""
         self.arrived = asyncio.Event()
+        self.pull_bytes = PULL_BYTES
         self._delivered = 0
         self._asked = False
         self._wanted = 0
@@ -114,7 +115,7 @@ class PullConsumer:
             return
         body = {
             "batch": PULL_BATCH,
-            "max_bytes": PULL_BYTES,
+            "max_bytes": self.pull_bytes,
             "expires": int(PULL_EXPIRES_SECONDS * 1e9),
             "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9),
         }

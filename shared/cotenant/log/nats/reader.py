@@ -82,6 +82,10 @@ class NatsReader:
         self._consumer = PullConsumer(client, self._api, stream, wanted, name)
         self.reopened = 0
 
+    def hold_at_most(self, pull_bytes: int) -> None:
+        """Ask for so many bytes at a time from the next pull on; at least those of the largest message."""
+        self._consumer.pull_bytes = pull_bytes
+
     async def open(self) -> None:
         """Begin the snapshot; without one, create the consumer behind the last delivered message."""
         if self._snapshot is None:
