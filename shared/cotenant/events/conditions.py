@@ -78,3 +78,10 @@ class NodeCondition(Payload, frozen=True, kw_only=True):
     def evicts(self) -> bool:
         """Whether the node has the NoExecute taint of a lost node."""
         return not self.ready and any(effect == NO_EXECUTE for _, _, effect in self.taints)
+
+
+def disruption_text(disruption: ZoneDisruption) -> str:
+    """Return the disruption of a zone in words."""
+    rate = disruption.nodes_per_second
+    pace = f"at most {rate:g} of them a second lose their pods" if rate > 0 else "no further node loses its pods"
+    return f"{disruption.lost} of the {disruption.nodes} nodes of its zone are not ready: {pace}"
