@@ -39,6 +39,7 @@ from cotenant_descheduler_arbiter.migration.evictions import outstanding_evictio
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.jobs import JobDecisions
 from cotenant_descheduler_arbiter.migration.preemptions import decide_preemptions
+from cotenant_descheduler_arbiter.node_lifecycle.eviction_jobs import Occupied
 from cotenant_descheduler_arbiter.node_lifecycle.lifecycle import NodeLifecycle
 from cotenant_descheduler_arbiter.node_lifecycle.zones import ZoneHealth
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
@@ -108,9 +109,11 @@ class DeschedulerArbiterCore:
         yield from ([event] for event in conditions)
         changing = frozenset(tokens(event.subject)[1] for event in conditions)
         filters = JobFilters(self.fold, self.policy)
-        yield from ([event] for event in self._jobs(filters, changing, now))
+        jobs = self._jobs(filters, changing, now)
+        yield from ([event] for event in jobs)
         if self._lifecycle is not None:
-            yield from ([event] for event in self._lifecycle.evictions(filters, changing, now))
+            occupied = Occupied(changing, frozenset(event.subject for event in jobs))
+            yield from ([event] for event in self._lifecycle.evictions(filters, occupied, now))
         yield from ([event] for event in end_deleted_nodes(self.fold))
         args = self.policy.low_node_load
         self._may_be_hot = self._look is not None and self._look.may_be_hot(now)

@@ -7,8 +7,8 @@ import pytest
 
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.migrations import EvictionOutcome, Migration
-from cotenant.events.placements import Placement
-from cotenant.model.subjects import eviction_subject, pod_subject
+from cotenant.events.placements import Nomination, Placement, Victim, Waiting
+from cotenant.model.subjects import eviction_subject, pod_subject, waiting_subject
 from tests.builders import pod_document
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import Cluster, configuration
 
@@ -286,3 +286,30 @@ def test_a_pod_that_comes_to_a_tainted_node_is_tolerated_from_then_on() -> None:
     cluster.advance(SECOND)
     assert [job.pod for job in jobs(cluster)] == ["late"]
     assert isinstance(cluster.last["node.n.placement.default.late"].data, Placement)
+
+
+def test_a_paused_job_of_a_user_does_not_keep_the_pod_on_its_node() -> None:
+    cluster = cluster_with()
+    cluster.job("mine", "web-0", paused=True)
+    cluster.decide()
+    taint(cluster, DRAIN)
+    mine = cluster.migration("mine")
+    assert (mine.phase, mine.reason) == ("Aborted", "TaintEviction")
+    assert mine.message == "the taint maintenance of node n evicts the pod"
+    assert [job.pod for job in jobs(cluster) if job.trigger == "TaintEviction"] == ["web-0"]
+
+
+def test_a_victim_of_preemption_goes_past_its_budget_when_its_node_is_tainted() -> None:
+    cluster = cluster_with()
+    victim = Victim(namespace="default", name="web-0", uid="uid-web-0")
+    nomination = Nomination(node="n", at=cluster.now, victims=(victim,))
+    waiting = Waiting(namespace="default", name="vital", uid="uid-vital", message="full", nomination=nomination)
+    cluster.publish(waiting_subject("default", "vital"), waiting)
+    cluster.decide()
+    (job,) = jobs(cluster)
+    cluster.answer(job.job, allowed=False, message="budget")
+    cluster.decide()
+    assert cluster.migration(job.job).retry_at is not None
+    taint(cluster, DRAIN)
+    (job,) = jobs(cluster)
+    assert (job.trigger, job.ignore_budgets, job.retry_at) == ("Preemption", True, None)

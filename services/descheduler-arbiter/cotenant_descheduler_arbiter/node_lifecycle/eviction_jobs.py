@@ -12,6 +12,8 @@ again before the eviction is ordered, and until it is granted; where it is gone 
     Tolerated         the pod's tolerations changed, or its toleration has not ended yet
     PodEnded          the pod has ended by itself
 
+A pod that another job moves already does not wait for that job: see `_overtaken`.
+
 Source: Kubernetes' taint eviction controller (cancelled deletions); the bound is cotenant's own.
 """
 
@@ -30,12 +32,20 @@ from cotenant.model.subjects import migration_subject
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.migration.evictions import answer_to
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
+from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
 from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, arbitrated_job
 from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import Due, Evictions, taints_in_force
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known
 from cotenant_descheduler_arbiter.state.node_views import is_ready
+
+
+class Occupied(msgspec.Struct, frozen=True):
+    """What this decision has changed already: nodes with another condition, subjects of jobs."""
+
+    nodes: Collection[str]
+    subjects: Collection[str]
 
 
 def most_outstanding(policy: Policy) -> int:
@@ -109,24 +119,49 @@ def begin_jobs(
     policy: Policy,
     evictions: Evictions,
     filters: JobFilters,
-    changing: Collection[str],
+    occupied: Occupied,
     now: datetime,
 ) -> Iterator[Event]:
-    """Yield a job for each pod that goes by now and has none, within the bound."""
+    """Yield a job for each pod that goes by now and has none, within the bound, or the end of another job of the pod."""
     room: int | None = None
     for key in evictions.due(now):
         pod = fold.pods.facts(key)
-        if pod is None or pod.node in changing:
+        if pod is None or pod.node in occupied.nodes:
             continue
         if room is None:
             room = most_outstanding(policy) - len(_outstanding(fold))
         if room <= 0:
             return
         due = evictions.due_of(pod)
-        if due is None or filters.active_job(pod) is not None or filters.evicted(pod):
+        if due is None or filters.evicted(pod):
             continue
-        room -= 1
-        yield _job(fold, pod, due, now)
+        active = filters.active_job(pod)
+        if active is None:
+            room -= 1
+            yield _job(fold, pod, due, now)
+        elif migration_subject(active.name) not in occupied.subjects:
+            yield from _overtaken(fold, fold.jobs[active.name], due, now)
+
+
+def _overtaken(fold: ClusterFold, known: Known[Migration], due: Due, now: datetime) -> Iterator[Event]:
+    """Yield what becomes of a job that moves the pod already, if its eviction is not granted: a victim of preemption goes at
+    once, past budgets; any other job ends, paused or not.
+    """
+    job = known.value
+    answer = answer_to(fold, job)
+    if job.trigger == TAINT_EVICTION or job.evicted_at is not None or (answer is not None and answer.allowed):
+        return
+    if job.trigger == PREEMPTION:
+        changed = msgspec.structs.replace(job, ignore_budgets=True, retry_at=None) if not job.ignore_budgets else job
+    else:
+        message = f"the taint {due.cause.taint.key} of node {job.node} evicts the pod"
+        changed = msgspec.structs.replace(
+            job, phase="Aborted", reason="TaintEviction", message=message, finished_at=now
+        )
+    if changed != job:
+        changed = msgspec.structs.replace(changed, updated_at=now)
+        causes = (known.ref, *(condition.ref for condition in (fold.conditions.get(job.node),) if condition is not None))
+        yield Event(subject=migration_subject(job.job), data=changed, causes=causes)
 
 
 def _job(fold: ClusterFold, pod: PodFacts, due: Due, now: datetime) -> Event:

@@ -18,7 +18,7 @@ from cotenant.model.subjects import tokens
 from cotenant.model.times import NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
-from cotenant_descheduler_arbiter.node_lifecycle.eviction_jobs import begin_jobs, held_jobs, settle_jobs
+from cotenant_descheduler_arbiter.node_lifecycle.eviction_jobs import Occupied, begin_jobs, held_jobs, settle_jobs
 from cotenant_descheduler_arbiter.node_lifecycle.readiness import changed_condition
 from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import Evictions
 from cotenant_descheduler_arbiter.node_lifecycle.tainting import Tainting
@@ -105,9 +105,9 @@ class NodeLifecycle:
         """Return the subjects of eviction jobs that wait for the next decision."""
         return held_jobs(self._fold, changing)
 
-    def evictions(self, filters: JobFilters, changing: Collection[str], now: datetime) -> Iterator[Event]:
+    def evictions(self, filters: JobFilters, occupied: Occupied, now: datetime) -> Iterator[Event]:
         """Yield the jobs of pods that go by now."""
-        return begin_jobs(self._fold, self._policy, self._evictions, filters, changing, now)
+        return begin_jobs(self._fold, self._policy, self._evictions, filters, occupied, now)
 
     def next_look(self, now: datetime) -> datetime:
         """Return when a state without due events may have one by the passing of time alone."""

@@ -78,6 +78,10 @@ class LogView:
         """Last versions of what decisions rest on: what is said of nodes, quotas, namespaces, profiles."""
         self.declared: dict[str, dict[str, None]] = defaultdict(dict)
         """Nodes, namespaces, profiles: the subjects that there ever were, in the order in which they came."""
+        self.measured: set[str] = set()
+        """Nodes that ever had a metric."""
+        self.tainted: dict[str, datetime] = {}
+        """When a lost node of each zone got the NoExecute taint last."""
         self.needs = Needs()
         self.pods: dict[tuple[str, str], ObjectHead] = {}
         self._ended_at: dict[str, int] = {}
@@ -130,6 +134,8 @@ class LogView:
             self._keep(event)
             if isinstance(data, QuotaRuntime):
                 self.charges.publish(event, data)
+            elif isinstance(data, NodeMetricComputed):
+                self.measured.add(data.node)
         elif isinstance(data, ObjectStored | ObjectDeleted):
             self._see_object(event, data)
         elif isinstance(data, Migration):
