@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ import aiohttp
 import pytest
 
 from cotenant.engine.replay import verify
+from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.migrations import Migration
@@ -36,6 +38,7 @@ WAIT_SECONDS = 90
 PODS = 8
 POLICY = """
 deschedulingInterval: 1s
+nodeLifecycle: {nodeEvictionRate: 0.001}
 profiles:
 - plugins: {balance: {enabled: [{name: LowNodeLoad}]}}
   pluginConfig:
@@ -52,10 +55,12 @@ profiles:
 class World:
     """The log as a test sees it, and the API."""
 
-    def __init__(self, log: NatsLog, reader: NatsReader, api: str, http: aiohttp.ClientSession) -> None:
+    def __init__(self, log: NatsLog, reader: NatsReader, api: str, arbiter: str, http: aiohttp.ClientSession) -> None:
         self.log = log
         self.reader = reader
         self.api = api
+        self.arbiter = arbiter
+        """Where the arbiter shows its status."""
         self.http = http
         self.heard: list[Event] = []
         self.last: dict[str, Event] = {}
@@ -91,6 +96,11 @@ class World:
     async def create(self, path: str, document: object) -> None:
         async with self.http.post(f"{self.api}{path}", json=document) as response:
             assert response.status in (200, 201), await response.text()
+
+    async def patch(self, path: str, document: object) -> None:
+        headers = {"Content-Type": "application/merge-patch+json"}
+        async with self.http.patch(f"{self.api}{path}", json=document, headers=headers) as response:
+            assert response.status == 200, await response.text()
 
     async def delete(self, path: str) -> None:
         async with self.http.delete(f"{self.api}{path}") as response:
@@ -162,11 +172,11 @@ def _pod(name: str, cpu: str = "100m", **spec: Any) -> dict[str, object]:
 async def world(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[World]:
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
-    port = free_port()
+    port, status_port = free_port(), free_port()
     commands = {
         "gateway": ["--http-port", str(port)],
         "scheduler": [],
-        "descheduler-arbiter": ["--config", str(policy)],
+        "descheduler-arbiter": ["--config", str(policy), "--http-port", str(status_port)],
     }
     log = await connect(nats_server.url, "test")
     await log.declare()
@@ -179,7 +189,7 @@ async def world(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[World]
                 line = [str(program), "--nats", nats_server.url, "--replica", "0", *arguments]
                 processes.append(await asyncio.create_subprocess_exec(*line, stdout=output, stderr=output))
         async with aiohttp.ClientSession() as http:
-            made = World(log, reader, f"http://127.0.0.1:{port}", http)
+            made = World(log, reader, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{status_port}", http)
             started = {f"services.{name}.0" for name in commands}
             await made.until(lambda: started <= made.last.keys(), "all services to have started")
             await made.until_ready()
@@ -272,3 +282,61 @@ async def test_the_pod_of_lowest_priority_makes_room_that_is_held_for_the_one_it
     recomputed = verify(world.heard, {each.name: each for each in (DEFINITION, SCHEDULER)})
     assert recomputed.first_difference is None
     assert recomputed.verified >= 6
+
+
+async def test_a_users_taint_evicts_at_once_and_of_lost_nodes_one_after_the_other(world: World) -> None:
+    """Two nodes are lost beside a ready one; their pods tolerate that for no time. One node is back before its turn."""
+    for name in ("well", "first", "second"):
+        await world.add_node(name)
+        await world.measure(name, 10)
+    tolerations = [
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
+    ]
+    for name, node in (("a", "well"), ("b", "first"), ("c", "second")):
+        pod = _pod(name, tolerations=tolerations, nodeName=node)
+        await world.create("/api/v1/namespaces/default/pods", pod)
+    await world.until(lambda: len(world.placements()) == 3, "all pods to be placed")
+    for placement in world.placements():
+        await world.run(placement, RunPhase.RUNNING)
+
+    await world.patch("/api/v1/nodes/well", {"spec": {"taints": [{"key": "maintenance", "effect": "NoExecute"}]}})
+    await world.until(lambda: _gone(world) == {"a"}, "its eviction")
+    (job,) = world.migrations()
+    assert (job.trigger, job.taint) == ("TaintEviction", "maintenance")
+    await world.until(lambda: _ends(world, "a"), "the pod to be ending")
+
+    now = datetime.now(UTC)
+    for name in ("first", "second"):
+        lost = NodeMetricComputed(node=name, update_time=now - timedelta(minutes=1), unknown_since=now)
+        await world.report(metrics_subject(name), lost)
+    await world.until(lambda: _evicting(world) == {"first"}, "one node to be tainted")
+    await world.until(lambda: _gone(world) == {"a", "b"}, "its pod to go")
+    async with world.http.get(f"{world.arbiter}/metrics") as response:
+        shown = await response.text()
+    assert re.search(r'cotenant_zone_lost_nodes\{[^}]*zone="\(no zone\)"\} 2', shown)
+    assert re.search(r'cotenant_zone_nodes\{[^}]*zone="\(no zone\)"\} 3', shown)
+    assert re.search(r'cotenant_zone_eviction_nodes_per_second\{[^}]*zone="\(no zone\)"\} 0.001', shown)
+    await world.measure("second", 10)
+    await world.until(lambda: _status(world, "second") == "True", "the second node to be ready")
+    assert not any(job.pod == "c" for job in world.migrations()), "the next node would be tainted after 1,000 s"
+
+
+def _ends(world: World, name: str) -> bool:
+    return any(each.name == name and each.phase is PlacementPhase.TERMINATING for each in world.placements())
+
+
+def _gone(world: World) -> set[str]:
+    """The pods whose eviction was granted."""
+    return {job.pod for job in world.migrations() if job.phase == "Succeeded"}
+
+
+def _conditions(world: World) -> dict[str, NodeCondition]:
+    return {event.data.node: event.data for event in world.last.values() if isinstance(event.data, NodeCondition)}
+
+
+def _evicting(world: World) -> set[str]:
+    return {node for node, condition in _conditions(world).items() if condition.evicts}
+
+
+def _status(world: World, node: str) -> str:
+    return _conditions(world)[node].status

@@ -3,10 +3,11 @@
 In: nodes, pods, placements, runs, waiting pods, executors, metrics, migration jobs, the gateway's answers, and its own
 events. Out, in this order:
 
-    node.<node>.condition   readiness and its taints                       (lifecycle)
+    node.<node>.condition   readiness, and taints by the rate of the zone  (node_lifecycle)
+    migrations.<job>        evictions by taint whose cause is gone         (node_lifecycle)
     migrations.<job>        victims of preemption                          (preemptions)
     migrations.<job>        users' jobs accepted, arbitration, phases      (jobs)
-    migrations.<job>        pods of lost nodes that are overdue            (taint_eviction)
+    migrations.<job>        pods that a NoExecute taint evicts now         (node_lifecycle)
     descheduling.<node>     hot nodes with their streaks, each followed by
     migrations.<job>        the moves that relieve it                      (balancing)
 
@@ -14,22 +15,23 @@ and, as requests to the gateway, the evictions that are ordered and not answered
 one returns the rest from the same state; a judgement and its moves are never separated.
 
 An empty decision is not computed again until an event arrives or time changes the result: the next cycle's slot begins, a
-metric expires, a job is unfinished or due for removal, a lost node's pod is overdue. Events of pods are ignored while the
-decision does not depend on pods: no node is lost or hot, and no pod is nominated. Conditions and jobs are evaluated only for
-nodes and jobs with an event folded since they last had nothing to publish.
+metric expires, a job is unfinished or due for removal, a zone's rate allows the next taint, a pod's toleration ends. Events of
+pods are ignored while the decision does not depend on pods: no NoExecute taint is in force, no node is hot, and no pod is
+nominated. Conditions and jobs are evaluated only for nodes and jobs with an event folded since they last had nothing to
+publish. A job on a node whose condition changes in the same decision waits for the next one, which knows the condition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 
-from cotenant.engine.agenda import Agenda, IdleSpan
+from cotenant.engine.agenda import IdleSpan
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import NodeLoadJudged
-from cotenant.model.subjects import migration_subject
-from cotenant.model.times import NEVER
+from cotenant.model.subjects import tokens
+from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, end_deleted_nodes, slot_of, start_of_slot
 from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
@@ -37,15 +39,13 @@ from cotenant_descheduler_arbiter.migration.evictions import outstanding_evictio
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.jobs import JobDecisions
 from cotenant_descheduler_arbiter.migration.preemptions import decide_preemptions
-from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, arbitrated_job
-from cotenant_descheduler_arbiter.node_lifecycle.readiness import changed_condition
-from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import lost_nodes, tolerated_pods
-from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.node_lifecycle.eviction_jobs import Occupied
+from cotenant_descheduler_arbiter.node_lifecycle.lifecycle import NodeLifecycle
+from cotenant_descheduler_arbiter.node_lifecycle.zones import ZoneHealth
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
-CORE_VERSION = "1"
+CORE_VERSION = "2"
 """Version of the decision rules; increased when the same state gives other decisions."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeschedulerArbiterCore:
@@ -56,11 +56,10 @@ class DeschedulerArbiterCore:
         self.fold = ClusterFold()
         args = policy.low_node_load
         self._look = QuickLook(self.fold, policy, args) if args is not None else None
-        self._conditions_due = Agenda()
-        """Nodes with an event folded since their condition was last up to date."""
+        self._lifecycle = NodeLifecycle(self.fold, policy) if policy.lifecycle else None
         self._jobs_idle = IdleSpan()
         """For which version of the jobs."""
-        self._expiry = _EPOCH
+        self._expiry = EPOCH
         """The earliest expiry of a metric that is still fresh."""
         self._idle = IdleSpan()
         """Of `_version`."""
@@ -78,12 +77,11 @@ class DeschedulerArbiterCore:
         if self._idle.holds(self._version, now):
             return ()
         self._note_changes()
-        lost = lost_nodes(self.fold) if self.policy.lifecycle else []
-        tolerated = list(tolerated_pods(self.fold, lost, self.policy.default_toleration))
-        events = list(self._bounded(self._decisions(tolerated, now)))
+        events = list(self._bounded(self._decisions(now)))
         if not events:
-            self._pods_matter = bool(lost or self.fold.nominated) or self._may_be_hot
-            self._idle.begin(self._version, now, self._next_look(tolerated, now))
+            evicts = self._lifecycle is not None and self._lifecycle.evicts
+            self._pods_matter = bool(evicts or self.fold.nominated) or self._may_be_hot
+            self._idle.begin(self._version, now, self._next_look(now))
         return events
 
     @property
@@ -96,42 +94,41 @@ class DeschedulerArbiterCore:
         return outstanding_evictions(self.fold, self.policy, now)
 
     def _note_changes(self) -> None:
-        changed = self.fold.take_changed_nodes()
-        self._conditions_due.mark_all(changed)
+        changed, pods_on = self.fold.take_changed_nodes(), self.fold.pods.take_changed()
+        if self._lifecycle is not None:
+            self._lifecycle.note(changed, pods_on)
+            self._lifecycle.refresh()
         if self._look is not None:
             self._look.doubt(changed)
         for node in changed:
             self._expiry = min(self._expiry, self._expires(node))
 
-    def _decisions(self, tolerated: Iterable[tuple[PodFacts, timedelta, datetime]], now: datetime) -> Iterator[list[Event]]:
+    def _decisions(self, now: datetime) -> Iterator[list[Event]]:
         """Yield events in groups that belong together."""
-        if self.policy.lifecycle:
-            yield from ([event] for event in self._conditions(now))
+        conditions = list(self._lifecycle.conditions(now)) if self._lifecycle is not None else []
+        yield from ([event] for event in conditions)
+        changing = frozenset(tokens(event.subject)[1] for event in conditions)
         filters = JobFilters(self.fold, self.policy)
-        yield from ([event] for event in self._jobs(filters, now))
-        for pod, allowed, until in tolerated:
-            if until <= now and filters.active_job(pod) is None and not filters.evicted(pod):
-                yield [self._taint_eviction(pod, allowed, now)]
+        jobs = self._jobs(filters, changing, now)
+        yield from ([event] for event in jobs)
+        if self._lifecycle is not None:
+            occupied = Occupied(changing, frozenset(event.subject for event in jobs))
+            yield from ([event] for event in self._lifecycle.evictions(filters, occupied, now))
         yield from ([event] for event in end_deleted_nodes(self.fold))
         args = self.policy.low_node_load
         self._may_be_hot = self._look is not None and self._look.may_be_hot(now)
         if args is not None and self._may_be_hot:
             yield from _grouped(Balancing(self.fold, self.policy, filters, now).decide(args))
 
-    def _conditions(self, now: datetime) -> Iterator[Event]:
-        for node in self._conditions_due.due(now):
-            event = changed_condition(self.fold, node, now)
-            if event is None:
-                self._conditions_due.settle(node)
-            else:
-                yield event
-
-    def _jobs(self, filters: JobFilters, now: datetime) -> Sequence[Event]:
+    def _jobs(self, filters: JobFilters, changing: Collection[str], now: datetime) -> Sequence[Event]:
         if self._jobs_idle.holds(self.fold.job_version, now):
             return ()
+        settled = self._lifecycle.settled(changing, now) if self._lifecycle is not None else []
+        held = self._lifecycle.held(changing) if self._lifecycle is not None else frozenset()
         preemptions = list(decide_preemptions(self.fold, filters, now))
-        jobs = JobDecisions(self.fold, self.policy, filters, now, frozenset(event.subject for event in preemptions))
-        events = [*preemptions, *jobs.decide()]
+        decided = held.union(event.subject for event in (*settled, *preemptions))
+        jobs = JobDecisions(self.fold, self.policy, filters, now, decided)
+        events = [*settled, *preemptions, *jobs.decide()]
         if not events:
             # Preemption depends on pods, so nominations are evaluated again after any event.
             self._jobs_idle.begin(-1 if self.fold.nominated else self.fold.job_version, now, jobs.idle_until())
@@ -145,13 +142,13 @@ class DeschedulerArbiterCore:
             room -= len(group)
             yield from group
 
-    def _next_look(self, tolerated: Iterable[tuple[PodFacts, timedelta, datetime]], now: datetime) -> datetime:
+    def _next_look(self, now: datetime) -> datetime:
         """Return when a state without due events may have one by the passing of time alone."""
         if self._expiry <= now:
             self._expiry = min((at for at in map(self._expires, self.fold.metrics) if at > now), default=NEVER)
         slot_ends = start_of_slot(slot_of(now, self.policy.interval) + 1, self.policy.interval)
-        overdue = (until for _, _, until in tolerated if until > now)
-        return min(slot_ends, self._expiry, self._jobs_idle.until, *overdue)
+        lifecycle = self._lifecycle.next_look(now) if self._lifecycle is not None else NEVER
+        return min(slot_ends, self._expiry, self._jobs_idle.until, lifecycle)
 
     def _expires(self, node: str) -> datetime:
         """Return when the node's metric becomes stale."""
@@ -159,17 +156,9 @@ class DeschedulerArbiterCore:
         updated = metric.value.update_time if metric is not None else None
         return updated + self.policy.metric_expiration if updated is not None else NEVER
 
-    def _taint_eviction(self, pod: PodFacts, tolerated: timedelta, now: datetime) -> Event:
-        condition = self.fold.conditions[pod.node]
-        taints = ", ".join(key for key, _, effect in condition.value.taints if effect == "NoExecute")
-        reason = (
-            f"node {pod.node} has {taints} since {condition.value.since:%Y-%m-%dT%H:%M:%SZ}, "
-            f"the pod tolerates it for {int(tolerated.total_seconds())} s"
-        )
-        job = arbitrated_job(pod, TAINT_EVICTION, pod.key, reason, now, ignore_budgets=True)
-        known = self.fold.pods.objects.get(pod.key)
-        causes = (condition.ref, *((known.ref,) if known is not None else ()))
-        return Event(subject=migration_subject(job.job), data=job, causes=causes)
+    def zones(self) -> Sequence[ZoneHealth]:
+        """Return the state of each zone as of the last decision, by name."""
+        return self._lifecycle.zones() if self._lifecycle is not None else ()
 
 
 def _grouped(events: Iterable[Event]) -> Iterator[list[Event]]:

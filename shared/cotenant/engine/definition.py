@@ -5,7 +5,7 @@ The service's process, the simulator and replay start from the same Definition, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +15,17 @@ from cotenant.engine.core import Core
 from cotenant.events.envelope import Event, View
 
 
+class Gauge(msgspec.Struct, frozen=True):
+    """A metric of a core: `read` returns its values as of the last decision, each with its labels.
+
+    `read` may be called from another thread than the core's: it changes nothing, and the number of its values has a bound.
+    """
+
+    name: str
+    description: str
+    read: Callable[[Any], Iterable[tuple[float, dict[str, str]]]]
+
+
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """A deciding service. `filters` select on LOG what it folds, its own subjects included; `usage_filters` on USAGE.
 
@@ -22,6 +33,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     `pace` and `urgent` save small batches, which are most of what a log costs: within `pace` of its last batch the service
     stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
     time has come, or goes with an urgent event.
+    `gauges` are shown with the process' metrics.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
     """
 
@@ -35,6 +47,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     pace: timedelta = timedelta(0)
     urgent: Callable[[Event], bool] | None = None
     recomputed: bool = True
+    gauges: tuple[Gauge, ...] = ()
     summary: str = ""
 
     def config_from(self, text: str | bytes) -> msgspec.Struct:

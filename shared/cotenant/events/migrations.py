@@ -55,8 +55,10 @@ class Migration(Payload, frozen=True, kw_only=True):
     trigger: str = ""
     """The plugin that wants the move (LowNodeLoad, TaintEviction), or User."""
     evict_reason: str = ""
+    taint: str = ""
+    """Key of the NoExecute taint that evicts the pod; the job ends when the pod's node no longer has it."""
     ignore_budgets: bool = False
-    """True where the node is lost, so that a budget cannot keep the pod alive."""
+    """True for evictions by taint, which no budget may keep from happening."""
     passed_arbitration: bool = False
 
     workload: str = ""

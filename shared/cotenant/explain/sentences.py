@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cotenant.events.commits import Commit, CommitRefused, ServiceStarted
-from cotenant.events.conditions import NodeCondition
+from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
@@ -103,7 +103,8 @@ def _executor(data: ExecutorStatus, _: Event) -> str:
 def _condition(data: NodeCondition, event: Event) -> str:
     if event.tombstone or data.ready:
         return f"node {data.node} is ready"
-    return f"node {data.node} is not ready: {data.message or data.reason}"
+    said = f"node {data.node} is not ready: {data.message or data.reason}"
+    return said if data.disruption is None else f"{said}; {disruption_text(data.disruption)}"
 
 
 def _resources(data: NodeResources, _: Event) -> str:

@@ -2,7 +2,7 @@
 
 In: the node's document and the last executor report, overcommitment and readiness events of that node. Out: labels and
 taints, capacity and allocatable (batch and mid resources included; allocatable is what `cotenant.domain.node` calls
-offered: the reservation annotation is not taken off), the Ready condition, nodeInfo, addresses.
+offered: the reservation annotation is not taken off), the conditions Ready, LogUnknown and ZoneDisrupted, nodeInfo, addresses.
 Without a condition event a node with an executor is ready; a node with neither executor nor condition keeps what its
 document says. Validation: Kubernetes' rules of taints and quantities.
 """
@@ -27,7 +27,7 @@ from cotenant.api.times import rfc3339
 from cotenant.api.validation.fields import FieldError, duplicate, label_value, not_supported, qualified_name, quantity
 from cotenant.api.validation.pod import TAINT_EFFECTS
 from cotenant.domain.node import NodeSources, overcommitted_amounts
-from cotenant.events.conditions import NodeCondition
+from cotenant.events.conditions import NodeCondition, ZoneDisruption, disruption_text
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
@@ -73,6 +73,8 @@ def compose_node(snapshot: Snapshot) -> Overlay:
     if condition is not None:
         taints += condition.taints
         conditions.append(_ready(condition.status, condition.since, condition.reason, condition.message))
+        if condition.disruption is not None:
+            conditions.append(_zone_disrupted(condition.disruption))
     elif executor is not None:
         conditions.append(_ready("True", reported_at, "ExecutorReady", executor.message or "the executor reports"))
     if executor is not None and executor.unknown_log:
@@ -90,6 +92,7 @@ def compose_node(snapshot: Snapshot) -> Overlay:
 
 _ALWAYS = (BATCH_CPU, BATCH_MEMORY)
 CONDITION_LOG_UNKNOWN = "LogUnknown"
+CONDITION_ZONE_DISRUPTED = "ZoneDisrupted"
 
 
 def _declared(snapshot: Snapshot) -> Node:
@@ -136,6 +139,16 @@ def _log_unknown(why: str, since: datetime | None) -> dict[str, str]:
     if since is not None:
         condition["lastTransitionTime"] = rfc3339(since)
     return condition
+
+
+def _zone_disrupted(disruption: ZoneDisruption) -> dict[str, str]:
+    return {
+        "type": CONDITION_ZONE_DISRUPTED,
+        "status": "True",
+        "reason": disruption.state,
+        "message": disruption_text(disruption),
+        "lastTransitionTime": rfc3339(disruption.since),
+    }
 
 
 def _annotations(executor: ExecutorStatus) -> dict[str, str]:
@@ -227,6 +240,8 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     shown = _SHOWN.decode(snapshot.document)
     ready = next((item.status for item in shown.status.conditions if item.type == "Ready"), "Unknown")
     words = [{"True": "Ready", "False": "NotReady"}.get(ready, "NotReady" if ready == "Unknown" else "Unknown")]
+    if any(item.type == CONDITION_ZONE_DISRUPTED for item in shown.status.conditions):
+        words.append(CONDITION_ZONE_DISRUPTED)
     if shown.spec.unschedulable:
         words.append("SchedulingDisabled")
     if shown.metadata.annotations.get("cotenant.io/sandbox") == "true":

@@ -12,20 +12,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 import msgspec
+from opentelemetry.metrics import CallbackOptions, Observation
 
 from cotenant.engine.commit import Identity
+from cotenant.engine.core import Core
 from cotenant.engine.cycle import Cycle
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import Definition, Gauge
 from cotenant.engine.quarantine import Quarantine
 from cotenant.log.contract import Log
 from cotenant.runtime.deciding_loop import QUEUE_PULLS, DecidingLoop, Surroundings
 from cotenant.runtime.follower import Follower, utc_now
 from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.settings import clock_of, parser
+from cotenant.runtime.telemetry import Telemetry
 
 PULL_LIMIT = 250
 """So many messages are decoded, or folded while a batch is being stored, before its answer is looked for."""
@@ -94,6 +97,20 @@ class DecidingService:
         return DecidingLoop(self._around, self.cycle, number)
 
 
+def show_gauges(telemetry: Telemetry, definition: Definition, core: Callable[[], Core | None]) -> None:
+    """Have the metrics show what the present core says; nothing before there is one."""
+
+    def observed(gauge: Gauge) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            present = core()
+            return [Observation(value, labels) for value, labels in gauge.read(present)] if present is not None else []
+
+        return observe
+
+    for gauge in definition.gauges:
+        telemetry.meter.create_observable_gauge(gauge.name, [observed(gauge)], description=gauge.description)
+
+
 def run_service(definition: Definition) -> None:
     """Run a deciding service as a process: the whole of a service's `__main__`."""
 
@@ -110,6 +127,8 @@ def run_service(definition: Definition) -> None:
             version=VERSION,
             core=definition.core_version,
         )
-        await DecidingService(definition, config, identity, host.log, host, clock_of(host.settings)).run()
+        service = DecidingService(definition, config, identity, host.log, host, clock_of(host.settings))
+        show_gauges(host.telemetry, definition, lambda: service.cycle.core if service.cycle is not None else None)
+        await service.run()
 
     run_program(definition.name, parser(definition.name, definition.summary), program)

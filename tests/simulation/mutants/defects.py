@@ -14,6 +14,9 @@ import numpy as np
 import cotenant_batch_resource_calculator.deciding as batch_deciding
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
 import cotenant_descheduler_arbiter.migration.budgets as budgets
+import cotenant_descheduler_arbiter.node_lifecycle.lifecycle as node_lifecycle
+import cotenant_descheduler_arbiter.node_lifecycle.taint_eviction as taint_eviction
+import cotenant_descheduler_arbiter.node_lifecycle.zones as zones
 import cotenant_gateway.admission.profiles.applying as profiles
 import cotenant_gateway.loop.duties as gateway_duties
 import cotenant_gateway.loop.requests as gateway_requests
@@ -285,6 +288,28 @@ def one_at_a_time(_: Function) -> Mapping[str, str]:
 def one_a_cycle(_: Function) -> Mapping[str, str]:
     """Not a defect: a configuration that lets one pod of a namespace go in a cycle."""
     return {"descheduler-arbiter": json.dumps({"maxNoOfPodsToEvictPerNamespace": 1})}
+
+
+def one_eviction_a_minute(_: Function) -> Mapping[str, str]:
+    """Not a defect: a configuration in which evictions wait for their turn."""
+    args = {"evictQPS": "0.02"}
+    document = {"profiles": [{"pluginConfig": [{"name": "MigrationController", "args": args}]}]}
+    return {"descheduler-arbiter": json.dumps(document)}
+
+
+def no_rate(_: Function) -> Function:
+    """However many nodes of a zone are lost, each of them gets the taint that evicts."""
+    return lambda state, nodes, rates: 1000.0
+
+
+def never_called_off(_: Function) -> Function:
+    """An eviction that was begun goes on though its cause is gone."""
+    return lambda *_: iter(())
+
+
+def only_lost_nodes(_: Function) -> Function:
+    """NoExecute taints of users evict nobody."""
+    return lambda fold, node: ()
 
 
 def yarn_forgotten(right: Function) -> Function:
@@ -634,6 +659,18 @@ ZONED = arriving("here", 6, zones="zone-1")
 TAINTED = tuple(
     Entry(at_ms=8_000, kind="taint", target=f"n{node}", args={"value": "others", "effect": "NoSchedule"}) for node in (0, 1)
 )
+SWITCH = (Entry(at_ms=10_000, kind="switch", fault=True, args={"nodes": 5, "for_ms": 225_000}),)
+"""A node is silent after three minutes."""
+CLOSED = (
+    *arriving("leaves", 9),
+    *(Entry(at_ms=30_000, kind="taint", target=f"n{node}", args={"value": "others", "effect": "NoExecute"}) for node in (0, 1)),
+)
+"""Two of three nodes are given to others while they have pods,"""
+REOPENED = (
+    *CLOSED,
+    *(Entry(at_ms=40_000, kind="taint", target=f"n{node}", args={"value": "", "effect": ""}) for node in (0, 1)),
+)
+"""and not any more, before all pods have gone."""
 TIERED = (
     Entry(at_ms=3_000, kind="namespace", target="team-a", args={"tier": "silver"}),
     *(
@@ -798,6 +835,16 @@ MUTANTS = (
     Mutant("host_ports_are_not_looked_at", ((NodePorts, "concerns", unconcerned),), (1,), (1, 2), 1, faults=PORTS),
     Mutant("hard_spread_is_not_looked_at", ((PodTopologySpread, "concerns", unconcerned),), (1,), faults=SPREAD),
     Mutant("taints_are_not_looked_at", ((taints, "untolerated", all_tolerated),), (1,), (1, 2), 1, faults=TAINTED),
+    Mutant("lost_nodes_are_tainted_all_at_once", ((zones, "eviction_rate", no_rate),), (20,), (1, 2), 4, 6, SWITCH),
+    Mutant("users_taints_evict_nobody", ((taint_eviction, "set_taints", only_lost_nodes),), (20,), (1, 2), 1, faults=CLOSED),
+    Mutant(
+        "evictions_are_never_called_off",
+        ((harness, "CONFIGS", one_eviction_a_minute), (node_lifecycle, "settle_jobs", never_called_off)),
+        (20,),
+        (1, 2),
+        2,
+        faults=REOPENED,
+    ),
     Mutant("node_affinity_is_not_looked_at", ((NodeAffinityMatch, "filter", any_node),), (1,), (1, 2), 1, faults=ZONED),
     Mutant("gates_are_not_looked_at", ((Endings, "wants_node", gates_ignored),), (1,), (1, 2), 1, faults=GATED),
     Mutant(

@@ -48,6 +48,28 @@ def test_arguments_of_the_migration_controller_that_cannot_be_meant(jobs: dict[s
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("lifecycle", "message"),
+    [
+        ({"nodeEvictionRate": -0.1}, "nodeLifecycle.nodeEvictionRate: -0.1 is neither 0 (no evictions) nor at least"),
+        ({"secondaryNodeEvictionRate": 1e-9}, "nodeLifecycle.secondaryNodeEvictionRate"),
+        ({"largeClusterSizeThreshold": -1}, "nodeLifecycle.largeClusterSizeThreshold: -1 is below 0"),
+        ({"unhealthyZoneThreshold": 55}, "nodeLifecycle.unhealthyZoneThreshold: 55.0 is not in 0 .. 1"),
+        ({"defaultTolerationSeconds": -1}, "nodeLifecycle.defaultTolerationSeconds: -1"),
+        ({"defaultTolerationSeconds": 10**12}, "nodeLifecycle.defaultTolerationSeconds"),
+    ],
+)
+def test_rates_of_lost_nodes_that_cannot_be_meant(lifecycle: dict[str, object], message: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        resolve(configuration(nodeLifecycle=lifecycle))
+    assert message in str(caught.value)
+
+
+def test_the_rates_of_lost_nodes_have_the_defaults_of_kube_controller_manager() -> None:
+    rates = resolve(configuration()).node_evictions
+    assert (rates.normal, rates.secondary, rates.large_zone_nodes, rates.unhealthy_fraction) == (0.1, 0.01, 50, 0.55)
+
+
 def test_an_unknown_plugin_is_refused() -> None:
     document = {"plugins": {"balance": {"enabled": [{"name": "MoveEverything"}]}}}
     with pytest.raises(PolicyError, match="MoveEverything is no plugin"):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
 from cotenant.api.snapshots import Snapshot
-from cotenant.events.conditions import NodeCondition
+from cotenant.events.conditions import NodeCondition, ObservedTaint, ZoneDisruption
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.migrations import Migration
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.resources import NodeResources
@@ -26,6 +28,7 @@ from cotenant.model.subjects import (
     condition_subject,
     executor_subject,
     metrics_subject,
+    migration_subject,
     object_subject,
     placement_subject,
     pod_subject,
@@ -114,6 +117,52 @@ def test_a_node_shows_executor_resources_and_condition() -> None:
     }
     assert [taint["key"] for taint in shown["spec"]["taints"]] == ["cotenant.io/runtime", "node.kubernetes.io/unreachable"]
     assert shown["status"]["conditions"][0]["status"] == "Unknown"
+
+
+def narrated(world: World) -> list[Any]:
+    """The Event objects, in their order."""
+    return [json.loads(snapshot.document) for snapshot in world.core.objects(EVENTS)]
+
+
+def test_a_lost_node_of_a_disrupted_zone_says_so() -> None:
+    world = World()
+    world.put(executor_subject("n1"), ExecutorStatus(node="n1"))
+    for plan in registrations(world.core):
+        world.store(plan)
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    disruption = ZoneDisruption(state="PartialDisruption", lost=30, nodes=31, since=since)
+    said = NodeCondition(node="n1", status="Unknown", since=since, reason="Silent", message="silent", disruption=disruption)
+    world.put(condition_subject("n1"), said)
+    shown: Any = world.show("nodes", "n1")
+    assert shown["status"]["conditions"][1] == {
+        "type": "ZoneDisrupted",
+        "status": "True",
+        "reason": "PartialDisruption",
+        "message": "30 of the 31 nodes of its zone are not ready: no further node loses its pods",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    (event,) = [each for each in narrated(world) if each["involvedObject"]["kind"] == "Node"]
+    assert event["message"] == "silent; 30 of the 31 nodes of its zone are not ready: no further node loses its pods"
+
+
+def test_a_ready_node_with_a_taint_that_evicts_says_so() -> None:
+    world = World()
+    taint = ObservedTaint(key="maintenance", since=datetime(2026, 1, 1, tzinfo=UTC))
+    world.put(condition_subject("n1"), NodeCondition(node="n1", no_execute=(taint,)))
+    (event,) = narrated(world)
+    assert (event["reason"], event["message"]) == ("NodeTainted", "pods that do not tolerate maintenance are evicted")
+
+
+def test_an_eviction_by_taint_that_was_called_off_is_an_event_of_its_pod() -> None:
+    world = World()
+    job = Migration(job="web-1", namespace="default", pod="web", uid="u", taint="node.kubernetes.io/unreachable")
+    world.put(migration_subject("web-1"), job)
+    assert narrated(world) == []
+    ended = msgspec.structs.replace(job, phase="Aborted", reason="NodeReady", message="node n1 is Ready again")
+    world.put(migration_subject("web-1"), ended)
+    (event,) = narrated(world)
+    assert (event["involvedObject"]["name"], event["reason"]) == ("web", "TaintManagerEviction")
+    assert event["message"] == "Cancelling deletion of Pod default/web: node n1 is Ready again"
 
 
 def with_a_deleted_node() -> World:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.domain.selectors import SelectorError, check_selector
-from cotenant_descheduler_arbiter.config.configuration import (
-    NamespaceRule,
-)
+from cotenant.model.bounds import MAX_SECONDS
+from cotenant_descheduler_arbiter.config.configuration import NamespaceRule, NodeLifecycleConfiguration
 from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
+from cotenant_descheduler_arbiter.config.policy import NodeEvictionRates
 from cotenant_descheduler_arbiter.config.scaling import IntOrPercent, scaled
+
+LOWEST_NODE_RATE = 0.00001
+"""Nodes a second: one in 28 hours."""
 
 
 class PolicyError(ValueError):
@@ -64,3 +68,25 @@ def evictions_per_second(value: str | int | float) -> float:
         raise PolicyError(f"MigrationController.evictQPS: {value!r} is not a number") from error
     check(qps > 0, "MigrationController.evictQPS", f"{value} is not above 0")
     return qps
+
+
+def node_eviction_rates(given: NodeLifecycleConfiguration) -> NodeEvictionRates:
+    """Return the rates and thresholds of lost nodes. Raises PolicyError."""
+    seconds = given.default_toleration_seconds
+    check(0 <= seconds <= MAX_SECONDS, "nodeLifecycle.defaultTolerationSeconds", f"{seconds} is not in 0 .. {MAX_SECONDS}")
+    rates = {
+        "nodeEvictionRate": given.node_eviction_rate,
+        "secondaryNodeEvictionRate": given.secondary_node_eviction_rate,
+    }
+    for name, rate in rates.items():
+        holds = rate == 0 or LOWEST_NODE_RATE <= rate < math.inf
+        check(holds, f"nodeLifecycle.{name}", f"{rate} is neither 0 (no evictions) nor at least {LOWEST_NODE_RATE} nodes/s")
+    nodes, fraction = given.large_cluster_size_threshold, given.unhealthy_zone_threshold
+    check(nodes >= 0, "nodeLifecycle.largeClusterSizeThreshold", f"{nodes} is below 0")
+    check(0 <= fraction <= 1, "nodeLifecycle.unhealthyZoneThreshold", f"{fraction} is not in 0 .. 1")
+    return NodeEvictionRates(
+        normal=given.node_eviction_rate,
+        secondary=given.secondary_node_eviction_rate,
+        large_zone_nodes=nodes,
+        unhealthy_fraction=fraction,
+    )

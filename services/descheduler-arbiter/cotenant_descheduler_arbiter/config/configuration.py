@@ -80,10 +80,17 @@ class Profile(Document, frozen=True, kw_only=True):
 
 
 class NodeLifecycleConfiguration(Document, frozen=True, kw_only=True):
-    """Taints of nodes without samples, and the evictions by taint; an extension of cotenant."""
+    """Taints of nodes without samples, and the evictions by taint; an extension of cotenant.
+
+    The rates (nodes a second) and thresholds have the names and defaults of kube-controller-manager's flags.
+    """
 
     enabled: bool = True
     default_toleration_seconds: int = 300
+    node_eviction_rate: float = 0.1
+    secondary_node_eviction_rate: float = 0.01
+    large_cluster_size_threshold: int = 50
+    unhealthy_zone_threshold: float = 0.55
 
 
 class BackOffConfiguration(Document, frozen=True, kw_only=True):

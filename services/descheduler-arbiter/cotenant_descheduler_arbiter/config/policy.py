@@ -104,6 +104,17 @@ class RateLimit(msgspec.Struct, frozen=True):
     burst: int
 
 
+class NodeEvictionRates(msgspec.Struct, frozen=True):
+    """How fast nodes that are not ready get the NoExecute taint, by the state of their zone. Rates are nodes a second."""
+
+    normal: float = 0.1
+    secondary: float = 0.01
+    """Of a zone in partial disruption with more than `large_zone_nodes` nodes; a smaller one gets 0."""
+    large_zone_nodes: int = 50
+    unhealthy_fraction: float = 0.55
+    """A zone with this part of its nodes, and more than two, not ready is in partial disruption."""
+
+
 class Policy(msgspec.Struct, frozen=True):
     """All parameters of the core's decisions."""
 
@@ -131,3 +142,4 @@ class Policy(msgspec.Struct, frozen=True):
     back_off_maximum: timedelta
     lifecycle: bool
     default_toleration: timedelta
+    node_evictions: NodeEvictionRates = NodeEvictionRates()

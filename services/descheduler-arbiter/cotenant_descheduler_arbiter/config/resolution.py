@@ -1,7 +1,7 @@
 """Resolves the configuration document to the policy: fills in defaults and validates everything once at start.
 
 In: the document. Out: a Policy, or a PolicyError that names the field. Checked here: expiration > 0; evictQPS and evictBurst
-> 0; include xor exclude; one profile; known plugins.
+> 0; include xor exclude; one profile; known plugins; rates and thresholds of lost nodes.
 
 Source: koord-descheduler defaults, conversion and validation of v1alpha2.
 """
@@ -22,6 +22,7 @@ from cotenant_descheduler_arbiter.config.checks import (
     duration,
     evictions_per_second,
     namespace_rule,
+    node_eviction_rates,
 )
 from cotenant_descheduler_arbiter.config.configuration import (
     Args,
@@ -167,4 +168,5 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
         back_off_maximum=duration("workloadBackOff.maximum", document.workload_back_off.maximum),
         lifecycle=document.node_lifecycle.enabled,
         default_toleration=timedelta(seconds=document.node_lifecycle.default_toleration_seconds),
+        node_evictions=node_eviction_rates(document.node_lifecycle),
     )

@@ -81,13 +81,24 @@ def below_max_cost(pod: Pod) -> bool:
     return parse_cost(pod.metadata.annotations.get(ANNOTATION_EVICTION_COST)) != MAX_EVICTION_COST
 
 
+def of_daemon_set(pod: Pod) -> bool:
+    """Whether a DaemonSet owns the pod."""
+    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+
+
+def is_static(pod: Pod) -> bool:
+    """Whether the pod comes from its node and not through the API: a mirror pod, or one with another source."""
+    annotations = pod.metadata.annotations
+    return ANNOTATION_MIRROR in annotations or annotations.get(ANNOTATION_SOURCE, "api") != "api"
+
+
 def _ownership(facts: PodFacts, rules: EvictableRules) -> str | None:
     pod = facts.pod
-    if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
+    if of_daemon_set(pod):
         return "it belongs to a DaemonSet"
     if ANNOTATION_MIRROR in pod.metadata.annotations:
         return "it is a mirror pod"
-    if pod.metadata.annotations.get(ANNOTATION_SOURCE, "api") != "api":
+    if is_static(pod):
         return "it is a static pod"
     if facts.terminating:
         return "it is terminating already"

@@ -14,14 +14,14 @@ Source: koord-descheduler migration controller, arbitrator and scavenger.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration
 from cotenant.model.subjects import migration_subject
-from cotenant.model.times import NEVER
+from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, needed_until, next_consecutive, pause, workload_key
 from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICT, forced
@@ -42,7 +42,6 @@ WAITING = "WaitingForArbitration"
 REPEAT_REASON = timedelta(seconds=30)
 KEPT_AFTER_TTL = timedelta(minutes=5)
 KEPT_WITHOUT_TTL = timedelta(minutes=30)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class JobDecisions:
@@ -218,7 +217,7 @@ class JobDecisions:
                 return self.now
         elif not job.finished:
             return None
-        times = [_EPOCH]
+        times = [EPOCH]
         if job.created_at is not None and not job.object_uid:
             times.append(job.created_at + retention(job.ttl_seconds))
         if job.evicted_at is not None:

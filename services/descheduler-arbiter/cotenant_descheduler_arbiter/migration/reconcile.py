@@ -13,7 +13,7 @@ nothing changed.
              else                   -> the eviction is ordered, once
     answer: granted                 -> condition Eviction False, reason Evicting; then wait until the pod is gone
             refused                 -> asked again after 3, 6, 12, ... at most 60 s, until the ttl passes
-    pod of a lost node              -> Succeeded when granted: no executor is left to report its end
+    eviction by taint               -> Succeeded when granted: of a lost node no executor is left to report the pod's end
 
 A pod is gone when its name is unused or belongs to another uid. A `paused` job takes no step.
 
@@ -37,7 +37,7 @@ EVICT_COMPLETE = "EvictComplete"
 EVICTION_REFUSED = "EvictionRefused"
 COMPLETE = "Complete"
 TAINT_EVICTION = "TaintEviction"
-"""Trigger of the jobs of lost nodes' pods."""
+"""Trigger of the jobs of pods that a NoExecute taint evicts: their node is lost, or a user has tainted it."""
 REQUEUE = timedelta(seconds=3)
 _MAX_RETRY = timedelta(seconds=60)
 
@@ -212,5 +212,5 @@ def _answered(job: Migration, answer: Answer, now: datetime) -> Migration:
     )
     granted = msgspec.structs.replace(with_condition(job, evicting, now), answer=answer.ref, evicted_at=now, retry_at=None)
     if job.trigger == TAINT_EVICTION:
-        return succeed(granted, f'Pod "{name}" of the lost node "{job.node}" is terminating', now)
+        return succeed(granted, f'Pod "{name}" of node "{job.node}" is terminating', now)
     return granted

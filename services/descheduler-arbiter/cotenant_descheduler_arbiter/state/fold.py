@@ -68,6 +68,8 @@ class ClusterFold:
         self._usage: dict[str, dict[str, int]] = {}
         self.version = 0
         """Increases with every event that changed state; `pods.version` with objects, placements and runs of pods."""
+        self.tainted: dict[str, datetime] = {}
+        """When a node of each zone was tainted last, by the conditions and their tombstones."""
         self._changed_nodes: set[str] = set()
         """Nodes with an event other than their pods' since the last `take_changed_nodes`."""
         self.job_version = 0
@@ -156,7 +158,11 @@ class ClusterFold:
         elif parts[2] == "resources":
             keep(self.resources, name, data if isinstance(data, NodeResources) else None, event)
         else:
-            keep(self.conditions, name, data if isinstance(data, NodeCondition) else None, event)
+            condition = data if isinstance(data, NodeCondition) else None
+            if condition is not None and condition.tainted_at is not None:
+                _check_zone("taintedAt", condition.tainted_at)
+                self.tainted[condition.zone] = max(condition.tainted_at, self.tainted.get(condition.zone, condition.tainted_at))
+            keep(self.conditions, name, condition, event)
 
     def _judgement(self, event: Event, parts: tuple[str, ...]) -> None:
         self._changed_nodes.add(parts[1])

@@ -40,11 +40,19 @@ class Pods:
         self.version = 0
         """Increases with every event of a pod's object, placement or run."""
         self._facts: dict[str, PodFacts | None] = {}
+        self._changed_on: set[str] = set()
+        """Nodes with an event of their pods since the last `take_changed`."""
+
+    def take_changed(self) -> set[str]:
+        """Return the nodes with an event of their pods since the last call."""
+        changed, self._changed_on = self._changed_on, set()
+        return changed
 
     def object_stored(self, event: Event, key: str) -> None:
         """Fold a pod's object or its tombstone."""
         self.version += 1
         self._facts.pop(key, None)
+        self._changed_on.update(self.places.get(key, ()))
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self.objects.drop(key)
         else:
@@ -55,6 +63,7 @@ class Pods:
         key = f"{placed.namespace}/{placed.name}"
         self.version += 1
         self._facts.pop(key, None)
+        self._changed_on.add(placed.node)
         if not ended and placed.phase is not _GONE:
             self.placements[placed.node][key] = placed
             self.places[key][placed.node] = placed.uid
@@ -70,6 +79,7 @@ class Pods:
         key = f"{run.namespace}/{run.name}"
         self.version += 1
         self._facts.pop(key, None)
+        self._changed_on.add(run.node)
         if ended:
             self.runs[run.node].pop(key, None)
         else:

@@ -1,8 +1,8 @@
 """core/v1 Events for `kubectl get events`, composed of the facts on the log.
 
-In: facts about pods and nodes (placements, waiting reasons, runs, evictions, readiness). Out: Event objects: one per
-object and reason, counted when the same happens again. At most MAX_EVENTS are kept; the oldest go. They are composed again
-from the last facts after a restart and never stored: the log itself is the record.
+In: facts about pods and nodes (placements, waiting reasons, runs, evictions and those called off, readiness). Out: Event
+objects: one per object and reason, counted when the same happens again. At most MAX_EVENTS are kept; the oldest go. They are
+composed again from the last facts after a restart and never stored: the log itself is the record.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from cotenant.api.overlay import Overlay, head_of
 from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import derived_uid, rfc3339
-from cotenant.events.conditions import NodeCondition
+from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.migrations import EvictionOutcome, Migration
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.kinds.events import DEFINITION, EVENTS
@@ -83,9 +83,23 @@ def _narrate_run(run: RunStatus) -> Narration | None:
     return Narration("Pod", run.namespace, run.name, run.uid, normal, reason, message, "node-executor")
 
 
+def _narrate_migration(job: Migration) -> Narration | None:
+    """An eviction by taint that was called off, as Kubernetes' taint eviction controller says it."""
+    if job.phase != "Aborted" or not job.taint:
+        return None
+    message = f"Cancelling deletion of Pod {job.namespace}/{job.pod}: {job.message}"
+    return Narration("Pod", job.namespace, job.pod, job.uid, True, "TaintManagerEviction", message, "descheduler-arbiter")
+
+
 def _narrate_condition(condition: NodeCondition) -> Narration:
+    if condition.ready and condition.no_execute:
+        taints = ", ".join(taint.key for taint in condition.no_execute)
+        message = f"pods that do not tolerate {taints} are evicted"
+        return Narration("Node", "", condition.node, "", True, "NodeTainted", message, "descheduler-arbiter")
     reason = "NodeReady" if condition.ready else "NodeNotReady"
     message = condition.message or f"Node {condition.node} status is now: {reason}"
+    if condition.disruption is not None:
+        message = f"{message}; {disruption_text(condition.disruption)}"
     return Narration("Node", "", condition.node, "", condition.ready, reason, message, "descheduler-arbiter")
 
 
@@ -96,6 +110,7 @@ _NARRATORS: dict[type, Callable[[Any], Narration | None]] = {
     EvictionOutcome: _narrate_eviction,
     RunStatus: _narrate_run,
     NodeCondition: _narrate_condition,
+    Migration: _narrate_migration,
 }
 
 

@@ -3,10 +3,12 @@ lifts all faults."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from random import Random
 
 from cotenant_verification.harness.harness import Harness
+from cotenant_verification.harness.nodes import ChaosNode
 from cotenant_verification.workload.schedule import Entry, ms
 
 
@@ -53,6 +55,24 @@ def partition(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
+def lose_machines(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A switch fails: the machines behind it are cut off, and their pods go on. An executor that was away for longer than half
+    of a tombstone's time starts over, as its reader would have it.
+    """
+    until = now + ms(entry.number("for_ms"))
+    behind = [harness.nodes[name] for name in sorted(harness.nodes)[: entry.number("nodes")]]
+    for node in behind:
+        partition(harness, Entry(at_ms=entry.at_ms, kind="partition", target=node.name, args=entry.args), now)
+        if 2 * (until - now) > timedelta(seconds=harness.schedule.header.tombstone_s):
+            harness.at(until, partial(_starts_over, harness, node))
+    return bool(behind)
+
+
+def _starts_over(harness: Harness, node: ChaosNode, _now: datetime) -> None:
+    if harness.nodes.get(node.node_name) is node:
+        node.crash(ms(0))
+
+
 def gap(harness: Harness, entry: Entry, now: datetime) -> bool:
     """Lose deliveries while writes arrive; the reader finds the gap and reads what the log still holds."""
     return harness.world.interrupt(entry.target, now + ms(entry.number("for_ms")))
@@ -96,6 +116,7 @@ ACTIONS = {
     "stall": stall,
     "partition": partition,
     "gap": gap,
+    "switch": lose_machines,
     "sample-repeat": repeat,
     "sample-loss": lose_samples,
     "shuffle": shuffle,

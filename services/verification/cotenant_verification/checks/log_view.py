@@ -77,6 +77,10 @@ class LogView:
         """Recent versions of what decisions rest on: nodes, quotas, namespaces, profiles."""
         self.declared: dict[str, dict[str, None]] = defaultdict(dict)
         """Nodes, namespaces, profiles: all subjects that ever existed, in order of appearance."""
+        self.measured: set[str] = set()
+        """Nodes that ever had a metric."""
+        self.tainted: dict[str, datetime] = {}
+        """When a lost node of each zone got the NoExecute taint last."""
         self.needs = Needs()
         self.pods: dict[tuple[str, str], ObjectHead] = {}
         self._ended_at: dict[str, int] = {}
@@ -129,6 +133,8 @@ class LogView:
             self._keep(event)
             if isinstance(data, QuotaRuntime):
                 self.charges.publish(event, data)
+            elif isinstance(data, NodeMetricComputed):
+                self.measured.add(data.node)
         elif isinstance(data, ObjectStored | ObjectDeleted):
             self._see_object(event, data)
         elif isinstance(data, Migration):

@@ -11,6 +11,7 @@ from cotenant_verification.promises import evictions as e
 from cotenant_verification.promises import filters as t
 from cotenant_verification.promises import memory as d
 from cotenant_verification.promises import metrics as m
+from cotenant_verification.promises import node_lifecycle as n
 from cotenant_verification.promises import placements as p
 from cotenant_verification.promises import preemption as v
 from cotenant_verification.promises import quotas as q
@@ -103,6 +104,13 @@ PROMISES: tuple[Invariant, ...] = (
         on_event=(d.policies_are_kept, d.restarts_wait),
         at_moments=(d.kills_hit_pods_beyond_limits, d.nobody_holds_more_than_its_limit),
         at_rest=(d.kills_are_reported, d.what_may_start_starts),
+    ),
+    Invariant(
+        number=20,
+        name="taints_evict_whom_they_should",
+        on_event=(n.ready_nodes_keep_their_pods,),
+        on_commit=(n.lost_nodes_are_tainted_by_rate, n.taints_evict_whom_they_should),
+        at_rest=(n.tainted_nodes_are_left,),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides

@@ -11,6 +11,7 @@ up over the seeds.
 | answer-lost, write-lost, refused | any | the next `count` writes are stored unanswered; do not arrive; are refused |
 | stall | the log | no leader for `for_ms` |
 | partition | any | cut off for `for_ms`: its writes do not arrive, its deliveries are lost |
+| switch | the first `nodes` machines | cut off for `for_ms`, all at once; in some runs all machines stand in one zone |
 | gap | any | deliveries of `for_ms` are lost; then it reads on behind the last message it was given |
 | crash | a service, a gateway | killed `where` (between, before, after a batch is stored), back after `down_ms` |
 | pause | a service | stopped for `for_ms` between deciding and storing |
@@ -45,6 +46,7 @@ FAULTS_PER_HOUR = (60, 120, 400, 1_200)
 """Seeds differ in how many faults they have, and in which kinds: rare ones show only where others do not hide them."""
 LATE_MS = (DEDUPLICATION_SECONDS + 1) * 1_000
 """A message that is sent again by then is stored again: the log has forgotten its id."""
+LONG_MS = 600_000
 LAST_FAULT = 0.8
 """Faults begin in this part of the span; the longest ends within it or soon after."""
 KINDS = (
@@ -91,7 +93,28 @@ def faults(header: Header) -> list[Entry]:
     count = max(4, chance.choice(FAULTS_PER_HOUR) * header.span_ms // 3_600_000)
     kinds = KINDS if chance.random() < 0.5 else chance.sample(KINDS, len(KINDS) // 3)
     end = int(header.span_ms * LAST_FAULT)
-    return [_fault(chance, chance.choice(kinds), chance.randrange(SETTLE_MS, end), services, nodes) for _ in range(count)]
+    made = [_fault(chance, chance.choice(kinds), chance.randrange(SETTLE_MS, end), services, nodes) for _ in range(count)]
+    return [*switches(header), *made]
+
+
+def switches(header: Header) -> list[Entry]:
+    """In every third run of ten minutes and more, most or all machines are lost at once: for so long that pods are evicted, or
+    not. In half of these all stand in one zone, which is then in partial disruption.
+    """
+    chance = Random(f"switches/{header.seed}")
+    if header.span_ms < LONG_MS or chance.random() < 2 / 3:
+        return []
+    entries = []
+    if chance.random() < 0.5:
+        args: dict[str, int | str] = {"zone": "zone-0"}
+        entries += [Entry(at_ms=2_500, kind="relabel", target=f"n{index}", args=args) for index in range(header.nodes)]
+    for hour in range(1 + header.span_ms // 3_600_000):
+        at_ms = 3_600_000 * hour + chance.randrange(SETTLE_MS, 60_000)
+        lost = header.nodes - chance.choice((0, 1, 1, 2))
+        # A node is silent after 3 minutes; its pods go 5 minutes after that, and 10 s later those of the next.
+        cut_ms = chance.choice((60_000, 240_000, 495_000, 530_000))
+        entries.append(Entry(at_ms=at_ms, kind="switch", fault=True, args={"nodes": max(lost, 1), "for_ms": cut_ms}))
+    return entries
 
 
 def _fault(chance: Random, kind: str, at_ms: int, services: list[str], nodes: list[str]) -> Entry:
