@@ -177,7 +177,7 @@ class Follower:
         stopping: asyncio.Event,
         *,
         service: str,
-        consumer: str = "",
+        republished: bool = False,
         usage_filters: Sequence[str] = (),
         views: Sequence[type[View]] = (),
         pull_limit: int = PULL_LIMIT,
@@ -185,13 +185,14 @@ class Follower:
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
+        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is."""
         self.incarnations = 0
         """So many were begun."""
         self._log = log
         self._filters = tuple(filters)
         self._stopping = stopping
         self._service = service
-        self._consumer = consumer
+        self._republished = republished
         self._usage_filters = tuple(usage_filters)
         self._views = tuple(views)
         self._pull_limit = pull_limit
@@ -217,12 +218,18 @@ class Follower:
                     async with asyncio.timeout(pause):
                         await self._stopping.wait()
 
+    async def _open_reader(self) -> Reader:
+        if self._republished:
+            (selected,) = self._filters
+            return await self._log.follow_republished(selected)
+        return await self._log.follow(LOG, self._filters)
+
     async def _run_one(self, incarnation: Incarnation) -> None:
         readers: list[Reader] = []
         try:
             if self.incarnations > 1 and isinstance(self._log, Declared):
                 await self._log.declare_again()
-            readers.append(await self._log.follow(LOG, self._filters, name=self._consumer))
+            readers.append(await self._open_reader())
             if isinstance(readers[0], Skipping):
                 readers[0].skip(incarnation.knows)
             if self._views and isinstance(readers[0], Viewing):

@@ -77,7 +77,7 @@ def schedule(
     else:
         from cotenant_verification.bench.schedule import run
 
-        _show(_carry_out(run(workload, rate, stack=stack)), output)
+        _show(_carry_out(run(workload, rate, stack=stack, say=lambda line: click.echo(line, err=True))), output)
 
 
 @command.command("recover")
