@@ -137,7 +137,7 @@ class SimulatedGateway:
             step = next(request)
             while True:
                 if isinstance(step, Store):
-                    outcome = self._store(step.plan, now, world)
+                    outcome = self.store(step.plan, now, world)
                     stored = isinstance(outcome, Written)
                     step = request.send(outcome)
                 else:
@@ -155,9 +155,9 @@ class SimulatedGateway:
     def _store_all(self, plans: Iterable[Plan], now: datetime, world: World) -> None:
         for plan in plans:
             # A refused one was made from an old state: it comes again after the next fold.
-            self._store(plan, now, world)
+            self.store(plan, now, world)
 
-    def _store(self, plan: Plan, now: datetime, world: World) -> Outcome:
+    def store(self, plan: Plan, now: datetime, world: World) -> Outcome:
         """Store a plan and fold what was stored."""
         writes = []
         for write in plan.writes:
