@@ -3,10 +3,11 @@
 Both ways with a server of their own (disk, fsync), READERS readers in PROCESSES processes that only read, each pulling as an
 executor does. Out, for each way: seconds until all are loaded; at rest, CPU of the server and of the readers as percent of a
 core, and by how much the server's and the readers' memory grew; with PLACEMENTS_A_SECOND placements, their latency from before
-the write until they are read; with TOMBSTONES_A_SECOND tombstones, each over two earlier messages, what one costs the server
-and how long its writer waits.
+the write until they are read, beside that until they are stored; with TOMBSTONES_A_SECOND tombstones, each over two earlier
+messages, what one costs the server and how long its writer waits.
 
-`python -m tests.bench.bench_readers 1` gives each reader a connection of its own; without a number a process has one.
+`python -m tests.bench.bench_readers 1` gives each reader a connection of its own; without a number a process has one. A way as
+the second argument leaves out the other.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ async def read(arguments: argparse.Namespace) -> None:
         )
         read = 0
         while True:
-            events = await reader.pull(PULL_LIMIT, follower.TICK_SECONDS)
+            events = await reader.pull(PULL_LIMIT, follower.PULL_SECONDS)
             now = time.monotonic_ns()
             before, read = read, read + len(events)
             if before < SUBJECTS_A_NODE <= read:
@@ -171,18 +172,24 @@ async def measure(way: str, per_connection: int) -> None:
         print(f"readers_{way}_server_memory {memory_mib(servers) - bare:.0f} MiB")
         print(f"readers_{way}_readers_memory {memory_mib(readers) - PROCESSES * idle:.0f} MiB")
 
+        waits: list[float] = []
+
         async def place(number: int) -> None:
+            asked = time.monotonic()
             await log.append([Write(event=placement(node_name(random.randrange(READERS)), f"pod-{number}"))])
+            waits.append(1000 * (time.monotonic() - asked))
 
         began, used = time.monotonic(), cpu_seconds(servers)
         placed = await paced(PLACEMENTS_A_SECOND, WORK_SECONDS, place)
         used = cpu_seconds(servers) - used - rest * (time.monotonic() - began)
         print(f"readers_{way}_placement_server_cpu {1000 * used / placed:.2f} ms")
+        print(f"readers_{way}_placement_stored_p50 {percentile(waits, 0.5):.1f} ms")
+        print(f"readers_{way}_placement_stored_p99 {percentile(waits, 0.99):.1f} ms")
+        waits.clear()
 
         nodes = [node_name(random.randrange(READERS)) for _ in range(int(TOMBSTONES_A_SECOND * WORK_SECONDS))]
         for _ in range(2):
             await store(log, [placement(node, f"gone-{number}") for number, node in enumerate(nodes)])
-        waits: list[float] = []
 
         async def end(number: int) -> None:
             asked, last = time.monotonic(), placement(nodes[number], f"gone-{number}")
@@ -243,7 +250,7 @@ def main() -> None:
         uvloop.run(read(parser.parse_args(sys.argv[2:])))
         return
     per_connection = int(sys.argv[1]) if len(sys.argv) > 1 else READERS
-    for way in WAYS:
+    for way in sys.argv[2:] or WAYS:
         uvloop.run(measure(way, per_connection))
 
 

@@ -46,7 +46,8 @@ logger = logging.getLogger(__name__)
 
 PULL_LIMIT = 1000
 QUEUE_PULLS = 16
-TICK_SECONDS = 1.0
+PULL_SECONDS = 30.0
+"""How long a pull waits. Nothing is done between two of them, and a process can have hundreds of readers."""
 CLOSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
 GOOD_SECONDS = 60.0
@@ -81,7 +82,7 @@ class Reading:
 
     async def _read(self, reader: Reader) -> None:
         while True:
-            events = await reader.pull(self._pull_limit, TICK_SECONDS)
+            events = await reader.pull(self._pull_limit, PULL_SECONDS)
             if events:
                 await self._queue.put(events)
                 self.wake.set()
