@@ -31,7 +31,7 @@ REPORTS = "node.*.executor"
 NODES_A_PROCESS = 200
 MAX_NODES = 4_000
 """A server takes many more readers, but their simulation is Python on this machine too: MAX_NODES_REASON"""
-STALLED_SECONDS = 120.0
+STALLED_SECONDS = 240.0
 PROGRESS_SECONDS = 5.0
 POLL_SECONDS = 0.5
 SAMPLE_SECONDS = "15"
