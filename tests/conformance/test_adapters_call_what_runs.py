@@ -15,7 +15,6 @@ THIRD_PARTY = "the share of a third-party resource manager in a node's annotatio
 YARN_NODES = "YARN nodes that are nodes of a Kubernetes cluster"
 NUMA_USAGE = "usage by NUMA node"
 IDENTITY = "identities of groups by annotation, and the sysctls that they need"
-BURST = "limits of groups read back: CPU burst, memory QoS"
 SATISFACTION = "eviction by how much of its request best-effort work gets, cores of groups"
 HOST_APPLICATIONS = "cgroups of host applications, and layouts of other container runtimes"
 
@@ -54,11 +53,7 @@ NOT_WIRED: dict[str, str] = {
     "cotenant_node_executor.strategies.group_identity.enabled_sysctls": IDENTITY,
     "cotenant_node_executor.strategies.group_identity.host_identity": IDENTITY,
     "cotenant_node_executor.strategies.group_identity.identity_supported": IDENTITY,
-    "cotenant_node_executor.targets.convert.memory_limit_v2": BURST,
     "cotenant_node_executor.targets.cpulist.smallest_cpu_list": "CPU lists in the form of a node's annotation",
-    "cotenant_node_executor.targets.parse.parse_cfs_period": BURST,
-    "cotenant_node_executor.targets.parse.parse_cfs_quota": BURST,
-    "cotenant_node_executor.targets.parse.parse_cpu_shares": BURST,
     "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
     "cotenant_node_executor.targets.paths.HostApplicationPath": HOST_APPLICATIONS,
     "cotenant_node_executor.targets.paths.KubeQoS": HOST_APPLICATIONS,

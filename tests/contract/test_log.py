@@ -457,7 +457,7 @@ async def test_many_filters_select_what_few_filters_do(nats_server: NatsServer) 
 async def test_more_than_a_thousand_nodes_follow_the_log(nats_server: NatsServer) -> None:
     log = await connect(nats_server.url, "test")
     await log.declare()
-    last = await log.follow(LOG, ["node.n1100.>"], name="node-n1100")
+    last = await log.follow(LOG, ["node.n1100.>"])
     for number in range(1100):
         config = {"name": f"node-n{number}", "ack_policy": "none", "deliver_policy": "new", "mem_storage": True}
         await log._api.create_consumer(LOG, config, (f"node.n{number}.>",))

@@ -58,7 +58,7 @@ GROUPS = (
     ),
     Group(
         "cycle",
-        ("shared/cotenant/engine/cycle.py",),
+        ("shared/cotenant/engine/cycle.py", "shared/cotenant/engine/ahead.py"),
         ("contract/test_cycle.py", "contract/test_cycle_bounds.py", "unit/shared", "unit/batch_resource_calculator"),
     ),
     Group(

@@ -145,9 +145,7 @@ class MetricsIngestCore:
         log_ms = int(self._log_time.timestamp() * 1000) if self._log_time is not None else 0
         refused = node.windows.take(sample, int(event.time.timestamp() * 1000), log_ms)
         if refused is None:
-            node.news = True
-            node.heard = self._log_time
-            node.causes.appendleft(event.sequence)
+            node.accepted(event, self._log_time)
             published = node.published
             if published is None or published.digest is None or published.unknown_since is not None:
                 self._urgent.add(sample.node)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant_metrics_ingest.node_windows import NodeWindows
 
@@ -27,6 +28,12 @@ class NodeState(msgspec.Struct):
     causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
     published: NodeMetricComputed | None = None
     published_at: datetime | None = None
+
+    def accepted(self, event: Event, log_time: datetime | None) -> None:
+        """A sample of the node was accepted: it was heard at this time of the log, whatever its own clock says."""
+        self.news = True
+        self.heard = log_time
+        self.causes.appendleft(event.sequence)
 
     def last_sign(self) -> datetime | None:
         """Return the time of the node's last sample, else of its last metric, else of its object."""

@@ -88,7 +88,7 @@ class ExecutorShell:
             [f"node.{token}.>"],
             self._stopping,
             service=f"node {self.node.name}",
-            consumer=f"node-{token}",
+            republished=True,
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
             max_pause_seconds=MAX_PAUSE_SECONDS,

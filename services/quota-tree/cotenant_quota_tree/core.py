@@ -189,7 +189,7 @@ class QuotaTreeCore:
         for subject in self._agenda.due(now):
             published = self._published.get(subject)
             quota = self._desired.get(subject)
-            due = self._due(quota, published) if quota is not None else _AT_ONCE if published is not None else NEVER
+            due = self.publish_at(quota, published) if quota is not None else _AT_ONCE if published is not None else NEVER
             if due > now:
                 self._agenda.settle(subject, due)
             elif quota is not None:
@@ -200,8 +200,8 @@ class QuotaTreeCore:
                 break
         return events
 
-    def _due(self, quota: QuotaRuntime, published: _Published | None) -> datetime:
-        """The earliest time at which the quota's event is published."""
+    def publish_at(self, quota: QuotaRuntime, published: _Published | None) -> datetime:
+        """Return the earliest time at which the quota's event is published, NEVER while it is what the log says."""
         if published is None:
             return _AT_ONCE
         if quota == published.quota:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
+from cotenant.engine.ahead import DecidedAhead
 from cotenant.engine.commit import Batch, Decision, Identity, commit_batch
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Assuming, Core
 from cotenant.engine.load import RELOAD_PAUSE, Load
@@ -86,9 +87,7 @@ class Cycle:
         """The last batch known to be stored."""
         self._assumed = False
         """The core holds the proposed batch although it is only being stored."""
-        self._ahead: Decision | None = None
-        self._ahead_prior = 0
-        """The commit record that `_ahead` was decided behind, once it is stored."""
+        self._ahead = DecidedAhead()
         self._prior_end = 0
         self._own_through = 0
         self._applied: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
@@ -199,7 +198,8 @@ class Cycle:
     @property
     def has_next(self) -> bool:
         """Whether the next batch is decided already and large enough to be stored as it is, whatever arrived since."""
-        return self._ahead is not None and len(self._ahead.events) >= self._ahead_from
+        ahead = self._ahead.decision
+        return ahead is not None and len(ahead.events) >= self._ahead_from
 
     def propose(self, now: datetime) -> Batch | None:
         """Return the next batch, None if nothing follows from the state (or it may not be decided on yet)."""
@@ -210,8 +210,8 @@ class Cycle:
         held_back = self.due(now) is not None and not self.has_next
         if held_back and self._urgent is None:
             return None
-        decision, self._ahead = self._ahead, None
-        if decision is None or self._ahead_prior != self.prior or not self._holds(decision):
+        decision = self._ahead.take(self.prior)
+        if decision is None or not self._holds(decision):
             decision = self._decide(max(now, self._floor))
         if held_back and self._urgent is not None and not any(map(self._urgent, decision.events)):
             return None
@@ -229,9 +229,11 @@ class Cycle:
                 return False  # settled already, or bound to be refused
             self._assuming.assume(batch.events[1:])
             self._assumed = True
-        if self._ahead is None or not self._holds(self._ahead):
-            self._ahead = self._decide(max(now, self._floor, batch.record.now))
-        return bool(self._ahead.events)
+        ahead = self._ahead.decision
+        if ahead is None or not self._holds(ahead):
+            ahead = self._decide(max(now, self._floor, batch.record.now))
+            self._ahead.keep(ahead)
+        return bool(ahead.events)
 
     def _holds(self, decision: Decision) -> bool:
         """Whether a decision is stored as it is: it is large, or nothing arrived since."""
@@ -262,7 +264,8 @@ class Cycle:
         self._floor = max(self._floor, batch.record.now)
         if self._assumed and self._assuming is not None and batch is self._proposed:
             self._assuming.confirm(outcome.first + 1)
-            self._assumed, self._ahead_prior = False, outcome.first
+            self._assumed = False
+            self._ahead.follows(outcome.first)
         else:
             for event in batch.as_stored(outcome.first):
                 self.core.apply(event)
@@ -283,7 +286,8 @@ class Cycle:
 
     def _withdraw(self) -> None:
         """Withdraw the batch under way and what was decided behind it: they are not stored."""
-        self._proposed = self._ahead = None
+        self._proposed = None
+        self._ahead.drop()
         if self._assumed and self._assuming is not None:
             self._assumed = False
             self._assuming.withdraw()

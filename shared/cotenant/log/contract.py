@@ -206,8 +206,12 @@ class Log(Protocol):
     async def get(self, stream: str, sequence: int) -> Event | None:
         """Return one stored event, None where it is no longer (or never was) there. Raises LogUnavailableError."""
 
-    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> Reader:
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None) -> Reader:
         """Create a consumer: the last message of each subject and then what follows; with `after`, all that comes after it."""
+
+    async def follow_republished(self, selected: str, *, after: int | None = None) -> Reader:
+        """Read as `follow` does what one filter below `node.>` selects of LOG, with no consumer on the server: for executors,
+        of which there are thousands. What was missed and can no longer be delivered in order raises Behind."""
 
 
 async def store_batch(log: Log, writes: Sequence[Write], *, tries: int = 5) -> Stored | Refused | NoAnswer:

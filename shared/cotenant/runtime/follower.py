@@ -46,7 +46,8 @@ logger = logging.getLogger(__name__)
 
 PULL_LIMIT = 1000
 QUEUE_PULLS = 16
-TICK_SECONDS = 1.0
+PULL_SECONDS = 30.0
+"""How long a pull waits. Nothing is done between two of them, and a process can have hundreds of readers."""
 CLOSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
 GOOD_SECONDS = 60.0
@@ -81,7 +82,7 @@ class Reading:
 
     async def _read(self, reader: Reader) -> None:
         while True:
-            events = await reader.pull(self._pull_limit, TICK_SECONDS)
+            events = await reader.pull(self._pull_limit, PULL_SECONDS)
             if events:
                 await self._queue.put(events)
                 self.wake.set()
@@ -177,7 +178,7 @@ class Follower:
         stopping: asyncio.Event,
         *,
         service: str,
-        consumer: str = "",
+        republished: bool = False,
         usage_filters: Sequence[str] = (),
         views: Sequence[type[View]] = (),
         pull_limit: int = PULL_LIMIT,
@@ -185,13 +186,14 @@ class Follower:
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
+        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is."""
         self.incarnations = 0
         """So many were begun."""
         self._log = log
         self._filters = tuple(filters)
         self._stopping = stopping
         self._service = service
-        self._consumer = consumer
+        self._republished = republished
         self._usage_filters = tuple(usage_filters)
         self._views = tuple(views)
         self._pull_limit = pull_limit
@@ -217,12 +219,18 @@ class Follower:
                     async with asyncio.timeout(pause):
                         await self._stopping.wait()
 
+    async def _open_reader(self) -> Reader:
+        if self._republished:
+            (selected,) = self._filters
+            return await self._log.follow_republished(selected)
+        return await self._log.follow(LOG, self._filters)
+
     async def _run_one(self, incarnation: Incarnation) -> None:
         readers: list[Reader] = []
         try:
             if self.incarnations > 1 and isinstance(self._log, Declared):
                 await self._log.declare_again()
-            readers.append(await self._log.follow(LOG, self._filters, name=self._consumer))
+            readers.append(await self._open_reader())
             if isinstance(readers[0], Skipping):
                 readers[0].skip(incarnation.knows)
             if self._views and isinstance(readers[0], Viewing):

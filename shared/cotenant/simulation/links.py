@@ -116,9 +116,13 @@ class LinkedLog:
         del stream
         return self._stream.event(sequence)
 
-    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> Reader:
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None) -> Reader:
         """Participants are delivered to by the world."""
-        raise NotImplementedError(stream, filters, after, name)
+        raise NotImplementedError(stream, filters, after)
+
+    async def follow_republished(self, selected: str, *, after: int | None = None) -> Reader:
+        """Participants are delivered to by the world."""
+        raise NotImplementedError(selected, after)
 
 
 def head_of(stream: MemoryStream, subject: str) -> Head | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,13 +12,15 @@ from datetime import UTC, datetime
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.log.contract import EXECUTION, LOG, NoAnswer, Refused, Stored, Write
+from cotenant.log.contract import EXECUTION, LOG, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.memory import MemoryLog
+from cotenant.log.nats.log import connect
 from cotenant.model.subjects import placement_subject, run_subject
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from tests.builders import encoded, pod_document
+from tests.nats_server import NatsServer
 
 NODE = "sim-1"
 PERIOD = 0.05
@@ -46,7 +49,7 @@ def new_node(boot: str = "boot") -> ExecutorNode:
 
 
 @asynccontextmanager
-async def living(log: MemoryLog, node: ExecutorNode | None = None) -> AsyncIterator[ExecutorShell]:
+async def living(log: Log, node: ExecutorNode | None = None) -> AsyncIterator[ExecutorShell]:
     """A shell that has loaded."""
     stopping, ready = asyncio.Event(), asyncio.Event()
     shell = ExecutorShell(log, node or new_node(), cell="cell", period_seconds=PERIOD, stopping=stopping, on_ready=ready.set)
@@ -67,19 +70,19 @@ def has_ended(node: ExecutorNode, uid: str) -> bool:
     return bool(states) and all(state.exited for state in states.values())
 
 
-async def store(log: MemoryLog, subject: str, data: Payload) -> None:
+async def store(log: Log, subject: str, data: Payload) -> None:
     event = Event(subject=subject, data=data, time=datetime.now(UTC), id=f"test/{subject}", source="/test")
     assert isinstance(await log.append([Write(event=event)]), Stored)
 
 
-async def place(log: MemoryLog, name: str, duration: str = "1h") -> None:
+async def place(log: Log, name: str, duration: str = "1h") -> None:
     annotations = {"cotenant.io/simulated-duration": duration}
     document = pod_document(name, annotations=annotations, restartPolicy="Never")
     placement = Placement(node=NODE, namespace="default", name=name, uid=f"uid-{name}", pod=encoded(document))
     await store(log, placement_subject(NODE, "default", name), placement)
 
 
-async def reported(log: MemoryLog, name: str, phase: RunPhase) -> RunStatus:
+async def reported(log: Log, name: str, phase: RunPhase) -> RunStatus:
     """Wait until the last report of a pod has this phase, within a bound."""
     reader = await log.follow(LOG, [run_subject(NODE, "default", name)])
     async with asyncio.timeout(WAIT_SECONDS):
@@ -184,3 +187,17 @@ async def test_a_second_life_takes_over_what_the_first_one_left() -> None:
         run = await reported(log, "job", RunPhase.SUCCEEDED)
         assert run.started_at == before.started_at
         assert run.containers[0].restarts == 0
+
+
+async def test_an_executor_keeps_no_consumer_and_gets_what_was_placed_while_it_was_cut_off(nats_server: NatsServer) -> None:
+    others, log = await connect(nats_server.url, "others"), await connect(nats_server.url, "executor")
+    await others.declare()
+    async with living(log):
+        answer = await others.client.request(f"$JS.API.STREAM.INFO.{LOG}", b"")
+        assert json.loads(answer.data)["state"]["consumer_count"] == 0
+        for name in ("one", "two"):
+            log.client._transport._io_writer.transport.abort()  # type: ignore[union-attr]
+            await place(others, name)
+            await reported(others, name, RunPhase.RUNNING)
+    await log.close()
+    await others.close()

@@ -32,8 +32,8 @@ import cotenant_scheduler.plugins.taints as taints
 import cotenant_scheduler.state.reading.pod_reader as pod_reader
 import cotenant_verification.harness.gateways as chaos_gateways
 import cotenant_verification.harness.harness as harness
+from cotenant.engine.ahead import DecidedAhead
 from cotenant.engine.commit import Batch
-from cotenant.engine.cycle import Cycle
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration
@@ -44,7 +44,7 @@ from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_metrics_ingest.core import MetricsIngestCore
+from cotenant_metrics_ingest.node_state import NodeState
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.runtime.restart import ALWAYS
 from cotenant_node_executor.targets.convert import UNLIMITED
@@ -81,13 +81,15 @@ def always_new(_: Function) -> Function:
 
 
 def charged_again(right: Function) -> Function:
-    """A placement that is stored again is charged again."""
+    """A placement that is stored again is charged to its quota again."""
 
-    def wrong(self: PodCache, record: Any, node: str, placed: Any) -> None:
-        charge = placed.charge
-        if charge is not None and charge.membership is not None:
-            self._quotas.charge(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
-        right(self, record, node, placed)
+    def wrong(self: PodCache, key: Any, data: Any, *others: Any, **more: Any) -> Any:
+        before = self.records[key].placements.get(data.node) if key in self.records else None
+        charge = before.charge if before is not None else None
+        placed = right(self, key, data, *others, **more)
+        if charge is not None and charge.membership is not None and placed.charge == charge:
+            self.quotas.charge(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
+        return placed
 
     return wrong
 
@@ -179,11 +181,8 @@ def hidden_counter(right: Function) -> Function:
 def node_clock(right: Function) -> Function:
     """When a node was heard is read from its own clock."""
 
-    def wrong(self: MetricsIngestCore, event: Event, sample: Any) -> None:
-        right(self, event, sample)
-        node = self._nodes.get(sample.node)
-        if node is not None and node.heard is not None:
-            node.heard = event.time
+    def wrong(self: NodeState, event: Event, log_time: datetime | None) -> None:
+        right(self, event, event.time)
 
     return wrong
 
@@ -317,13 +316,11 @@ def yarn_forgotten(right: Function) -> Function:
     return lambda foreign, **known: right(foreign=Amounts(), **known)
 
 
-def kept_after_refusal(right: Function) -> Function:
+def kept_after_refusal(_: Function) -> Function:
     """What was decided behind a batch that is refused is kept,"""
 
-    def wrong(self: Cycle) -> None:
-        ahead = self._ahead
-        right(self)
-        self._ahead = ahead
+    def wrong(self: DecidedAhead) -> None:
+        pass
 
     return wrong
 
@@ -331,9 +328,9 @@ def kept_after_refusal(right: Function) -> Function:
 def proposed_all_the_same(right: Function) -> Function:
     """and proposed, whoever has committed since."""
 
-    def wrong(self: Cycle, now: datetime) -> Any:
-        self._ahead_prior = self.prior
-        return right(self, now)
+    def wrong(self: DecidedAhead, prior: int) -> Any:
+        self.follows(prior)
+        return right(self, prior)
 
     return wrong
 
@@ -780,18 +777,18 @@ MUTANTS = (
             for letter in "ab"
         ),
     ),
-    Mutant("a_placement_stored_again_is_charged_again", ((PodCache, "_account", charged_again),), (10, 15)),
+    Mutant("a_placement_stored_again_is_charged_again", ((PodCache, "store_placement", charged_again),), (10, 15)),
     Mutant("the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "decide", never_ends),), (2, 12)),
     Mutant("shares_are_rounded_up", ((quota_runtime, "share", rounded_up),), (3,)),
     Mutant("weights_are_ignored", ((quota_runtime, "share", weights_ignored),), (3,), faults=HUNGRY),
     Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "decide", without_causes),), (11,)),
-    Mutant("a_quota_is_published_with_every_decision", ((QuotaTreeCore, "_due", said_again),), (11, 12)),
+    Mutant("a_quota_is_published_with_every_decision", ((QuotaTreeCore, "publish_at", said_again),), (11, 12)),
     Mutant("the_batch_formula_forgets_services", ((batch_evaluation, "calculate_batch", services_forgotten),), (4,)),
     Mutant("a_decision_depends_on_a_hidden_counter", ((BatchResourceCalculator, "decide", hidden_counter),), (10, 15)),
     Mutant(
         "silence_is_judged_by_the_nodes_clock",
-        ((MetricsIngestCore, "_take", node_clock),),
+        ((NodeState, "accepted", node_clock),),
         (5,),
         faults=(Entry(at_ms=60_000, kind="clock", target="n0", fault=True, args={"by_ms": 45_000, "drift_ppm": 0}),),
     ),
@@ -805,7 +802,7 @@ MUTANTS = (
         faults=HOT,
     ),
     Mutant("a_core_keeps_every_event", ((ClusterFold, "apply", everything_kept),), (13,)),
-    Mutant("the_gateway_writes_unconditionally", ((chaos_gateways.ChaosGateway, "_store", unconditional),), (14, 2, 12)),
+    Mutant("the_gateway_writes_unconditionally", ((chaos_gateways.ChaosGateway, "store", unconditional),), (14, 2, 12)),
     Mutant("a_pod_is_evicted_again", ((gateway_requests, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
     Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
     Mutant("the_executor_widens_the_child_before_the_parent", ((simulated_files, "plan", children_first),), (8,), (1,)),
@@ -820,7 +817,7 @@ MUTANTS = (
     Mutant("yarn_capacity_is_lent_twice", ((batch_deciding, "Situation", yarn_forgotten),), (4,), (2, 4, 6)),
     Mutant(
         "a_pipelined_decision_is_kept_after_a_refusal",
-        ((Cycle, "_withdraw", kept_after_refusal), (Cycle, "propose", proposed_all_the_same)),
+        ((DecidedAhead, "drop", kept_after_refusal), (DecidedAhead, "take", proposed_all_the_same)),
         (1, 2, 3, 10, 12, 15),
         (3, 1, 2),
         faults=STALE,
@@ -828,7 +825,7 @@ MUTANTS = (
     Mutant("room_is_not_given_back", ((NodeTable, "remove", remembered_room),), (10, 12, 15)),
     Mutant("a_quota_that_refused_refuses_for_ever", ((QuotaAdmission, "check", waits_for_ever),), (10, 12, 15)),
     Mutant("suppression_is_late", ((suppression, "suppress_milli", suppressed_late),), (8,)),
-    Mutant("waiting_is_said_with_every_decision", ((WaitingPods, "_due", said_when_asked),), (11, 12)),
+    Mutant("waiting_is_said_with_every_decision", ((WaitingPods, "due_at", said_when_asked),), (11, 12)),
     Mutant("reasons_to_and_fro_are_all_said", ((waiting, "CHANGE_PAUSE", no_pause),), (12,)),
     Mutant("yarn_keeps_what_it_announces", ((YarnCopilot, "settings", never_set),), (12,), (4, 2)),
     Mutant("affinity_is_not_looked_at", ((InterPodAffinity, "concerns", unconcerned),), (1,), (1, 2), 1, faults=APART),

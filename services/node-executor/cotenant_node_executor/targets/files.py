@@ -17,16 +17,16 @@ from cotenant_node_executor.targets.convert import (
     int_or_max,
     max_or_int,
     memory_limit_v1,
+    memory_limit_v2,
     parse_int,
-    period_of_cpu_max,
-    quota_of_cpu_max,
     shares_to_weight,
-    weight_to_shares,
 )
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import CgroupVersion, InvalidValueError, Knob, Stat
+from cotenant_node_executor.targets.parse import parse_cfs_period, parse_cfs_quota, parse_cpu_shares
 
 INT64_MAX = 2**63 - 1
+_V2 = CgroupVersion.V2
 
 
 def _same(text: str) -> str:
@@ -117,7 +117,7 @@ KNOB_FILES: dict[Knob, KnobFile] = {
         "cpu.weight",
         _between(MIN_SHARES, MAX_SHARES),
         v2_text=lambda text: str(shares_to_weight(int(text))),
-        v2_value=lambda text: str(weight_to_shares(parse_int(text, "cpu.weight"))),
+        v2_value=lambda text: str(parse_cpu_shares(_V2, text)),
     ),
     Knob.CPU_QUOTA: KnobFile(
         "cpu",
@@ -125,14 +125,14 @@ KNOB_FILES: dict[Knob, KnobFile] = {
         "cpu.max",
         _between(MIN_QUOTA_US, INT64_MAX // 1000, -1),
         v2_text=_v2_max,  # the period is unchanged
-        v2_value=lambda text: str(quota_of_cpu_max(text)),
+        v2_value=lambda text: str(parse_cfs_quota(_V2, text)),
     ),
     Knob.CPU_PERIOD: KnobFile(
         "cpu",
         "cpu.cfs_period_us",
         "cpu.max",
         _between(1000, 1_000_000),
-        v2_value=lambda text: str(period_of_cpu_max(text)),
+        v2_value=lambda text: str(parse_cfs_period(_V2, text)),
     ),
     Knob.CPU_BURST: KnobFile("cpu", "cpu.cfs_burst_us", "cpu.max.burst", _between(0, INT64_MAX // 1000)),
     Knob.CPU_IDLE: _everywhere("cpu", "cpu.idle", _FLAG),
@@ -148,7 +148,7 @@ KNOB_FILES: dict[Knob, KnobFile] = {
         "memory.max",
         _BYTES,
         v2_text=_v2_max,
-        v2_value=_max_value,
+        v2_value=lambda text: str(memory_limit_v2(text)),
         v1_value=lambda text: str(memory_limit_v1(text)),
     ),
     Knob.MEMORY_MIN: _anolis_memory("memory.min"),

@@ -136,7 +136,7 @@ class WaitingPods:
                 if self._placed(record.key):
                     complete = False
                     continue
-                due = self._due(record, alike.template.waiting, now)
+                due = self.due_at(record, alike.template.waiting, now)
                 if due is None or record.key in nominated:
                     continue
                 if due > now:
@@ -149,8 +149,8 @@ class WaitingPods:
             alike.reported, alike.next_due_us = (alike.template, next_due) if complete else (None, 0)
         return events
 
-    def _due(self, record: PodRecord, template: Waiting, now: datetime) -> datetime | None:
-        """When the pod's waiting event must be stored (again); None: the stored one is still right."""
+    def due_at(self, record: PodRecord, template: Waiting, now: datetime) -> datetime | None:
+        """Return when the pod's waiting event must be stored (again); None: what is stored is the same."""
         waiting = record.waiting
         assert record.facts is not None
         if waiting is None or waiting.uid != record.facts.uid or waiting.nomination != template.nomination:

@@ -45,7 +45,7 @@ class PodCache:
         """Names of the pods with a placement, by node."""
         self.priorities = PriorityValues()
         self._nodes = nodes
-        self._quotas = quotas
+        self.quotas = quotas
         self._reader = reader
         self._changed = changed
         self._interner = PlacementInterner()
@@ -259,7 +259,7 @@ class PodCache:
         for charge, times in self._uncharged.items():
             assert charge.membership is not None
             requests = {name: amount * times for name, amount in charge.shape.requests.items()}
-            self._quotas.charge(charge.membership, requests, preemptible=charge.preemptible)
+            self.quotas.charge(charge.membership, requests, preemptible=charge.preemptible)
         self._uncharged.clear()
 
     def _due(self, record: PodRecord, node: str, placed: PlacementRecord) -> Charge | None:
@@ -287,7 +287,7 @@ class PodCache:
         self._nodes.remove(node, record.key)
         if charge.membership is not None:
             self.settle()
-            self._quotas.give_back(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
+            self.quotas.give_back(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
         placed.charge = None
 
     def _record(self, key: PodKey) -> PodRecord:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -86,7 +87,8 @@ def schedule(
     else:
         from cotenant_verification.bench.schedule import run
 
-        _show(_carry_out(run(workload, rate, stack=stack, replicas=int(replicas))), output)
+        say = partial(click.echo, err=True)
+        _show(_carry_out(run(workload, rate, stack=stack, replicas=int(replicas), say=say)), output)
 
 
 @command.command("recover")
@@ -133,7 +135,7 @@ def deletions(nodes: int, pods: int, clients: int, grace: int | None, output: st
     """Delete running pods over HTTP with many clients, while others go on writing."""
     from cotenant_verification.bench.deletions import run
 
-    found = _carry_out(run(synthetic(nodes, pods, 1), clients, grace))
+    found = _carry_out(run(synthetic(nodes, pods, 1), clients, grace, partial(click.echo, err=True)))
     click.echo(msgspec.json.encode(found).decode() if output == "json" else "\n".join(lines(found)))
     if found.gone < pods or found.failed:
         raise click.exceptions.Exit(1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
@@ -51,10 +52,10 @@ class DeletionFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
     peak_memory_mib: dict[str, int] = {}
 
 
-async def run(workload: Workload, clients: int, grace: int | None) -> DeletionFigures:
-    """Create the pods, wait until they run, delete them."""
+async def run(workload: Workload, clients: int, grace: int | None, say: Callable[[str], None]) -> DeletionFigures:
+    """Create the pods, wait until they run, delete them; `say` gets lines of progress."""
     async with Testbed() as testbed:
-        gateway = await _filled(testbed, workload)
+        gateway = await _filled(testbed, workload, say)
         out = testbed.folder / "deleted"
         end = await testbed.log.last_sequence(LOG)
         reader = await testbed.log.follow(LOG, (f"objects.core.pods.{NAMESPACE}.*",), after=end)
@@ -70,14 +71,14 @@ async def run(workload: Workload, clients: int, grace: int | None) -> DeletionFi
         return _figures(workload.pods, seen, gone, before, after, testbed.peak_memory_mib())
 
 
-async def _filled(testbed: Testbed, workload: Workload) -> str:
+async def _filled(testbed: Testbed, workload: Workload, say: Callable[[str], None]) -> str:
     """Start the stack, create the pods and wait until all run; returns the gateway's address."""
     now = datetime.now(UTC)
     await testbed.write(stack_events(now))
     await testbed.write([*node_events(workload, now, lent=False), *quota_events(workload, now, runtime=False)])
     renewing = asyncio.ensure_future(_renew_metrics(testbed, workload))
     try:
-        gateway = await start_stack(testbed, fleets(workload))
+        gateway = await start_stack(testbed, fleets(workload), say)
         testbed.start_scheduler()
         await testbed.scheduler_loaded()
         reader = await testbed.log.follow(LOG, (f"node.*.run.{NAMESPACE}.*",), after=await testbed.log.last_sequence(LOG))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,15 +31,22 @@ async def _exists(path: Path) -> bool:
     return await asyncio.to_thread(path.exists)
 
 
-async def run(workload: Workload, rate: float, *, stack: bool = False, replicas: int = 1) -> BenchResult:
-    """Carry out one run, with the log on one server or on three."""
+async def run(
+    workload: Workload,
+    rate: float,
+    *,
+    stack: bool = False,
+    replicas: int = 1,
+    say: Callable[[str], None] = lambda _line: None,
+) -> BenchResult:
+    """Carry out one run, with the log on one server or on three; `say` gets lines of progress."""
     async with Testbed(replicas) as testbed:
         now = datetime.now(UTC)
         simulated = fleets(workload) if stack else []
         if stack:
             await testbed.write(stack_events(now))
         await testbed.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now, runtime=not stack)])
-        gateway = await start_stack(testbed, simulated) if stack else ""
+        gateway = await start_stack(testbed, simulated, say) if stack else ""
         testbed.start_scheduler()
         await testbed.scheduler_loaded()
         placed_at, submitted_at = testbed.folder / "placed", testbed.folder / "submitted"

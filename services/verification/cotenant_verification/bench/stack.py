@@ -4,17 +4,19 @@ In: a testbed with nodes on its log. Out: running processes that are ready, and 
 node-executor's own simulation, of the sizes that the nodes have; as in `cotenant up`, one process is many nodes. metrics-ingest
 is not among them: metrics are those that the workload has written.
 
-Bounds: MAX_NODES nodes, NODES_A_PROCESS in one process, READY_SECONDS for all to be ready.
+Bounds: MAX_NODES nodes, NODES_A_PROCESS in one process, STALLED_SECONDS without one more node or process that is ready.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from cotenant.log.contract import LOG
+from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream
 from cotenant_console.up.nats_server import LOOPBACK, free_port
 from cotenant_console.up.services import module_of
 from cotenant_console.up.stack import is_ready
@@ -24,9 +26,14 @@ from cotenant_verification.bench.workload import Workload, node_name
 SERVICES = ("gateway", "quota-tree", "batch-resource-calculator", "descheduler-arbiter")
 EXECUTORS = "executors"
 """Name of the executors' processes, followed by a number."""
+REPORTS = "node.*.executor"
+"""What a node stores when it joins."""
 NODES_A_PROCESS = 200
-MAX_NODES = 2_000
-READY_SECONDS = 240.0
+MAX_NODES = 4_000
+"""The server takes many more, but they are simulated on the same machine: 20 processes of 80 MiB."""
+STALLED_SECONDS = 240.0
+PROGRESS_SECONDS = 5.0
+POLL_SECONDS = 0.5
 SAMPLE_SECONDS = "15"
 
 
@@ -53,8 +60,9 @@ def fleets(workload: Workload) -> list[Fleet]:
     ]
 
 
-async def start_stack(testbed: Testbed, simulated: Sequence[Fleet]) -> str:
-    """Start everything, wait until it is ready; returns the gateway's address."""
+async def start_stack(testbed: Testbed, simulated: Sequence[Fleet], say: Callable[[str], None]) -> str:
+    """Start everything, wait until it is ready; returns the gateway's address. `say` gets a line now and then: how many nodes
+    have joined, and who is not ready. Raises BenchError where a process ends, or nothing more happens."""
     ports: dict[str, int] = {}
 
     def start(name: str, service: str, *flags: str) -> None:
@@ -68,12 +76,41 @@ async def start_stack(testbed: Testbed, simulated: Sequence[Fleet]) -> str:
         size = ("--simulated-cpu", fleet.cpu, "--simulated-memory", fleet.memory)
         periods = ("--sample-period", SAMPLE_SECONDS, "--report-period", SAMPLE_SECONDS)
         start(f"{EXECUTORS}-{number}", "node-executor", "--simulate", ",".join(fleet.names), *size, *periods)
-    deadline = time.monotonic() + READY_SECONDS
-    for name, port in ports.items():
-        while not await asyncio.to_thread(is_ready, port):
+    await _until_ready(testbed, ports, sum(len(fleet.names) for fleet in simulated), say)
+    return f"http://{LOOPBACK}:{ports['gateway']}"
+
+
+async def _until_ready(testbed: Testbed, ports: dict[str, int], nodes: int, say: Callable[[str], None]) -> None:
+    waiting = list(ports)
+    best = (0, 0)
+    moved = said = time.monotonic()
+    while True:
+        for name in waiting:
             if testbed.processes[name].poll() is not None:
                 raise BenchError(f"{name} ended: {testbed.tail(name)}")
-            if time.monotonic() > deadline:
-                raise BenchError(f"{name} is not ready after {READY_SECONDS:.0f} s: {testbed.tail(name)}")
-            await asyncio.sleep(0.1)
-    return f"http://{LOOPBACK}:{ports['gateway']}"
+        waiting = [name for name in waiting if not await asyncio.to_thread(is_ready, ports[name])]
+        if not waiting:
+            say(f"{nodes} nodes joined, everything is ready")
+            return
+        joined = await _joined(testbed)
+        now = time.monotonic()
+        if (joined, len(ports) - len(waiting)) > best:
+            best, moved = (joined, len(ports) - len(waiting)), now
+        state = f"{joined} of {nodes} nodes joined; not ready: {', '.join(waiting[:3])}" + (
+            f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+        )
+        if now - moved > STALLED_SECONDS:
+            last = testbed.tail(waiting[0])
+            raise BenchError(f"nothing moved for {STALLED_SECONDS:.0f} s: {state}. {waiting[0]} says: {last}")
+        if now - said > PROGRESS_SECONDS:
+            said = now
+            say(state)
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _joined(testbed: Testbed) -> int:
+    """How many nodes have stored a report of their own; 0 where the server does not say."""
+    try:
+        return (await JetStream(testbed.log.client).subjects(LOG, REPORTS)).total
+    except (BusError, *API_ERRORS):
+        return 0

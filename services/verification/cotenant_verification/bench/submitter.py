@@ -25,6 +25,9 @@ BATCH = 500
 TICK_SECONDS = 0.005
 """Pods that are due within one tick share a batch, as requests that arrive together do."""
 CONNECTIONS = 64
+TRIES = 10
+AGAIN_SECONDS = 1.0
+"""A request that is answered with 503 is sent again, as Retry-After says; its clock runs on."""
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -88,10 +91,15 @@ async def _request(orders: Orders, times: array.array[int]) -> None:
         while (i := await numbers.get()) is not None:
             body = pod_document(orders.workload, i, datetime.now(UTC))
             times[i - orders.first] = time.monotonic_ns()
-            async with session.post(url, data=body, headers=headers) as answer:
-                said = await answer.read()
-                if answer.status != 201:
+            for left in reversed(range(TRIES)):
+                async with session.post(url, data=body, headers=headers) as answer:
+                    said = await answer.read()
+                # Whether an unanswered write was stored is not known: then the pod may be there already.
+                if answer.status == 201 or (answer.status == 409 and left < TRIES - 1):
+                    break
+                if answer.status != 503 or not left:
                     raise RuntimeError(f"the gateway refused a pod with {answer.status}: {said[:300].decode()}")
+                await asyncio.sleep(AGAIN_SECONDS)
 
     async def hand_out() -> None:
         pace = _Pace(orders)

@@ -138,14 +138,15 @@ class ChaosGateway(SimulatedGateway):
 
         self._at(when, what, marked)
 
-    def _store(self, plan: Plan, now: datetime, world: World) -> Outcome:
+    def store(self, plan: Plan, now: datetime, world: World) -> Outcome:
+        """Store a plan; users are told of theirs before, and when it is acknowledged."""
         user = self._user
         if user:
             self._users.asked(plan)
         for write in plan.writes:
             if isinstance(write.payload, EvictionOutcome) and write.payload.reason == "Evicted" and not write.tombstone:
                 self._users.evicting(write.payload.uid)
-        outcome = super()._store(plan, now, world)
+        outcome = super().store(plan, now, world)
         if user and isinstance(outcome, Written):
             self._users.acknowledge(plan, self._stale)
         return outcome

@@ -141,7 +141,7 @@ class SimulatedGateway:
             step = next(request)
             while True:
                 if isinstance(step, Store):
-                    outcome = self._store(step.plan, now, world)
+                    outcome = self.store(step.plan, now, world)
                     stored = isinstance(outcome, Written)
                     step = request.send(outcome)
                 elif isinstance(step, Look):
@@ -163,7 +163,7 @@ class SimulatedGateway:
             # A refused one was made from an old state: it comes again after the next fold.
             self._carry_out("a duty", partial(storing, plan), now, world)
 
-    def _store(self, plan: Plan, now: datetime, world: World) -> Outcome:
+    def store(self, plan: Plan, now: datetime, world: World) -> Outcome:
         """Store a plan and fold what was stored."""
         writes = []
         for write in plan.writes:

@@ -84,10 +84,13 @@ class MemoryLog:
         """Remove messages as an operator can."""
         return self.streams[stream].purge(filter_subject, keep=keep)
 
-    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> MemoryReader:
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None) -> MemoryReader:
         """See `cotenant.log.contract.Log`."""
-        del name
         return MemoryReader(self, self.streams[stream], filters, after)
+
+    async def follow_republished(self, selected: str, *, after: int | None = None) -> MemoryReader:
+        """See `cotenant.log.contract.Log`."""
+        return await self.follow(LOG, [selected], after=after)
 
     def dead_letter(self, stream: MemoryStream, sequence: int, reason: str) -> None:
         """Keep what could not be decoded on EXECUTION, with the reason."""

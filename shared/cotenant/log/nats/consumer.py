@@ -39,13 +39,11 @@ class Gap(Exception):  # noqa: N818 - a signal to the reader, not a fault
 class PullConsumer:
     """The consumer of one reader. `open` replaces it by a new one."""
 
-    def __init__(self, client: BusClient, api: JetStream, stream: str, filters: tuple[str, ...], name: str) -> None:
-        """`name` is empty where the server's side need not be found again by its name."""
+    def __init__(self, client: BusClient, api: JetStream, stream: str, filters: tuple[str, ...]) -> None:
         self._client = client
         self._api = api
         self._stream = stream
         self._filters = filters
-        self._name = name
         self._consumer = ""
         self._inbox = ""
         self._subscription: Any = None
@@ -60,7 +58,7 @@ class PullConsumer:
     async def open(self, start: int, since: str = "") -> None:
         """Create a consumer that begins at a sequence of the stream, or at the first message that is not older than `since`."""
         await self.forget()
-        self._consumer = self._name or f"c-{os.urandom(8).hex()}"
+        self._consumer = f"c-{os.urandom(8).hex()}"
         config: dict[str, Any] = {
             "name": self._consumer,
             "ack_policy": "none",
@@ -74,13 +72,9 @@ class PullConsumer:
             "num_replicas": 1,
             "max_waiting": 8,
         }
-        if self._name:
-            # A consumer of this name that an earlier process left is at a position of its own.
-            await self._api.delete_consumer(self._stream, self._name)
         await self._api.create_consumer(self._stream, config, self._filters)
         self._inbox = self._client.new_inbox()
-        self._subscription = await self._client.subscribe(self._inbox)
-        self._client.deliver_raw(self._subscription, self._on_message)
+        self._subscription = await self._client.subscribe_raw(self._inbox, self._on_message)
         self._delivered = 0
         self._asked = False
 
@@ -89,11 +83,7 @@ class PullConsumer:
         subscription, self._subscription = self._subscription, None
         self.queue.clear()
         if subscription is not None:
-            self._client.forget(subscription)
-            try:
-                await subscription.unsubscribe()
-            except Exception as error:  # noqa: BLE001 - nats-py raises plain errors on a closed connection
-                logger.debug("unsubscribe: %s", error)
+            await self._client.unsubscribe_raw(subscription)
 
     async def close(self) -> None:
         """End the subscription, and the consumer where the server can be reached."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
-from cotenant.events.envelope import WHOLE, Event, MessageDecoders, decode_event
+from cotenant.events.envelope import WHOLE, Event, EventError, MessageDecoders, UnknownEventTypeError, decode_event
 from cotenant.log.contract import HISTORY, LOG
+from cotenant.log.nats.wire import parse_headers
+
+logger = logging.getLogger(__name__)
 
 Headers = dict[str, str]
 
@@ -45,3 +49,30 @@ def event_of(
         ttl_seconds=_ttl_seconds(headers),
         decoders=decoders,
     )
+
+
+class MessageDecoder:
+    """Decodes the messages of one stream for one reader."""
+
+    def __init__(self, stream: str, dead_letters: DeadLetters) -> None:
+        self._stream = stream
+        self._dead_letters = dead_letters
+        self.decoders = WHOLE
+
+    async def into(self, events: list[Event], subject: str, sequence: int, block: bytes, data: bytes) -> None:
+        """Add the event of a message to `events`; what is no event goes to the dead letters, and one of a type that is unknown
+        here is counted and left out."""
+        # Most messages carry headers of their batch only: nothing that says what they are.
+        telling = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
+        try:
+            if telling:
+                event = event_of(self._stream, subject, sequence, data, parse_headers(block), self.decoders)
+            else:
+                event = decode_event(data, subject=subject, stream=self._stream, sequence=sequence, decoders=self.decoders)
+        except UnknownEventTypeError as error:
+            self._dead_letters.unknown_types += 1
+            logger.debug("%s:%d skipped: %s", self._stream, sequence, error)
+        except EventError as error:
+            await self._dead_letters.add_dead_letter(self._stream, subject, sequence, str(error), data)
+        else:
+            events.append(event)

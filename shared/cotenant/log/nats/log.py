@@ -43,6 +43,7 @@ from cotenant.log.nats.decoding import event_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
+from cotenant.log.nats.republished import RepublishedReader
 from cotenant.log.nats.streams import DEFAULT_SIZES, MAX_MESSAGE_BYTES, StreamSizes
 from cotenant.log.nats.wire import BusClient
 
@@ -244,9 +245,15 @@ class NatsLog:
         """Remove messages as an operator can."""
         await self._api.purge(stream, filter_subject, keep)
 
-    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None, name: str = "") -> NatsReader:
-        """See `cotenant.log.contract.Log`. With `name` the consumer has that name (one replica at a time)."""
-        reader = NatsReader(self.client, self, stream, tuple(filters), after, name)
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None) -> NatsReader:
+        """See `cotenant.log.contract.Log`."""
+        reader = NatsReader(self.client, self, stream, tuple(filters), after)
+        await reader.open()
+        return reader
+
+    async def follow_republished(self, selected: str, *, after: int | None = None) -> RepublishedReader:
+        """See `cotenant.log.contract.Log`."""
+        reader = RepublishedReader(self.client, self, selected, after)
         await reader.open()
         return reader
 

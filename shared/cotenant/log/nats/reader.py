@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
-from cotenant.events.envelope import WHOLE, Event, EventError, MessageDecoders, UnknownEventTypeError, View, decode_event
-from cotenant.log.contract import HISTORY, LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
+from cotenant.events.envelope import Event, MessageDecoders, View
+from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
-from cotenant.log.nats.decoding import DeadLetters, event_of
+from cotenant.log.nats.decoding import DeadLetters, MessageDecoder
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError, stored_time
 from cotenant.log.nats.snapshot import Snapshot
-from cotenant.log.nats.wire import BusClient, parse_headers
+from cotenant.log.nats.wire import BusClient
 from cotenant.model.subjects import selecting
 
 logger = logging.getLogger(__name__)
@@ -49,14 +49,13 @@ class NatsReader:
     """Follows one stream. Use `pull` from one task only."""
 
     def __init__(
-        self, client: BusClient, dead_letters: DeadLetters, stream: str, filters: tuple[str, ...], after: int | None, name: str
+        self, client: BusClient, dead_letters: DeadLetters, stream: str, filters: tuple[str, ...], after: int | None
     ) -> None:
         self._client = client
         self._api = JetStream(client)
-        self._dead_letters = dead_letters
         self._stream = stream
+        self._decoder = MessageDecoder(stream, dead_letters)
         self._known: Callable[[int], bool] | None = None
-        self._decoders = WHOLE
         self._heard = 0.0
         self._server_ahead: float | None = None
         """Server's time less `boot_seconds`, at least."""
@@ -79,7 +78,7 @@ class NatsReader:
             self._selects = selecting(filters)
             self.max_behind = MAX_BEHIND_UNFILTERED
         wanted = (">",) if self._selects is not None else filters
-        self._consumer = PullConsumer(client, self._api, stream, wanted, name)
+        self._consumer = PullConsumer(client, self._api, stream, wanted)
         self.reopened = 0
 
     def hold_at_most(self, pull_bytes: int) -> None:
@@ -177,21 +176,13 @@ class NatsReader:
             messages = await self._snapshot.take(limit)
             self._in_touch = boot_seconds()
             for name, sequence, block, data in messages:
-                await self._decode_into(events, name.decode(), sequence, block, data)
+                await self._decoder.into(events, name.decode(), sequence, block, data)
                 self.position = max(self.position, sequence)
             if not messages:
                 self._snapshot = None
                 self.position = max(self.position, self._after)
                 await self._reopen()
         return events
-
-    async def _decode_into(self, events: list[Event], subject: str, sequence: int, block: bytes, data: bytes) -> None:
-        """Add the event of a message to `events`; what is no event goes to the dead letters."""
-        event = self._decode(subject, sequence, block, data)
-        if isinstance(event, Event):
-            events.append(event)
-        elif event is not None:
-            await self._dead_letters.add_dead_letter(self._stream, subject, sequence, str(event), data)
 
     async def _take(self, events: list[Event], limit: int) -> None:
         """Move what has arrived into `events`; what is in there stays good when this raises."""
@@ -222,7 +213,7 @@ class NatsReader:
                 continue
             if self._selects is not None and self._selects.fullmatch(subject) is None:
                 continue
-            await self._decode_into(events, subject.decode(), sequence, headers, data)
+            await self._decoder.into(events, subject.decode(), sequence, headers, data)
         if stored_ns:
             ahead = int(stored_ns) / 1e9 - self._in_touch
             self._server_ahead = ahead if self._server_ahead is None else max(ahead, self._server_ahead)
@@ -230,21 +221,6 @@ class NatsReader:
     def server_time(self) -> float | None:
         """See `cotenant.log.contract.Clocked`."""
         return None if self._server_ahead is None else self._server_ahead + boot_seconds()
-
-    def _decode(self, subject: str, sequence: int, block: bytes, data: bytes) -> Event | EventError | None:
-        """Return the event of a delivery, what is wrong with it, or None for a type that is unknown here."""
-        # Most messages carry headers of their batch only: nothing that says what they are.
-        telling = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
-        try:
-            if not telling:
-                return decode_event(data, subject=subject, stream=self._stream, sequence=sequence, decoders=self._decoders)
-            return event_of(self._stream, subject, sequence, data, parse_headers(block), self._decoders)
-        except UnknownEventTypeError as error:
-            self._dead_letters.unknown_types += 1
-            logger.debug("%s:%d skipped: %s", self._stream, sequence, error)
-            return None
-        except EventError as error:
-            return error
 
     async def _check_distance(self, sequence: int) -> None:
         """Raise Behind if the reader is far behind. The pending count alone misleads after purges: the stream's end decides."""
@@ -257,7 +233,7 @@ class NatsReader:
 
     def view(self, views: Sequence[type[View]]) -> None:
         """See `cotenant.log.contract.Viewing`."""
-        self._decoders = MessageDecoders(views)
+        self._decoder.decoders = MessageDecoders(views)
 
     def loaded(self) -> None:
         """The owner has seen what ends its load: from here on too far behind raises Behind. (A load that is slower than what is

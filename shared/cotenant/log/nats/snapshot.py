@@ -23,24 +23,20 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 
-import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from cotenant.log.contract import Behind
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, JetStream
-from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
+from cotenant.log.nats.direct import MAX_GET_BYTES, Message, direct_get
+from cotenant.log.nats.jetstream import API_ERRORS, JetStream
+from cotenant.log.nats.wire import BusClient
 
 SUBJECTS_A_GET = 1000
 """The server answers at most 1,024 subjects at once."""
-MAX_GET_BYTES = 8 << 20
 GETS_AHEAD = 2
 PAGE_OVERLAP = 1000
 TRIES = 20
 PAUSE_SECONDS = 0.02
 MAX_PAUSE_SECONDS = 1.0
-
-Message = tuple[bytes, int, bytes, bytes]
-"""Subject, sequence, header block, data."""
 
 
 class _IncompleteError(Exception):
@@ -157,18 +153,7 @@ class Snapshot:
 
     async def _ask(self, subjects: list[str]) -> tuple[list[Message], bool]:
         """One direct get. Returns the messages, and whether the answer was cut."""
-        answer = _DirectAnswer()
-        inbox = self._client.new_inbox()
-        subscription = await self._client.subscribe(inbox)
-        self._client.deliver_raw(subscription, answer.take)
-        try:
-            body = msgspec.json.encode({"multi_last": subjects, "max_bytes": MAX_GET_BYTES})
-            await self._client.publish(f"$JS.API.DIRECT.GET.{self._stream}", body, reply=inbox)
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await answer.ended.wait()
-        finally:
-            self._client.forget(subscription)
-            await subscription.unsubscribe()
+        answer = await direct_get(self._client, self._stream, {"multi_last": subjects, "max_bytes": MAX_GET_BYTES})
         if answer.status == "404":
             # One replica answers that nothing is there, without its own position: the leader is asked.
             return await self._ask_leader(subjects), False
@@ -187,36 +172,6 @@ class Snapshot:
         return sorted(found, key=lambda message: message[1])
 
 
-class _DirectAnswer:
-    """Collects the messages that answer one direct get."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.ended = asyncio.Event()
-        self.status = ""
-        self.status_text = ""
-        self.pending = 0
-        self.up_to = 0
-
-    def take(self, _subject: bytes, _reply: bytes, block: bytes, data: bytes) -> None:
-        status = inline_status(block)
-        if status:
-            headers = parse_headers(block)
-            self.status = status
-            self.status_text = block.split(b"\r\n", 1)[0].decode(errors="replace")
-            self.pending = int(headers.get("Nats-Num-Pending", "0"))
-            self.up_to = int(headers.get("Nats-UpTo-Sequence", "0"))
-            self.ended.set()
-            return
-        self.messages.append((_header(block, b"Nats-Subject"), int(_header(block, b"Nats-Sequence")), block, data))
-
-
 def _give_up(state: RetryCallState) -> tuple[list[Message], bool]:
     error = state.outcome.exception() if state.outcome is not None else None
     raise Behind(f"the load broke off: {type(error).__name__}: {error}") from error
-
-
-def _header(block: bytes, name: bytes) -> bytes:
-    """Return a header that the server has added: the last one of its name."""
-    start = block.rindex(b"\r\n%b: " % name) + len(name) + 4
-    return block[start : block.index(b"\r\n", start)]

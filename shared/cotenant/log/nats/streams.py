@@ -35,8 +35,11 @@ LOG_SUBJECTS = (
 """All facts of record."""
 
 MAX_MESSAGE_BYTES = 1 << 20
+REPUBLISHED_PREFIX = "republished."
+"""What LOG stores about nodes is sent once more below this, to executors (see `republished`)."""
+REPUBLISHED = "node.>"
 MAX_LOG_CONSUMERS = 25_000
-"""One a node, and those of services and users. A stream that names no number has 1,000 (nats-server 2.15)."""
+"""Those of services and users. A stream that names no number has 1,000 (nats-server 2.15)."""
 _SECOND = 1_000_000_000
 
 
@@ -74,6 +77,7 @@ def stream_configs(*, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> 
             "allow_msg_ttl": True,
             "allow_rollup_hdrs": True,
             "allow_direct": True,
+            "republish": {"src": REPUBLISHED, "dest": REPUBLISHED_PREFIX + REPUBLISHED},
         },
         {
             **shared,

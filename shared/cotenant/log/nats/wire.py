@@ -7,13 +7,14 @@ short cuts:
 - `ask`: frames leave in one write of the caller's own; the answer to the last of them goes straight to who waits for it;
 - whole messages in what was read are walked over without copying the rest of the buffer after each; anything else (a message
   that is not complete, other lines of the protocol) is left to nats-py's parser;
-- `deliver_raw`: the messages of one subscription go to a function (subject, reply, headers, data: bytes) without a queue, a
+- `subscribe_raw`: the messages of one subscription go to a function (subject, reply, headers, data: bytes) without a queue, a
   task or a header dictionary between. What is under way is bounded by the reader's own pull, not here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
 from typing import Any
@@ -23,6 +24,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import ConnectionReconnectingError, NoRespondersError
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
+
+logger = logging.getLogger(__name__)
 
 PENDING_MESSAGES = 8192
 PENDING_BYTES = 16 << 20
@@ -120,14 +123,17 @@ class BusClient(Client):
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
         """By the last token of the answer's subject."""
         self._numbers = count(1)
+        self.on_reconnect: set[Callable[[], None]] = set()
+        """Called after each reconnect. `stats["reconnects"]` has counted it before anything new arrives, these are later."""
 
     async def connect(self, *servers: Any, **options: Any) -> None:
         """Connect, and subscribe to answers."""
         options["disconnected_cb"] = self._on_disconnect
+        options["reconnected_cb"] = self._tell_reconnected
         await super().connect(*servers, **options)
         inbox = self.new_inbox()
         self._answers = inbox.encode() + b"."
-        self.deliver_raw(await self.subscribe(f"{inbox}.*"), self._on_answer)
+        await self.subscribe_raw(f"{inbox}.*", self._on_answer)
 
     async def subscribe(
         self,
@@ -142,13 +148,23 @@ class BusClient(Client):
         """nats-py's, with bounds for requests that wait: what is beyond them is dropped, and whoever asked hears nothing."""
         return await super().subscribe(subject, queue, cb, future, max_msgs, pending_msgs_limit, pending_bytes_limit)
 
-    def deliver_raw(self, subscription: Subscription, sink: RawSink) -> None:
-        """Send the subscription's messages to the sink from now on."""
-        self._sinks[_number(subscription)] = sink
+    async def _tell_reconnected(self) -> None:
+        for call in tuple(self.on_reconnect):
+            call()
 
-    def forget(self, subscription: Subscription) -> None:
-        """Forget a subscription that is over."""
+    async def subscribe_raw(self, subject: str, sink: RawSink) -> Subscription:
+        """Subscribe, and send the messages to the sink."""
+        subscription = await self.subscribe(subject)
+        self._sinks[_number(subscription)] = sink
+        return subscription
+
+    async def unsubscribe_raw(self, subscription: Subscription) -> None:
+        """End a subscription; nothing more comes to its sink."""
         self._sinks.pop(_number(subscription), None)
+        try:
+            await subscription.unsubscribe()
+        except Exception as error:  # noqa: BLE001 - nats-py raises plain errors on a closed connection
+            logger.debug("unsubscribe: %s", error)
 
     async def ask(self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = ()) -> bytes:
         """Send the frames `before` and then one message, in one write; return its answer.

@@ -1,0 +1,295 @@
+"""Following what one filter selects of LOG without a consumer: republished messages, held together by direct gets.
+
+In: a filter below a source of LOG's `republish` (`streams`). Out: a snapshot (`snapshot`), then every message in order of
+sequence, as a consumer gives it. LOG's server sends each stored message once more on `republished.<subject>`, to whoever is
+subscribed at that moment, with its sequence and the one before it on its subject. That costs the server nothing while nothing
+happens; a consumer costs it timers, heartbeats and 0.2 MiB, and 3,000 of them a third of a core.
+
+What is sent while nobody listens is lost: while the connection was down, before another server knew of the subscription, or
+where the leader was killed between storing and sending. So the reader looks at the log itself: it gets what is stored behind
+`_known`, up to which it has everything. It looks after each reconnect, when the stream has a new leader, where a message's
+predecessor is one that it has not seen, and now and then: SETTLE_SECONDS after one of these, and then twice as long after each
+look, up to LOOK_SECONDS. What it finds there and has not delivered it delivers; what is older than something delivered cannot
+be put in its place any more: it raises Behind, and its owner starts over.
+
+A replica that is behind answers with a prefix of the stream: `_known` goes no further than the last message of an answer.
+
+Bounds: MAX_WAITING messages and MAX_WAITING_BYTES wait (beyond that they are dropped, and the reader looks), LOOK_MESSAGES and
+MAX_GET_BYTES in an answer, GAP_TRIES looks for a message that must be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Sequence
+
+from nats.aio.subscription import Subscription
+
+from cotenant.events.envelope import Event
+from cotenant.log.contract import LOG, MAX_BEHIND, Behind
+from cotenant.log.nats.decoding import DeadLetters, MessageDecoder
+from cotenant.log.nats.direct import MAX_GET_BYTES, Message, direct_get, server_header
+from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError
+from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
+from cotenant.log.nats.snapshot import Snapshot
+from cotenant.log.nats.streams import REPUBLISHED_PREFIX
+from cotenant.log.nats.wire import BusClient
+
+logger = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 2.0
+LOOK_SECONDS = 60.0
+"""Between two looks while nothing happens, a quarter more or less: many nodes start together and need not look together."""
+RETRY_SECONDS = 2.0
+PAUSE_SECONDS = 0.05
+MAX_PAUSE_SECONDS = 1.0
+GAP_TRIES = 10
+LOOK_MESSAGES = 1000
+MAX_WAITING = 5_000
+MAX_WAITING_BYTES = 16 << 20
+MAX_DELIVERED = 10_000
+ADVISORIES = f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}"
+"""The server says here that LOG was created, changed or removed, or has a new leader."""
+
+
+class RepublishedReader:
+    """Follows what one filter selects of LOG. Use `pull` from one task only."""
+
+    def __init__(self, client: BusClient, dead_letters: DeadLetters, selected: str, after: int | None) -> None:
+        self._client = client
+        self._api = JetStream(client)
+        self._selected = selected
+        self._decoder = MessageDecoder(LOG, dead_letters)
+        self._snapshot = Snapshot(client, LOG, (selected,)) if after is None else None
+        self._loading = after is None
+        self._known = after or 0
+        """Of what is selected, everything up to here is delivered or in `_found`."""
+        self._delivered: set[int] = set()
+        """What was delivered beyond it."""
+        self._found: deque[Message] = deque()
+        """What a look has found, not delivered yet."""
+        self._waiting: deque[tuple[int, int, bytes, bytes, bytes]] = deque()
+        """Republished: sequence, the one before on its subject, subject, header block, data."""
+        self._waiting_bytes = 0
+        self._arrived = asyncio.Event()
+        self._subscriptions: list[Subscription] = []
+        self._gap = after is not None
+        """What waits may not follow on what was delivered."""
+        self._other = True
+        """LOG may be another one."""
+        self._created = ""
+        self._look_at = 0.0
+        self._interval = SETTLE_SECONDS
+        self._gap_looks = 0
+        """Looks in a row that did not find what a republished message follows on."""
+        self._reconnects = 0
+        self._in_touch = 0.0
+        """`boot_seconds` when the log was last looked at."""
+        self.position = after or 0
+        self.gaps = 0
+        """How often messages were missed, or may have been."""
+
+    async def open(self) -> None:
+        """Subscribe, then begin the snapshot: what is stored behind it is republished to this reader. Raises API_ERRORS."""
+        self._reconnects = self._client.stats["reconnects"]
+        self._subscriptions.append(await self._client.subscribe_raw(REPUBLISHED_PREFIX + self._selected, self._on_message))
+        self._subscriptions.append(await self._client.subscribe_raw(ADVISORIES, self._on_advisory))
+        self._client.on_reconnect.add(self._arrived.set)
+        await self._check_log()
+        if self._snapshot is not None:
+            await self._snapshot.begin()
+        self._in_touch = boot_seconds()
+        self._look_after(0.0 if self._gap else SETTLE_SECONDS)
+
+    # -- what arrives --------------------------------------------------------------------------------------------------
+
+    def _on_message(self, subject: bytes, _: bytes, block: bytes, data: bytes) -> None:
+        try:
+            sequence, before = int(server_header(block, b"Nats-Sequence")), int(server_header(block, b"Nats-Last-Sequence"))
+        except ValueError:
+            logger.warning("%s: not a message that LOG republished", subject.decode(errors="replace"))
+            return
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            self._doubt("too many messages wait")
+        self._waiting.append((sequence, before, subject[len(REPUBLISHED_PREFIX) :], block, data))
+        self._waiting_bytes += len(data)
+        self._arrived.set()
+
+    def _on_advisory(self, subject: bytes, _: bytes, __: bytes, ___: bytes) -> None:
+        logger.debug("%s: looking at %s", subject.decode(errors="replace"), LOG)
+        self._other = True
+        self._interval = SETTLE_SECONDS
+        self._look_at = 0.0
+        self._arrived.set()
+
+    def _doubt(self, why: str) -> None:
+        """Deliver no more of what waits until the log was looked at."""
+        logger.info("%s: %s; looking behind %d", self._selected, why, self._known)
+        self.gaps += 1
+        self._gap = True
+        self._interval = SETTLE_SECONDS
+        self._look_at = 0.0
+
+    # -- delivering ----------------------------------------------------------------------------------------------------
+
+    async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
+        """See `cotenant.log.contract.Reader`."""
+        if self._snapshot is not None:
+            events = await self._load(limit)
+            if events:
+                return events
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            events = []
+            self._check_touch()
+            self._arrived.clear()
+            await self._look_if_due()
+            await self._take(events, limit)
+            now = loop.time()
+            if events or now >= deadline:
+                return events
+            try:
+                async with asyncio.timeout(max(0.0, min(deadline, self._look_at) - now)):
+                    await self._arrived.wait()
+            except TimeoutError:
+                continue
+
+    async def _load(self, limit: int) -> list[Event]:
+        """Return some events of the snapshot, none at its end."""
+        events: list[Event] = []
+        while not events and self._snapshot is not None:
+            messages = await self._snapshot.take(limit)
+            self._in_touch = boot_seconds()
+            for subject, sequence, block, data in messages:
+                await self._decoder.into(events, subject.decode(), sequence, block, data)
+                self.position = max(self.position, sequence)
+            if not messages:
+                self._known = self.position = max(self.position, self._snapshot.through)
+                self._snapshot = None
+        return events
+
+    async def _take(self, events: list[Event], limit: int) -> None:
+        """Move what was found, and what waits while it is known to follow, into `events`."""
+        while len(events) < limit:
+            if self._found:
+                subject, sequence, block, data = self._found.popleft()
+            elif self._gap or not self._waiting:
+                return
+            else:
+                sequence, before, subject, block, data = self._waiting[0]
+                new = sequence > self._known and sequence not in self._delivered
+                if new and self._missed(sequence, before):
+                    return
+                self._waiting.popleft()
+                self._waiting_bytes -= len(data)
+                if not new:
+                    continue
+                self._gap_looks = 0
+                self._delivered.add(sequence)
+            self.position = max(self.position, sequence)
+            await self._decoder.into(events, subject.decode(), sequence, block, data)
+
+    def _missed(self, sequence: int, before: int) -> bool:
+        """Tell whether something before a republished message was not delivered; then the log must be looked at. Raises Behind
+        where looking does not help."""
+        if sequence > self.position and (before <= self._known or before in self._delivered):
+            if len(self._delivered) < MAX_DELIVERED:
+                return False
+            self._gap, self._look_at = True, 0.0
+            return True
+        if self._gap_looks >= GAP_TRIES:
+            raise Behind(f"{LOG}:{before}, before {sequence}, was not republished and cannot be read")
+        self._doubt(f"{sequence} follows on {before} of its subject, which was not seen")
+        if self._gap_looks:
+            self._look_after(min(PAUSE_SECONDS * 2**self._gap_looks, MAX_PAUSE_SECONDS))
+        self._gap_looks += 1
+        return True
+
+    # -- looking at the log --------------------------------------------------------------------------------------------
+
+    def _look_after(self, seconds: float) -> None:
+        self._look_at = asyncio.get_running_loop().time() + seconds
+
+    def _check_touch(self) -> None:
+        away = boot_seconds() - self._in_touch
+        if away > AWAY_SECONDS:
+            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
+
+    async def _look_if_due(self) -> None:
+        """Look at the log when it is time to. Without an answer it is tried again. Raises Behind."""
+        if self._client.stats["reconnects"] != self._reconnects:
+            self._reconnects = self._client.stats["reconnects"]
+            self._other = True
+            self._doubt("the connection was lost")
+        if self._found or asyncio.get_running_loop().time() < self._look_at:
+            return
+        if not self._client.is_connected:
+            self._look_after(PAUSE_SECONDS)
+            return
+        try:
+            if self._other:
+                await self._check_log()
+            await self._look()
+        except (BusError, *API_ERRORS) as error:
+            logger.info("%s: cannot be looked at: %s: %s", self._selected, type(error).__name__, error)
+            self._look_after(random.uniform(PAUSE_SECONDS, RETRY_SECONDS))
+
+    async def _check_log(self) -> None:
+        """Raise Behind where LOG is not the one that was read so far, or lost its end."""
+        try:
+            info = await self._api.info(LOG)
+        except NoStreamError as error:
+            raise Behind(str(error)) from error
+        if info.state.last_seq < self.position:
+            raise Behind(f"LOG ends at {info.state.last_seq}, before {self.position}, which was delivered")
+        if self._created not in ("", info.created):
+            raise Behind(f"LOG is another one, created at {info.created}")
+        self._created = info.created
+        self._other = False
+
+    async def _look(self) -> None:
+        """Get what is stored behind `_known`, a page of it. Raises Behind, BusError, API_ERRORS."""
+        request = {"seq": self._known + 1, "next_by_subj": self._selected, "batch": LOOK_MESSAGES, "max_bytes": MAX_GET_BYTES}
+        answer = await direct_get(self._client, LOG, request)
+        if answer.status == "503":
+            self._other = True
+        if answer.status not in ("204", "404"):
+            raise BusError(f"direct get behind {self._known}: {answer.status_text}")
+        self._in_touch = boot_seconds()
+        if not self._loading and answer.pending > MAX_BEHIND:
+            raise Behind(f"more than {MAX_BEHIND} messages behind on {LOG}")
+        for message in answer.messages:
+            sequence = message[1]
+            if sequence in self._delivered:
+                continue
+            if sequence < self.position:
+                raise Behind(f"{LOG}:{sequence} was not republished, and what is newer was delivered")
+            self._found.append(message)
+        if answer.messages:
+            self._known = answer.messages[-1][1]
+            self._delivered = {sequence for sequence in self._delivered if sequence > self._known}
+        if len(self._delivered) >= MAX_DELIVERED:
+            raise Behind(f"{MAX_DELIVERED} messages were delivered that {LOG} does not have")
+        self._gap = answer.pending > 0
+        if self._gap:
+            return
+        self._look_after(self._interval * random.uniform(0.75, 1.25))
+        self._interval = min(self._interval * 2, LOOK_SECONDS)
+
+    def loaded(self) -> None:
+        """See `cotenant.log.contract.Reader`."""
+        self._loading = False
+
+    async def close(self) -> None:
+        """See `cotenant.log.contract.Reader`."""
+        if self._snapshot is not None:
+            await self._snapshot.close()
+        self._client.on_reconnect.discard(self._arrived.set)
+        while self._subscriptions:
+            await self._client.unsubscribe_raw(self._subscriptions.pop())

@@ -1,0 +1,441 @@
+"""Reading without a consumer is as exact as with one: memory and a real server, whose republished messages get lost."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cotenant.events import Event, NodeResources
+from cotenant.log.contract import EXECUTION, LOG, Behind, Reader, Stored, Write, ending
+from cotenant.log.memory import MemoryLog
+from cotenant.log.nats import republished
+from cotenant.log.nats.direct import DirectAnswer, direct_get
+from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.republished import RepublishedReader
+from cotenant.log.nats.wire import BusClient
+from tests.contract.toy import metric
+from tests.nats_server import NatsServer
+
+AnyLog = NatsLog | MemoryLog
+WAIT_SECONDS = 60
+NODE = "node.a.>"
+NEVER = 3600.0
+
+
+@pytest.fixture(params=["memory", "nats"])
+async def log(request: pytest.FixtureRequest) -> AsyncIterator[AnyLog]:
+    if request.param == "memory":
+        yield MemoryLog()
+        return
+    server: NatsServer = request.getfixturevalue("nats_server")
+    made = await connect(server.url, "test")
+    await made.declare()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def nats_log(nats_server: NatsServer) -> AsyncIterator[NatsLog]:
+    made = await connect(nats_server.url, "writer")
+    await made.declare()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def other(nats_log: NatsLog, nats_server: NatsServer) -> AsyncIterator[NatsLog]:
+    """A connection of the reader's own: what happens to it does not touch the writer."""
+    made = await connect(nats_server.url, "reader")
+    yield made
+    await made.close()
+
+
+def fact(name: str, value: int, node: str = "a") -> Event:
+    data = NodeResources(node=node, batch_cpu_milli=value)
+    return Event(subject=f"node.{node}.{name}", data=data, id=f"{node}/{name}/{value}", source="/x")
+
+
+async def store(log: AnyLog, *events: Event) -> Stored:
+    outcome = await log.append([Write(event=event) for event in events])
+    assert isinstance(outcome, Stored), outcome
+    return outcome
+
+
+async def read(reader: Reader, count: int) -> list[tuple[str, int]]:
+    """Read exactly `count` events: name and value, -1 for a tombstone."""
+    found: list[Event] = []
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(found) < count:
+            found.extend(await reader.pull(100, 1.0))
+    assert len(found) == count, [event.subject for event in found]
+    assert [event.sequence for event in found] == sorted({event.sequence for event in found})
+    return [(event.subject.split(".", 2)[2], -1 if event.tombstone else value(event)) for event in found]
+
+
+async def read_on(reader: Reader) -> None:
+    """Read whatever comes, until the reader gives up."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            await reader.pull(10, 1.0)
+
+
+def value(event: Event) -> int:
+    assert isinstance(event.data, NodeResources)
+    return event.data.batch_cpu_milli
+
+
+async def deaf(client: BusClient, reader: RepublishedReader, *, again: bool = False) -> None:
+    """Have the server forget the reader's subscription, as a route does that breaks; with `again` it is there again."""
+    subscription = reader._subscriptions[0]
+    command = f"SUB {subscription.subject} {subscription._id}\r\n" if again else f"UNSUB {subscription._id}\r\n"
+    await client._send_command(command.encode())
+    await client.flush()
+
+
+def cut(client: BusClient) -> None:
+    """Break the connection; the client connects again."""
+    client._transport._io_writer.transport.abort()  # type: ignore[union-attr]
+
+
+async def loaded(log: NatsLog, *, count: int = 1) -> RepublishedReader:
+    reader = await log.follow_republished(NODE)
+    assert isinstance(reader, RepublishedReader)
+    await read(reader, count)
+    reader.loaded()
+    assert not await reader.pull(1, 0.0)
+    return reader
+
+
+# -- as with a consumer ------------------------------------------------------------------------------------------------
+
+
+async def test_loading_gives_the_last_message_of_each_subject_and_then_what_follows(log: AnyLog) -> None:
+    for number in range(5):
+        await store(log, fact("x", number))
+    await store(log, fact("y", 7), fact("x", 8, node="b"), metric("a", 1))
+    reader = await log.follow_republished(NODE)
+    assert await read(reader, 2) == [("x", 4), ("y", 7)]
+    await store(log, fact("x", 9), fact("x", 9, node="b"), fact("y", 10))
+    await store(log, fact("x", 11))
+    assert await read(reader, 3) == [("x", 9), ("y", 10), ("x", 11)]
+    head = await log.head("node.a.x")
+    assert head is not None
+    assert reader.position == head.sequence
+    await reader.close()
+
+
+async def test_following_after_a_sequence_gives_all_that_came_after_it(log: AnyLog) -> None:
+    first = await store(log, *(fact("x", number) for number in range(6)))
+    reader = await log.follow_republished(NODE, after=first.first + 1)
+    assert await read(reader, 4) == [("x", number) for number in (2, 3, 4, 5)]
+    await store(log, fact("y", 1))
+    assert await read(reader, 1) == [("y", 1)]
+
+
+async def test_a_tombstone_is_delivered_and_what_follows_it(log: AnyLog) -> None:
+    await store(log, fact("x", 1), fact("y", 1))
+    reader = await log.follow_republished(NODE)
+    await read(reader, 2)
+    await store(log, ending("node.a.x", fact("x", 1).data))
+    await store(log, fact("x", 2))
+    assert await read(reader, 2) == [("x", -1), ("x", 2)]
+
+
+async def test_a_subject_without_a_message_and_one_that_ended_are_loaded_alike(log: AnyLog) -> None:
+    reader = await log.follow_republished(NODE)
+    assert not await reader.pull(10, 0.0)
+    await store(log, fact("x", 1))
+    assert await read(reader, 1) == [("x", 1)]
+
+
+async def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_stops_nobody(log: AnyLog) -> None:
+    reader = await log.follow_republished(NODE)
+    for body in (b"this is not JSON", b'{"specversion":"1.0","id":"x","source":"/s","type":"com.example.unknown","data":{}}'):
+        if isinstance(log, MemoryLog):
+            await log.append_raw(LOG, "node.a.bad", body)
+        else:
+            await log.client.request("node.a.bad", body)
+    await store(log, fact("good", 1))
+    assert await read(reader, 1) == [("good", 1)]
+    letters = await (await log.follow(EXECUTION, ["deadletter.>"], after=0)).pull(10, WAIT_SECONDS)
+    assert [letter.data.message for letter in letters] == ["this is not JSON"]  # type: ignore[attr-defined]
+    assert log.unknown_types == 1
+
+
+async def test_what_changes_while_a_load_is_under_way_is_neither_lost_nor_old(log: AnyLog) -> None:
+    names = [f"s{number:04}" for number in range(2500)]
+    for first in range(0, len(names), 500):
+        await store(log, *(fact(name, 0) for name in names[first : first + 500]))
+    truth = dict.fromkeys(names, 0)
+    reader = await log.follow_republished(NODE)
+    state: dict[str, int] = {}
+    last = 0
+    for round_number in range(1, 11):
+        changed = names[round_number::97]
+        truth.update(dict.fromkeys(changed, round_number))
+        last = (await store(log, *(fact(name, round_number) for name in changed))).last
+        fold(state, await reader.pull(250, 1.0))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while reader.position < last or len(state) < len(truth):
+            fold(state, await reader.pull(1000, 1.0))
+    assert state == truth
+
+
+def fold(state: dict[str, int], events: Sequence[Event]) -> None:
+    for event in events:
+        state[event.subject.split(".", 2)[2]] = value(event)
+
+
+async def test_the_server_keeps_no_consumer(nats_log: NatsLog) -> None:
+    await loaded(nats_log, count=0)
+    answer = await nats_log.client.request(f"$JS.API.STREAM.INFO.{LOG}", b"")
+    assert msgspec.json.decode(answer.data)["state"]["consumer_count"] == 0
+
+
+# -- what is lost on the way -------------------------------------------------------------------------------------------
+
+
+async def test_what_was_stored_while_the_connection_was_down_comes_in_order(nats_log: NatsLog, other: NatsLog) -> None:
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    for number in range(1, 4):
+        cut(other.client)
+        await store(nats_log, fact("x", number), fact(f"new{number}", number))
+        await store(nats_log, ending("node.a.x", fact("x", number).data), fact("y", number))
+        expected = [(f"new{number}", number), ("x", -1), ("y", number)]
+        assert await read(reader, 3) == expected
+        await store(nats_log, fact("x", 10 + number))
+        assert await read(reader, 1) == [("x", 10 + number)]
+    assert reader.gaps >= 3
+
+
+async def test_a_message_whose_predecessor_was_not_republished_makes_the_reader_look(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", NEVER)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await deaf(other.client, reader)
+    await store(nats_log, fact("x", 1), fact("new", 1))
+    await deaf(other.client, reader, again=True)
+    assert not await reader.pull(10, 0.0)
+    await store(nats_log, fact("x", 2))
+    assert await read(reader, 3) == [("x", 1), ("new", 1), ("x", 2)]
+    assert reader.gaps == 1
+
+
+async def test_what_nothing_follows_is_found_when_the_reader_looks(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await deaf(other.client, reader)
+    await store(nats_log, fact("new", 1))
+    assert await read(reader, 1) == [("new", 1)]
+
+
+async def test_news_of_the_stream_make_the_reader_look(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", NEVER)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await deaf(other.client, reader)
+    await store(nats_log, fact("x", 1))
+    config = msgspec.json.decode((await nats_log.client.request(f"$JS.API.STREAM.INFO.{LOG}", b"")).data)["config"]
+    await nats_log.client.request(f"$JS.API.STREAM.UPDATE.{LOG}", msgspec.json.encode(config | {"max_consumers": 24_000}))
+    assert await read(reader, 1) == [("x", 1)]
+
+
+async def test_what_is_older_than_something_delivered_makes_the_reader_start_over(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.3)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await deaf(other.client, reader)
+    lost = await store(nats_log, fact("y", 1))
+    await deaf(other.client, reader, again=True)
+    await store(nats_log, fact("x", 1))
+    with pytest.raises(Behind, match=f"{LOG}:{lost.first} was not republished"):
+        await read_on(reader)
+
+
+async def test_more_than_can_wait_is_read_from_the_log(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "MAX_WAITING", 10)
+    monkeypatch.setattr(republished, "LOOK_MESSAGES", 7)
+    reader = await loaded(other, count=0)
+    await store(nats_log, *(fact("x", number) for number in range(50)))
+    await other.client.flush()
+    assert await read(reader, 50) == [("x", number) for number in range(50)]
+
+
+async def test_a_reader_that_is_far_behind_starts_over(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "MAX_BEHIND", 20)
+    monkeypatch.setattr(republished, "LOOK_MESSAGES", 5)
+    reader = await loaded(other, count=0)
+    await deaf(other.client, reader)
+    await store(nats_log, *(fact("x", number) for number in range(50)))
+    with pytest.raises(Behind, match="more than 20 messages behind"):
+        await read_on(reader)
+
+
+async def test_a_reader_resumes_after_the_server_was_killed(nats_log: NatsLog, nats_server: NatsServer) -> None:
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(nats_log)
+    for number in range(1, 3):
+        nats_server.kill()
+        nats_server.start()
+        writer = await connect(nats_server.url, "again")
+        await store(writer, fact("x", number))
+        await writer.close()
+        assert await read(reader, 1) == [("x", number)]
+
+
+async def test_a_load_during_which_the_connection_breaks_misses_nothing(nats_log: NatsLog, other: NatsLog) -> None:
+    await store(nats_log, *(fact(f"s{number}", 0) for number in range(20)))
+    reader = await other.follow_republished(NODE)
+    state: dict[str, int] = {}
+    fold(state, await reader.pull(5, 1.0))
+    cut(other.client)
+    last = await store(nats_log, *(fact(f"s{number}", 1) for number in range(0, 20, 2)))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while reader.position < last.last:
+            fold(state, await reader.pull(5, 1.0))
+    assert state == {f"s{number}": 1 - number % 2 for number in range(20)}
+
+
+# -- another LOG, replicas ---------------------------------------------------------------------------------------------
+
+
+async def test_a_log_that_is_gone_makes_the_reader_start_over(nats_log: NatsLog, other: NatsLog) -> None:
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await nats_log.client.request(f"$JS.API.STREAM.DELETE.{LOG}", b"")
+    with pytest.raises(Behind, match="stream not found"):
+        await read_on(reader)
+
+
+async def test_a_log_that_was_made_anew_makes_the_reader_start_over(nats_log: NatsLog, other: NatsLog) -> None:
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await nats_log.client.request(f"$JS.API.STREAM.DELETE.{LOG}", b"")
+    await nats_log.declare()
+    await store(nats_log, *(fact("x", number) for number in range(5)))
+    with pytest.raises(Behind, match="LOG is another one"):
+        await read_on(reader)
+
+
+async def test_a_log_that_lost_its_end_makes_the_reader_start_over(nats_server: NatsServer, tmp_path: Path) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    await store(log, fact("x", 0))
+    nats_server.stop()
+    shutil.copytree(nats_server.store, tmp_path / "store")
+    nats_server.start()
+    await log.close()
+    log = await connect(nats_server.url, "test")
+    reader = await loaded(log)
+    await store(log, fact("x", 1))
+    await read(reader, 1)
+    nats_server.kill()
+    shutil.rmtree(nats_server.store)
+    shutil.copytree(tmp_path / "store", nats_server.store)
+    nats_server.start()
+    with pytest.raises(Behind, match="LOG ends at 1, before 2"):
+        await read_on(reader)
+    await log.close()
+
+
+async def test_a_replica_that_is_behind_hides_nothing_for_good(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replica: a second real server with the same stream as it was before the last changes."""
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
+    early = await connect(nats_server.url, "early")
+    await early.declare()
+    await store(early, fact("x", 0), fact("y", 0))
+    await early.close()
+    nats_server.stop()
+    replica = NatsServer()
+    shutil.copytree(nats_server.store, replica.store)
+    replica.start()
+    nats_server.start()
+    nats_log, other = await connect(nats_server.url, "writer"), await connect(nats_server.url, "reader")
+    lagging = await connect(replica.url, "replica")
+    asked: list[str] = []
+    get = direct_get
+
+    async def relay(client: BusClient, stream: str, request: dict[str, object]) -> DirectAnswer:
+        """The first gets go to the replica, as they could in a cluster."""
+        asked.append(stream)
+        return await get(lagging.client if len(asked) <= 3 else client, stream, request)
+
+    try:
+        reader = await loaded(other, count=2)
+        await deaf(other.client, reader)
+        await store(nats_log, fact("x", 1), fact("new", 1))
+        monkeypatch.setattr(republished, "direct_get", relay)
+        assert await read(reader, 2) == [("x", 1), ("new", 1)]
+        assert len(asked) > 3
+    finally:
+        for log in (lagging, other, nats_log):
+            await log.close()
+        replica.close()
+
+
+# -- what a node may do ------------------------------------------------------------------------------------------------
+
+PERMISSIONS = """
+authorization {
+  users = [
+    { user: admin, password: admin }
+    { user: node, password: node, permissions: {
+        publish: [
+          "$JS.API.STREAM.INFO.LOG", "$JS.API.DIRECT.GET.LOG", "$JS.API.STREAM.MSG.GET.LOG",
+          "node.a.run.>", "node.a.executor", "usage.a", "execution.a.>", "deadletter.>"
+        ]
+        subscribe: [ "republished.node.a.>", "$JS.EVENT.ADVISORY.STREAM.*.LOG", "_INBOX.>" ]
+    } }
+  ]
+}
+"""
+"""As docs/operations.md says."""
+
+
+async def test_a_nodes_credentials_suffice_to_load_and_follow_and_not_for_another_node() -> None:
+    server = NatsServer()
+    with (server.folder / "server.conf").open("a") as file:
+        file.write(PERMISSIONS)
+    server.start()
+    address = server.url.removeprefix("nats://")
+    admin = await connect(f"nats://admin:admin@{address}", "admin")
+    node = await connect(f"nats://node:node@{address}", "node")
+    try:
+        await admin.declare()
+        await store(admin, fact("x", 0), fact("x", 0, node="b"))
+        reader = await loaded(node)
+        cut(node.client)
+        await store(admin, fact("x", 1))
+        assert await read(reader, 1) == [("x", 1)]
+        assert isinstance(await node.append([Write(event=fact("executor", 1))]), Stored)
+        assert await read(reader, 1) == [("executor", 1)]
+        foreign = await node.follow_republished("node.b.>")
+        foreign_loaded = await foreign.pull(10, 0.0)
+        assert [event.subject for event in foreign_loaded] == ["node.b.x"], "direct gets cannot be confined to a node"
+        await store(admin, fact("x", 1, node="b"))
+        assert not await foreign.pull(10, 0.5)
+    finally:
+        await node.close()
+        await admin.close()
+        server.close()
