@@ -151,12 +151,14 @@ class Year:
 
     async def _store(self, events: list[Event]) -> None:
         writes = [Write(event=event) for event in events]
+        why = ""
         for _ in range(TRIES):
+            # One that was stored and not answered is stored again: the same pods, once more.
             outcome = await self.testbed.log.append(writes)
             if isinstance(outcome, Stored):
                 return
-        # One that was stored and not answered is stored again: the same pods, once more.
-        raise BenchError(f"a batch was not stored in {TRIES} tries: {outcome.reason}")
+            why = outcome.reason
+        raise BenchError(f"a batch was not stored in {TRIES} tries: {why}")
 
     async def _in_time(self) -> None:
         """Wait for the gateway: it must follow, not load again and again."""
