@@ -8,7 +8,7 @@ Out, at the end of the first day, of each month and of the last day: LOG's messa
 to load all of it; resident memory of each service and of the server. Ratios compare the last day with the first (load) and with
 the first month (memory: by then caches are full).
 
-    python -m tests.bench year            YEAR_DAYS=365
+    python -m tests.bench year            YEAR_DAYS=365 YEAR_REPLACED=1000
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.builders import encoded, node_document, pod_document, stored
 
 DAYS = int(os.environ.get("YEAR_DAYS", "365"))
 LIVE = 1_000
-REPLACED = 1_000
+REPLACED = int(os.environ.get("YEAR_REPLACED", "1000"))
 NODES = 20
 MONTH = 30
 TTL_SECONDS = 1
@@ -134,8 +134,9 @@ class Year:
 
     async def day(self, number: int) -> None:
         """One day."""
-        for _ in range(0, REPLACED, TOGETHER):
-            await self._store([event for _ in range(TOGETHER) for event in (*self._end(), *self._pod())])
+        for first in range(0, REPLACED, TOGETHER):
+            together = min(TOGETHER, REPLACED - first)
+            await self._store([event for _ in range(together) for event in (*self._end(), *self._pod())])
             await self._in_time()
         await self._store([*self._node(f"spare-{number}")])
         if number > 1:
@@ -151,12 +152,14 @@ class Year:
 
     async def _store(self, events: list[Event]) -> None:
         writes = [Write(event=event) for event in events]
+        why = ""
         for _ in range(TRIES):
+            # One that was stored and not answered is stored again: the same pods, once more.
             outcome = await self.testbed.log.append(writes)
             if isinstance(outcome, Stored):
                 return
-        # One that was stored and not answered is stored again: the same pods, once more.
-        raise BenchError(f"a batch was not stored in {TRIES} tries: {outcome.reason}")
+            why = outcome.reason
+        raise BenchError(f"a batch was not stored in {TRIES} tries: {why}")
 
     async def _in_time(self) -> None:
         """Wait for the gateway: it must follow, not load again and again."""

@@ -493,6 +493,21 @@ def test_a_node_that_comes_back_is_decided_again(bench: Bench) -> None:
     assert len(bench.decide()) == 2
 
 
+def test_pods_that_are_not_over_count_on_a_node_that_was_deleted_and_created_again(bench: Bench) -> None:
+    bench.place("web")
+    bench.metric()
+    bench.decide()
+    before = bench.resources().batch_cpu_milli
+    bench.delete_node()
+    bench.decide()
+    bench.node()
+    bench.decide()
+    assert bench.resources().batch_cpu_milli == before
+    bench.displace("web")
+    bench.decide()
+    assert bench.resources().batch_cpu_milli > before
+
+
 def test_repeated_and_older_messages_change_nothing(bench: Bench) -> None:
     old = bench.place("web")
     bench.displace("web")

@@ -123,6 +123,25 @@ def test_mins_are_scaled_when_nodes_leave() -> None:
     assert log.runtime("b") == {"cpu": 2500}
 
 
+def test_a_pod_on_a_node_that_was_deleted_is_charged_until_its_placement_is_gone() -> None:
+    log = QuotaLog()
+    log.node("n1", cpu="10")
+    log.node("n2", cpu="10")
+    log.quota("a", maximum={"cpu": "20"})
+    log.pod("p", quota="a", cpu="4")
+    log.place("p", "n2")
+    log.publish("objects.core.nodes._.n2", log.events[1].data, tombstone=True)
+    log.decide()
+    quota = log.published("a")
+    assert quota is not None
+    assert quota.used == {"cpu": 4000}
+    log.unplace("p", "n2")
+    log.decide()
+    quota = log.published("a")
+    assert quota is not None
+    assert quota.used.get("cpu", 0) == 0
+
+
 def test_a_quota_without_allow_lent_resource_keeps_its_min() -> None:
     log = QuotaLog()
     log.node("n1", cpu="10")
