@@ -27,8 +27,8 @@ class ObjectChange(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def weight(self) -> int:
-        """Bytes that keeping this change costs, about. The object before it is the one after an earlier change; where that is no
-        longer held, it costs as much again."""
+        """Bytes that keeping this change costs, about. The object before it is the one after an earlier change; where that is
+        no longer held, it costs as much again."""
         held = self.after if self.after is not None else self.before
         return CHANGE_BYTES + (held.weight_bytes if held is not None else 0)
 
