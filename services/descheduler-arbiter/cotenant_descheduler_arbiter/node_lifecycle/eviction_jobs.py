@@ -62,6 +62,18 @@ def _outstanding(fold: ClusterFold) -> list[tuple[str, Known[Migration]]]:
     )
 
 
+def _aborted(job: Migration, reason: str, message: str, now: datetime) -> Migration:
+    return msgspec.structs.replace(
+        job, phase="Aborted", reason=reason, message=message, finished_at=now, updated_at=now
+    )
+
+
+def _causes(fold: ClusterFold, known: Known[Migration]) -> tuple[str, ...]:
+    """Return the job and the condition of its node."""
+    condition = fold.conditions.get(known.value.node)
+    return (known.ref, condition.ref) if condition is not None else (known.ref,)
+
+
 def settle_jobs(fold: ClusterFold, evictions: Evictions, changing: Collection[str], now: datetime) -> Iterator[Event]:
     """Yield the end of the jobs whose cause is gone. `changing`: nodes whose condition changes in this decision."""
     for _, known in _outstanding(fold):
@@ -78,12 +90,8 @@ def settle_jobs(fold: ClusterFold, evictions: Evictions, changing: Collection[st
         if gone is None:
             continue
         reason, message = gone
-        ended = msgspec.structs.replace(
-            job, phase="Aborted", reason=reason, message=message, finished_at=now, updated_at=now
-        )
-        condition = fold.conditions.get(job.node)
-        causes = (known.ref, *((condition.ref,) if condition is not None else ()))
-        yield Event(subject=migration_subject(job.job), data=ended, causes=causes)
+        ended = _aborted(job, reason, message, now)
+        yield Event(subject=migration_subject(job.job), data=ended, causes=_causes(fold, known))
 
 
 def held_jobs(fold: ClusterFold, changing: Collection[str]) -> frozenset[str]:
@@ -152,16 +160,13 @@ def _overtaken(fold: ClusterFold, known: Known[Migration], due: Due, now: dateti
     if job.trigger == TAINT_EVICTION or job.evicted_at is not None or (answer is not None and answer.allowed):
         return
     if job.trigger == PREEMPTION:
-        changed = msgspec.structs.replace(job, ignore_budgets=True, retry_at=None) if not job.ignore_budgets else job
+        if job.ignore_budgets:
+            return
+        changed = msgspec.structs.replace(job, ignore_budgets=True, retry_at=None, updated_at=now)
     else:
         message = f"the taint {due.cause.taint.key} of node {job.node} evicts the pod"
-        changed = msgspec.structs.replace(
-            job, phase="Aborted", reason="TaintEviction", message=message, finished_at=now
-        )
-    if changed != job:
-        changed = msgspec.structs.replace(changed, updated_at=now)
-        causes = (known.ref, *(condition.ref for condition in (fold.conditions.get(job.node),) if condition is not None))
-        yield Event(subject=migration_subject(job.job), data=changed, causes=causes)
+        changed = _aborted(job, "TaintEviction", message, now)
+    yield Event(subject=migration_subject(job.job), data=changed, causes=_causes(fold, known))
 
 
 def _job(fold: ClusterFold, pod: PodFacts, due: Due, now: datetime) -> Event:
