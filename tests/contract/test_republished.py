@@ -281,6 +281,7 @@ async def test_more_than_can_wait_is_read_from_the_log(
 async def test_a_reader_that_is_far_behind_starts_over(
     nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
     monkeypatch.setattr(republished, "MAX_BEHIND", 20)
     monkeypatch.setattr(republished, "LOOK_MESSAGES", 5)
     reader = await loaded(other, count=0)
@@ -336,7 +337,11 @@ async def test_a_log_that_was_made_anew_makes_the_reader_start_over(nats_log: Na
         await read_on(reader)
 
 
-async def test_a_log_that_lost_its_end_makes_the_reader_start_over(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_a_log_that_lost_its_end_makes_the_reader_start_over(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is asked while the server dies is not answered: it is asked again sooner.
+    monkeypatch.setattr("cotenant.log.nats.jetstream.ANSWER_SECONDS", 1.0)
     log = await connect(nats_server.url, "test")
     await log.declare()
     await store(log, fact("x", 0))
