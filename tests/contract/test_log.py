@@ -14,7 +14,19 @@ import msgspec
 import pytest
 
 from cotenant.events import Event, NodeResources
-from cotenant.log.contract import EXECUTION, LOG, USAGE, NoAnswer, Reader, Refused, Stored, Write, store_batch
+from cotenant.log.contract import (
+    EXECUTION,
+    LOG,
+    USAGE,
+    NoAnswer,
+    Reader,
+    Refused,
+    Stored,
+    Write,
+    ending,
+    find_out,
+    store_batch,
+)
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.streams import stream_configs
@@ -135,6 +147,20 @@ async def test_a_lost_answer_is_found_out_and_the_batch_stored_once(
     head = await log.head("metrics.b")
     assert head is not None
     assert head.sequence == outcome.last == 2
+
+
+async def test_a_write_without_an_answer_is_found_behind_what_others_stored_since(log: AnyLog) -> None:
+    first = await store(log, metric("a", 1))
+    mine = [Write(event=metric("a", 2, event_id="mine"), expected=first.last)]
+    stored = await log.append(mine)
+    assert isinstance(stored, Stored)
+    last = await store(log, metric("a", 3, event_id="later"))
+    assert await find_out(log, mine) == stored
+    never = [Write(event=metric("a", 4, event_id="never"), expected=first.last)]
+    assert isinstance(await find_out(log, never), Refused), "what follows on that version is somebody else's"
+    # A tombstone has removed whatever was there: nobody can know any more.
+    await store(log, ending("metrics.a", metric("a", 5).data), expected=last.last)
+    assert isinstance(await find_out(log, mine), NoAnswer)
 
 
 async def test_seed_36_a_rivals_batch_with_the_same_ids_is_not_taken_for_ones_own(
