@@ -14,7 +14,20 @@ import msgspec
 import pytest
 
 from cotenant.events import Event, NodeResources
-from cotenant.log.contract import EXECUTION, LOG, USAGE, NoAnswer, Reader, Refused, Stored, Write, store_batch
+from cotenant.log.contract import (
+    EXECUTION,
+    LOG,
+    USAGE,
+    LogUnavailableError,
+    NoAnswer,
+    Reader,
+    Refused,
+    Stored,
+    Write,
+    ending,
+    find_out,
+    store_batch,
+)
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.streams import stream_configs
@@ -146,7 +159,7 @@ async def test_a_server_that_is_too_slow_to_say_what_became_of_a_batch_is_asked_
     async def slow(subject: str) -> Any:
         asked.append(subject)
         if len(asked) == 1:
-            raise TimeoutError
+            raise LogUnavailableError("no answer")
         return await head(subject)
 
     monkeypatch.setattr(log, "head", slow)
@@ -155,11 +168,25 @@ async def test_a_server_that_is_too_slow_to_say_what_became_of_a_batch_is_asked_
     assert asked == ["metrics.a", "metrics.a"]
 
 
-async def test_where_nobody_answers_reading_a_head_is_a_timeout(nats_server: NatsServer) -> None:
+async def test_reading_a_head_without_an_answer_says_that_the_log_is_unavailable(nats_server: NatsServer) -> None:
     log = await connect(nats_server.url, "test")
     await log.client.close()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(LogUnavailableError):
         await log.head("metrics.a")
+
+
+async def test_a_write_without_an_answer_is_found_behind_what_others_stored_since(log: AnyLog) -> None:
+    first = await store(log, metric("a", 1))
+    mine = [Write(event=metric("a", 2, event_id="mine"), expected=first.last)]
+    stored = await log.append(mine)
+    assert isinstance(stored, Stored)
+    last = await store(log, metric("a", 3, event_id="later"))
+    assert await find_out(log, mine) == stored
+    never = [Write(event=metric("a", 4, event_id="never"), expected=first.last)]
+    assert isinstance(await find_out(log, never), Refused), "what follows on that version is somebody else's"
+    # A tombstone has removed whatever was there: nobody can know any more.
+    await store(log, ending("metrics.a", metric("a", 5).data), expected=last.last)
+    assert isinstance(await find_out(log, mine), NoAnswer)
 
 
 async def test_seed_36_a_rivals_batch_with_the_same_ids_is_not_taken_for_ones_own(

@@ -11,7 +11,19 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from cotenant.events import Event
-from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE, NoAnswer, Refused, Stored, Write, find_out, store_batch
+from cotenant.log.contract import (
+    EXECUTION,
+    HISTORY,
+    LOG,
+    USAGE,
+    NoAnswer,
+    Refused,
+    Stored,
+    Write,
+    ending,
+    find_out,
+    store_batch,
+)
 from cotenant.log.nats.consumer import PullConsumer
 from cotenant.log.nats.jetstream import JetStream, StreamInfo, StreamState
 from cotenant.log.nats.log import NatsLog, connect
@@ -178,7 +190,7 @@ class StaleLeader:
     def __init__(self, log: NatsLog, stale_answers: int) -> None:
         self.log = log
         self.stale_answers = stale_answers
-        self.head, self.get = log.head, log.get
+        self.head, self.next_head, self.get = log.head, log.next_head, log.get
 
     async def append(self, writes: list[Write]) -> Stored | Refused | NoAnswer:
         if self.stale_answers:
@@ -198,6 +210,18 @@ async def test_a_refusal_that_the_subject_does_not_bear_out_says_nothing(nats_se
     assert isinstance(outcome, Stored), outcome
     refused = await find_out(log, [Write(event=metric("a", 3), expected=first.last)])
     assert isinstance(refused, Refused), refused
+    await log.close()
+
+
+async def test_a_tombstone_says_what_it_has_removed(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    await store(log, metric("a", 1))
+    last = await store(log, metric("a", 2))
+    gone = await store(log, ending("metrics.a", metric("a", 3).data), expected=last.last)
+    event = await log.get(LOG, gone.last)
+    assert event is not None
+    assert event.follows == last.last
     await log.close()
 
 

@@ -68,6 +68,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sequence: int = 0
     tombstone: bool = False
     ttl_seconds: int = 0
+    follows: int = 0
+    """Of a tombstone: the sequence of its subject that it was stored on, where the log says so; it removes that message."""
 
     @property
     def ref(self) -> str:
@@ -248,6 +250,7 @@ def decode_event(
     sequence: int,
     tombstone: bool = False,
     ttl_seconds: int = 0,
+    follows: int = 0,
     decoders: MessageDecoders = WHOLE,
 ) -> Event:
     """Return the event of a stored message.
@@ -273,4 +276,5 @@ def decode_event(
         sequence=sequence,
         tombstone=tombstone,
         ttl_seconds=ttl_seconds,
+        follows=follows,
     )

@@ -203,6 +203,10 @@ class Log(Protocol):
 
         Raises LogUnavailableError."""
 
+    async def next_head(self, subject: str, after: int) -> Head | None:
+        """Return the first message of a LOG subject behind a sequence, read like `head`: the one that a write which expected
+        that sequence was stored as, or was refused for."""
+
     async def get(self, stream: str, sequence: int) -> Event | None:
         """Return one stored event, None where it is no longer (or never was) there. Raises LogUnavailableError."""
 
@@ -224,32 +228,39 @@ async def store_batch(log: Log, writes: Sequence[Write], *, tries: int = 5) -> S
 async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stored | Refused | NoAnswer:
     """Find out what became of a batch that nobody answered.
 
-    The same messages go out as a new batch with the same expectation. If that is refused, the last message of the first
-    subject decides: our own id and data mean that the unanswered batch was stored, a later one of somebody else that it was
-    not. Where the subject still is where it was expected to be, the server that refused knows of a write that is under way,
-    ours or another, or is no longer the leader: its refusal says nothing. At most `tries` attempts.
+    The same messages go out as a new batch with the same expectation. If that is refused, the message that followed on the
+    expected one decides: our own id and data mean that the unanswered batch was stored, somebody else's that it was not.
+    Where none followed, the server that refused knows of a write that is under way, ours or another, or leads no more; where
+    a tombstone did, ours may have been removed by it: then the refusal says nothing. At most `tries` attempts.
     """
     outcome: Stored | Refused | NoAnswer = NoAnswer("no attempt was answered")
-    first = writes[0]
     for number in range(tries):
         if isinstance(log, Pausing):
             await log.pause(number)
         outcome = await log.append(writes)
-        if isinstance(outcome, NoAnswer):
-            continue
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
-            try:
-                head = await log.head(first.event.subject)
-                if head is not None and head.event_id == first.event.id and await _is_there(log, head.sequence, first):
-                    return Stored(head.sequence, head.sequence + len(writes) - 1)
-            except LogUnavailableError as error:
-                outcome = NoAnswer(f"{outcome.reason}; {error}")
-                continue
-            if first.expected is not None and (head.sequence if head is not None else 0) == first.expected:
-                outcome = NoAnswer(f"{outcome.reason}, although {first.event.subject} is at {first.expected}")
-                continue
-        return outcome
+            outcome = await _why_refused(log, writes, outcome)
+        if not isinstance(outcome, NoAnswer):
+            return outcome
     return outcome
+
+
+async def _why_refused(log: Log, writes: Sequence[Write], refused: Refused) -> Stored | Refused | NoAnswer:
+    """Tell a refusal of what was stored before from one of what never was."""
+    event, expected = writes[0].event, writes[0].expected
+    try:
+        head = await (log.head(event.subject) if expected is None else log.next_head(event.subject, expected))
+        if head is not None and head.event_id == event.id and await _is_there(log, head.sequence, writes[0]):
+            return Stored(head.sequence, head.sequence + len(writes) - 1)
+        if expected is None:
+            return refused
+        if head is None:
+            last = await log.head(event.subject)
+            # What was expected may have expired; then nothing can follow on it.
+            return refused if last is None and expected else NoAnswer(f"{refused.reason}, and nothing follows on {expected}")
+    except LogUnavailableError as error:
+        return NoAnswer(f"{refused.reason}; {error}")
+    return NoAnswer(f"{refused.reason}; {event.subject} has ended since") if head.tombstone else refused
 
 
 async def _is_there(log: Log, sequence: int, write: Write) -> bool:

@@ -107,6 +107,13 @@ class LinkedLog:
         """Read the last message of a subject from the leader."""
         return head_of(self._stream, subject)
 
+    async def next_head(self, subject: str, after: int) -> Head | None:
+        """Read the first message of a subject behind a sequence."""
+        self._stream.expire()
+        sequence = self._stream.next_of(subject, after)
+        event = self._stream.event(sequence) if sequence else None
+        return Head(sequence, event.id, event.tombstone) if event is not None else None
+
     async def publish(self, event: Event) -> int | None:
         """Writers of USAGE and EXECUTION use the world's own `publish`."""
         raise NotImplementedError(event.subject)

@@ -323,6 +323,27 @@ def test_the_ring_refuses_versions_below_what_it_holds() -> None:
         world.core.ring.read(0, 1)
 
 
+def test_watches_end_where_a_tombstone_removed_a_version_that_was_never_seen() -> None:
+    """A gateway that lags may find an object ended before it has read the last version of it."""
+    core = GatewayCore()
+    core.loaded()
+    subject = object_subject("", "configmaps", "default", "c")
+    first = Event(subject=subject, data=ObjectStored(object=raw(manifest("c"))), sequence=4)
+    core.apply(first)
+    seen = core.ring.end
+    seen_all = Event(subject=subject, data=ObjectDeleted(), sequence=5, tombstone=True, follows=4)
+    core.apply(seen_all)
+    assert len(core.ring.read(seen, 10)) == 1
+    core.apply(msgspec.structs.replace(first, sequence=6))
+    position = core.ring.end
+    core.apply(msgspec.structs.replace(seen_all, sequence=9, follows=8))
+    with pytest.raises(TooOld):
+        core.ring.read(position, 10)
+    with pytest.raises(TooOld):
+        core.ring.position_after(8)
+    assert core.ring.read(core.ring.position_after(9), 10) == []
+
+
 @pytest.mark.parametrize("document", [b"3", b'"text"', b'{"metadata":{"labels":7}}', b'{"spec":{"containers":{}}}'])
 def test_a_document_that_is_no_object_counts_as_none_and_stops_nothing(document: bytes) -> None:
     world = World()

@@ -65,6 +65,13 @@ class ChangeRing:
         self._bytes = 0
         self.oldest = version
 
+    def lose(self, version: int) -> None:
+        """A change before `version` was never seen: every watch ends, and may begin again at `version` or above."""
+        self._dropped = self.end + 1
+        self._changes.clear()
+        self._bytes = 0
+        self.oldest = version
+
     def append(self, change: ObjectChange) -> None:
         """Add the newest change; drop the oldest ones beyond the bounds."""
         weight = change.weight

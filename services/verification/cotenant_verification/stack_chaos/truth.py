@@ -52,8 +52,8 @@ class Truth(msgspec.Struct):
 
 
 class Onlooker:
-    """Reads LOG while the run lasts, so that what is replaced at once was seen. `logs`: one connection to each server, so that not
-    all of its consumers are lost together."""
+    """Reads LOG while the run lasts, so that what is replaced at once was seen. `logs`: one connection to each server, so that
+    not all of its consumers are lost together."""
 
     def __init__(self, logs: Sequence[NatsLog]) -> None:
         self.events: dict[int, Event] = {}

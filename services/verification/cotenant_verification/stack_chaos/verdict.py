@@ -56,7 +56,8 @@ class Verdict(msgspec.Struct, kw_only=True):
             f"{outcomes[Outcome.UNKNOWN]} unknown; {self.listings} listings; "
             f"{self.watches} watches with {self.changes} changes",
             f"evictions: {', '.join(f'{count} {word}' for word, count in self.evictions.items())}",
-            f"LOG has {self.log_messages} messages ({len(self.missing)} were replaced unread); {self.commits} commits recomputed",
+            f"LOG has {self.log_messages} messages ({len(self.missing)} were replaced unread); "
+            f"{self.commits} commits recomputed",
         ]
         lines += [f"without progress for {gap.seconds:.1f} s from {gap.at:.1f} s on: {gap.fault}" for gap in self.gaps[:5]]
         lines += [f"ended by itself: {crash}" for crash in self.crashes[:SHOWN]]

@@ -67,7 +67,14 @@ class MemoryLog:
     async def head(self, subject: str) -> Head | None:
         """See `cotenant.log.contract.Log`."""
         self.log.expire()
-        sequence = self.log.last_of(subject)
+        return self._head_at(self.log.last_of(subject))
+
+    async def next_head(self, subject: str, after: int) -> Head | None:
+        """See `cotenant.log.contract.Log`."""
+        self.log.expire()
+        return self._head_at(self.log.next_of(subject, after))
+
+    def _head_at(self, sequence: int) -> Head | None:
         message = self.log.message(sequence)
         if message is None:
             return None

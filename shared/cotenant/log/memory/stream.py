@@ -165,6 +165,10 @@ class MemoryStream:
         kept = self._by_subject.get(subject)
         return kept[-1] if kept else 0
 
+    def next_of(self, subject: str, after: int) -> int:
+        """Return the first sequence of a subject behind the given one, 0 where there is none."""
+        return next((sequence for sequence in self._by_subject.get(subject, ()) if sequence > after), 0)
+
     def count_of(self, subject: str) -> int:
         """Return how many versions of a subject are held."""
         return len(self._by_subject.get(subject, ()))

@@ -29,6 +29,11 @@ def _ttl_seconds(headers: Headers) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def _followed(headers: Headers) -> int:
+    text = headers.get("Nats-Expected-Last-Subject-Sequence", "")
+    return int(text) if text.isdigit() and headers.get("Nats-Rollup") == "sub" else 0
+
+
 def _origin_sequence(headers: Headers, own: int) -> int:
     """Return the LOG sequence of a message that HISTORY took over: second word of the source header."""
     words = headers.get("Nats-Stream-Source", "").split(" ")
@@ -47,6 +52,7 @@ def event_of(
         sequence=_origin_sequence(headers, sequence) if stream == HISTORY else sequence,
         tombstone=headers.get("Nats-Rollup") == "sub",
         ttl_seconds=_ttl_seconds(headers),
+        follows=_followed(headers),
         decoders=decoders,
     )
 

@@ -250,6 +250,10 @@ class JetStream:
         """Return the last message of a subject, read from the leader; None where there is none."""
         return await self._get(stream, {"last_by_subj": subject})
 
+    async def next(self, stream: str, subject: str, after: int) -> StoredMessage | None:
+        """Return the first message of a subject behind a sequence, read from the leader; None where there is none."""
+        return await self._get(stream, {"seq": after + 1, "next_by_subj": subject})
+
     async def get(self, stream: str, sequence: int) -> StoredMessage | None:
         """Return one message; None where it is not there (any more)."""
         return await self._get(stream, {"seq": sequence})

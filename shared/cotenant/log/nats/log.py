@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -40,7 +40,7 @@ from cotenant.log.contract import (
 )
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.decoding import event_of
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream, StoredMessage
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.republished import RepublishedReader
@@ -170,10 +170,17 @@ class NatsLog:
 
     async def head(self, subject: str) -> Head | None:
         """See `cotenant.log.contract.Log`."""
+        return await self._head(f"the last message of {subject}", self._api.last(LOG, subject))
+
+    async def next_head(self, subject: str, after: int) -> Head | None:
+        """See `cotenant.log.contract.Log`."""
+        return await self._head(f"the message of {subject} behind {after}", self._api.next(LOG, subject, after))
+
+    async def _head(self, what: str, asking: Awaitable[StoredMessage | None]) -> Head | None:
         try:
-            message = await self._api.last(LOG, subject)
+            message = await asking
         except (BusError, *API_ERRORS) as error:
-            raise LogUnavailableError(f"the last message of {subject}: {type(error).__name__}: {error}") from error
+            raise LogUnavailableError(f"{what}: {type(error).__name__}: {error}") from error
         if message is None:
             return None
         try:
