@@ -5,7 +5,7 @@ PYTEST := $(VENV)/bin/pytest
 PACKAGES := shared/cotenant $(wildcard services/*/cotenant_*)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test conformance bench mutation soak lint clean test-guest test-yarn docs
+.PHONY: help install run test conformance bench mutation soak fuzz lint clean test-guest test-yarn docs
 
 help:  ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -39,6 +39,9 @@ soak: install  ## many simulated runs under faults (SEEDS=200 FOR=10m JOBS=2)
 
 mutation: install  ## which small changes of formulas, strategies and plugins no unit test notices (GROUP=quota-formulas JOBS=2)
 	nice $(VENV)/bin/python -m tests.mutation $(GROUP) $(if $(JOBS),-j $(JOBS))
+
+fuzz: install  ## other cases of the fuzzed cores than those of the tests (N=1000000, SERVICES="scheduler gateway")
+	nice -n 19 $(VENV)/bin/python -m tests.fuzz -n $(or $(N),100000) $(SERVICES)
 
 lint: install  ## ruff, mypy --strict, import-linter
 	$(VENV)/bin/ruff check .

@@ -14,6 +14,7 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
@@ -45,11 +46,14 @@ class YarnCopilot:
         self._nodes: dict[str, KnownNode] = {}
         self._published: dict[str, Event] = {}
         self._heads: dict[str, int] = {}
+        self._sequences = LastSequences()
 
     # -- folding -------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one event."""
+        """Fold one event. A message that is not newer than the last one of its subject changes nothing."""
+        if not self._sequences.is_new(event):
+            return
         parts = tokens(event.subject)
         data = None if event.tombstone else event.data
         match parts:
@@ -65,9 +69,9 @@ class YarnCopilot:
                     pods[f"{namespace}/{pod}"] = placed_pod(data)
                 else:
                     pods.pop(f"{namespace}/{pod}", None)
-            case ("yarn", entity) if event.sequence >= self._heads.get(event.subject, 0):
+            case ("yarn", entity):
                 self._heads[event.subject] = event.sequence
-                if isinstance(data, YarnNode):
+                if isinstance(data, YarnNode) and (data.node or data.node_id) == entity:
                     self._published[entity] = event
                 else:
                     self._published.pop(entity, None)
