@@ -5,7 +5,7 @@ PYTEST := $(VENV)/bin/pytest
 PACKAGES := shared/cotenant $(wildcard services/*/cotenant_*)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test conformance bench chaos mutation soak lint clean test-guest test-yarn docs
+.PHONY: help install run test conformance bench chaos mutation soak fuzz lint clean test-guest test-yarn docs
 
 help:  ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -42,6 +42,9 @@ chaos: install  ## faults on the real stack on three servers (FOR=10m SEED=1), a
 
 mutation: install  ## which small changes of formulas, strategies and plugins no unit test notices (GROUP=quota-formulas JOBS=2)
 	nice $(VENV)/bin/python -m tests.mutation $(GROUP) $(if $(JOBS),-j $(JOBS))
+
+fuzz: install  ## other cases of the fuzzed cores than those of the tests (N=1000000, SERVICES="scheduler gateway")
+	nice -n 19 $(VENV)/bin/python -m tests.fuzz -n $(or $(N),100000) $(SERVICES)
 
 lint: install  ## ruff, mypy --strict, import-linter
 	$(VENV)/bin/ruff check .

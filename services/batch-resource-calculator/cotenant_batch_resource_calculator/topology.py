@@ -28,6 +28,7 @@ class _Topology(View, frozen=True, kw_only=True):
 
 
 _DECODER = msgspec.json.Decoder(_Topology)
+_MOST_DIGITS = 18
 
 
 def zone_capacities(raw: bytes | memoryview | msgspec.Raw) -> dict[str, Amounts]:
@@ -49,4 +50,4 @@ def _capacity(zone: _Zone) -> Amounts | None:
 
 def _zone_order(name: str) -> tuple[int, int, str]:
     number = name.rpartition("-")[2]
-    return (0, int(number), name) if number.isdecimal() else (1, 0, name)
+    return (0, int(number), name) if number.isdecimal() and len(number) <= _MOST_DIGITS else (1, 0, name)

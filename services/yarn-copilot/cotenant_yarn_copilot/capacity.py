@@ -14,6 +14,8 @@ from enum import StrEnum
 
 import msgspec
 
+from cotenant.model.bounds import saturated
+
 MIB = 1 << 20
 _MEGA = 10**6
 _MAX_INT = 2**31 - 1
@@ -55,5 +57,6 @@ def to_yarn(batch: BatchAmounts, rounding: Rounding = Rounding.EXACT) -> YarnRes
 
 
 def of_yarn(resource: YarnResource) -> BatchAmounts:
-    """Return a YARN amount in batch units. A negative one (available resources while over-committed) counts as zero."""
-    return BatchAmounts(max(resource.vcores, 0) * 1000, max(resource.memory_mb, 0) * MIB)
+    """Return a YARN amount in batch units, saturated at the bounds of amounts. A negative one (available resources while
+    over-committed) counts as zero."""
+    return BatchAmounts(saturated(max(resource.vcores, 0) * 1000), saturated(max(resource.memory_mb, 0) * MIB))

@@ -46,14 +46,15 @@ class YarnCopilot:
         self._nodes: dict[str, KnownNode] = {}
         self._published: dict[str, Event] = {}
         self._sequences = LastSequences()
-        """Of the service's own subjects."""
         self._corrected: dict[str, int] = {}
         """What LOG has instead, by subject, after a refused write."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one event."""
+        """Fold one event. A message that is not newer than the last one of its subject changes nothing."""
+        if not self._sequences.is_new(event):
+            return
         parts = tokens(event.subject)
         data = None if event.tombstone else event.data
         match parts:
@@ -72,9 +73,9 @@ class YarnCopilot:
                 else:
                     pods.pop(f"{namespace}/{pod}", None)
                     self._drop_if_empty(name)
-            case ("yarn", entity) if self._sequences.is_new(event):
+            case ("yarn", entity):
                 self._corrected.pop(event.subject, None)
-                if isinstance(data, YarnNode):
+                if isinstance(data, YarnNode) and (data.node or data.node_id) == entity:
                     self._published[entity] = event
                 else:
                     self._published.pop(entity, None)

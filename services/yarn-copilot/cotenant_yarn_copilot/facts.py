@@ -42,9 +42,10 @@ def new_facts(
     events = [event for event in facts if event is not None]
     owned = {(match.node_id.cluster, match.node_id.text) for match in matches if match.node_id is not None}
     for cluster in sorted(reports):
+        listed = {manager.id: manager for manager in reports[cluster] if manager.id}
         events += [
             _fact_of_unmatched(cluster, manager, now)
-            for manager in reports[cluster]
+            for manager in listed.values()
             if (cluster, manager.id) not in owned
         ]
     named = {event.subject for event in events}
@@ -86,7 +87,7 @@ def _fact_of_node(
         confirmed=manager is not None and manager.total == total,
         reason=failure or match.reason or _state_reason(manager, node),
         state=manager.state if manager is not None else "",
-        containers=manager.num_containers if manager is not None else 0,
+        containers=max(manager.num_containers, 0) if manager is not None else 0,
         update_time=seen,
     )
     causes = tuple(ref for ref in (node.resources_ref, node.ref) if ref)
@@ -109,7 +110,7 @@ def _fact_of_unmatched(cluster: str, manager: RmNode, now: datetime) -> Event:
         given=_usage(manager.total),
         used=_usage(manager.used),
         state=manager.state,
-        containers=manager.num_containers,
+        containers=max(manager.num_containers, 0),
         reason=f"NodeManager {manager.id} belongs to no node: none has its id or its host {manager.node_host_name!r}",
         update_time=now,
     )

@@ -106,7 +106,10 @@ def _remembered(
     if last is None or not last.node_id:
         return None
     cluster = last.cluster or DEFAULT_CLUSTER
-    node_id = parse_node_id(last.node_id, cluster)
+    try:
+        node_id = parse_node_id(last.node_id, cluster)
+    except NodeIdError:
+        return None
     if cluster not in reports:
         return Match(name, node_id, None, f"cluster {cluster} cannot be asked", unreachable=True)
     if last.update_time is not None and now - last.update_time <= HOLD_LOST:
@@ -128,4 +131,4 @@ def _by_host(names: set[str], node: str, listed: Mapping[tuple[str, str], RmNode
         return Match(node, reason=f"several NodeManagers are on this host ({ids}): annotate the node with {ANNOTATION_NODE_ID}")
     cluster, manager = found[0]
     host, _, port = manager.id.rpartition(":")
-    return Match(node, YarnNodeId(host, int(port) if port.isdecimal() else 0, cluster), manager)
+    return Match(node, YarnNodeId(host, int(port) if port.isdecimal() and len(port) <= 9 else 0, cluster), manager)

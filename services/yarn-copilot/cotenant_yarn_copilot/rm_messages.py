@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cotenant.model.bounds import Int32, Int64
 from cotenant_yarn_copilot.capacity import YarnResource
 
 ACTIVE = "ACTIVE"
@@ -34,8 +35,8 @@ class ClusterInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Total(msgspec.Struct, frozen=True, rename="camel"):
-    memory: int = 0
-    v_cores: int = 0
+    memory: Int64 = 0
+    v_cores: Int32 = 0
 
 
 class RmNode(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,11 +45,11 @@ class RmNode(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     state: str = ""
     node_host_name: str = ""
-    num_containers: int = 0
-    used_memory: int = msgspec.field(default=0, name="usedMemoryMB")
-    used_virtual_cores: int = 0
-    avail_memory: int = msgspec.field(default=0, name="availMemoryMB")
-    available_virtual_cores: int = 0
+    num_containers: Int32 = 0
+    used_memory: Int64 = msgspec.field(default=0, name="usedMemoryMB")
+    used_virtual_cores: Int32 = 0
+    avail_memory: Int64 = msgspec.field(default=0, name="availMemoryMB")
+    available_virtual_cores: Int32 = 0
     total_resource: _Total | None = None
 
     @property

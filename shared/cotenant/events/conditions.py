@@ -52,6 +52,7 @@ class NodeCondition(Payload, frozen=True, kw_only=True):
     """
 
     TYPE = "cotenant.node.condition.v1"
+    SUBJECT = "node.{node}.condition"
 
     node: str
     status: str = "True"

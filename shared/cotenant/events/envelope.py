@@ -3,7 +3,8 @@
 On the wire an event is a CloudEvents 1.0 JSON object (structured mode) with the extensions `causes` (list of
 `STREAM:sequence`), `actor` and W3C `traceparent`. Its `type` is the payload's versioned name, for example
 `cotenant.placement.v1`. Unknown fields are ignored; an unknown type is skipped and counted; anything else that does not
-decode is an EventError, which the reader turns into a dead letter.
+decode is an EventError, which the reader turns into a dead letter. So is a message with a time outside of the bounds, and one
+whose payload names another entity than its subject (`events.checks`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from cotenant.events.checks import YEARS, Check, check_of
+from cotenant.model.bounds import EARLIEST_YEAR, LATEST_YEAR
+
 _REGISTRY: dict[str, type[Payload]] = {}
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {}
 
@@ -22,10 +26,12 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {}
 class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Base of every payload. A subclass names its wire type: `TYPE = "cotenant.placement.v1"`; that registers it.
 
+    SUBJECT names the fields that stand in the subject's tokens: `node.{node}.run.{namespace}.{name}`. Empty: not checked.
     Payloads, their parts and events hold plain data, of which no cycle can be made: the garbage collector passes them over.
     """
 
     TYPE: ClassVar[str] = ""
+    SUBJECT: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -160,6 +166,8 @@ class MessageDecoders:
         return decoder
 
 
+_CHECKS: dict[type[Payload], Check] = {}
+
 WHOLE = MessageDecoders()
 """Every payload by its wire type."""
 
@@ -242,6 +250,13 @@ def _decode_in_two(data: bytes) -> tuple[_Wire, Payload]:
         raise EventError(f"data of {wire.type} does not fit: {error}") from error
 
 
+def _check_of(cls: type[Payload]) -> Check:
+    subject = cls.SUBJECT
+    if issubclass(cls, View) and cls.OF is not None:
+        subject = cls.OF.SUBJECT
+    return check_of(cls, subject)
+
+
 def decode_event(
     data: bytes,
     *,
@@ -256,13 +271,24 @@ def decode_event(
     """Return the event of a stored message.
 
     Raises UnknownEventTypeError for a type that is not registered and EventError for everything else that is wrong: not
-    JSON, not a CloudEvent, a payload whose fields have wrong types.
+    JSON, not a CloudEvent, a payload whose fields have wrong types, a time outside of the bounds, another entity than the
+    subject's.
     """
     wire = _decode_in_one(data, decoders)
     wire, payload = (wire, wire.data) if wire is not None else _decode_in_two(data)
     time = wire.time
-    if time is not None and time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
+    if time is not None:
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
+        if not EARLIEST_YEAR <= time.year <= LATEST_YEAR:
+            raise EventError(f"time {time.isoformat()} is not {YEARS}")
+    cls = type(payload)
+    check = _CHECKS.get(cls)
+    if check is None:
+        check = _CHECKS[cls] = _check_of(cls)
+    wrong = check(payload, subject)
+    if wrong:
+        raise EventError(f"data of {(getattr(cls, 'OF', None) or cls).TYPE} does not fit: {wrong}")
     return Event(
         subject=subject,
         data=payload,

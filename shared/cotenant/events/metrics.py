@@ -98,6 +98,7 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     """
 
     TYPE = "cotenant.nodemetric.v1"
+    SUBJECT = "metrics.{node}"
 
     node: str
     update_time: datetime | None = None
@@ -108,7 +109,7 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     system_usage: Usage = Usage()
     aggregated_node_usages: tuple[AggregatedUsage, ...] = ()
     aggregated_system_usages: tuple[AggregatedUsage, ...] = ()
-    cold_windows: tuple[Int64, ...] = ()
+    cold_windows: tuple[Seconds, ...] = ()
     pods: tuple[PodMetric, ...] = ()
     host_applications: tuple[HostApplicationMetric, ...] = ()
     prod_reclaimable: Usage | None = None

@@ -31,6 +31,7 @@ class Migration(Payload, frozen=True, kw_only=True):
     """
 
     TYPE = "cotenant.migration.v1"
+    SUBJECT = "migrations.{job}"
 
     job: str
     namespace: str
@@ -114,6 +115,7 @@ class EvictionOutcome(Payload, frozen=True, kw_only=True):
     """
 
     TYPE = "cotenant.eviction.v1"
+    SUBJECT = "evictions.{namespace}.{name}"
 
     namespace: str
     name: str
@@ -160,6 +162,7 @@ class NodeLoadJudged(Payload, frozen=True, kw_only=True):
     """
 
     TYPE = "cotenant.nodeload.v1"
+    SUBJECT = "descheduling.{node}"
 
     node: str
     pool: str = ""

@@ -40,6 +40,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     """
 
     TYPE = "cotenant.placement.v1"
+    SUBJECT = "node.{node}.placement.{namespace}.{name}"
 
     node: str
     namespace: str
@@ -110,6 +111,7 @@ class Waiting(Payload, frozen=True, kw_only=True):
     """
 
     TYPE = "cotenant.waiting.v1"
+    SUBJECT = "waiting.{namespace}.{name}"
 
     namespace: str
     name: str

@@ -39,6 +39,7 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     rejected configuration keeps it. `config` is the event that it came from.
     """
     TYPE = "cotenant.noderesources.v1"
+    SUBJECT = "node.{node}.resources"
 
     node: str
     batch_cpu_milli: Amount = 0
@@ -74,6 +75,7 @@ class CpuIdentity(Part, frozen=True, kw_only=True):
 class NodeSLORendered(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.slo`: the NodeSLO's sections that the executor enforces. Percent values are 0..100."""
     TYPE = "cotenant.nodeslo.v1"
+    SUBJECT = "node.{node}.slo"
 
     node: str
     enable: bool = False

@@ -46,6 +46,7 @@ class ContainerRun(Part, frozen=True, kw_only=True):
 class RunStatus(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.run.<namespace>.<pod>`."""
     TYPE = "cotenant.run.v1"
+    SUBJECT = "node.{node}.run.{namespace}.{name}"
 
     node: str
     namespace: str
@@ -66,6 +67,7 @@ class ExecutorStatus(Payload, frozen=True, kw_only=True):
     gateway ends it with the Node object; an executor that goes on all the same says it again when it starts again.
     """
     TYPE = "cotenant.executor.v1"
+    SUBJECT = "node.{node}.executor"
 
     node: str
     boot: str = ""

@@ -8,6 +8,7 @@ saturated where they are parsed (`saturated`), because a document may come from 
     seconds        0 .. 2^31 - 1    68 years
     milliseconds   |x| <= 2^53      of the epoch or between two moments
     count          0 .. 2^53
+    time           1970 .. 2261     what 64-bit nanoseconds hold; a duration within the bounds can be added
     int32, int64                    Kubernetes' own types of the API's integer fields
 
 Quotas are exempt: a max of 2^63 - 1 means everything there is, and their sums are not limited to 64 bits.
@@ -22,6 +23,8 @@ from msgspec import Meta
 MAX_AMOUNT = 1 << 50
 MAX_SECONDS = (1 << 31) - 1
 MAX_COUNT = 1 << 53
+EARLIEST_YEAR = 1970
+LATEST_YEAR = 2261
 
 Amount = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
 SignedAmount = Annotated[int, Meta(ge=-MAX_AMOUNT, le=MAX_AMOUNT)]

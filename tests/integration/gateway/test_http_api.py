@@ -296,3 +296,20 @@ async def test_kubectl_applies_reads_patches_and_deletes(gateway_process: Gatewa
     assert shown["PodDisruptionBudget"]["spec"] == {"minAvailable": "50%", "selector": {"matchLabels": {"app": "x"}}}
     assert shown["PriorityClass"]["value"] == -7
     assert "deleted" in await kubectl("delete", "namespace", "team", "--timeout=60s")
+
+
+@with_kubectl
+async def test_kubectl_explains_and_validates(gateway_process: GatewayProcess, tmp_path: Path) -> None:
+    kubectl = partial(gateway_process.kubectl, tmp_path)
+    assert "containers\t<[]Container> -required-" in await kubectl("explain", "pods.spec")
+    assert "max\t<map[string]Quantity>" in await kubectl("explain", "elasticquota.spec")
+    wrong = pod("by-strict-kubectl")
+    wrong["spec"]["containers"][0]["imgae"] = "app:1"
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(json.dumps(wrong))
+    with pytest.raises(AssertionError, match=r'strict decoding error: unknown field "spec.containers\[0\].imgae"'):
+        await kubectl("apply", "--validate=strict", "-f", str(manifest))
+    warned = await kubectl("apply", "--validate=warn", "-f", str(manifest))
+    assert 'Warning: unknown field "spec.containers[0].imgae"' in warned
+    assert "pod/by-strict-kubectl created" in warned
+    assert "pod/by-strict-kubectl unchanged" in await kubectl("apply", "--validate=ignore", "-f", str(manifest))

@@ -134,7 +134,10 @@ class ClusterFold:
     def _job_object(self, event: Event, name: str) -> None:
         self.job_objects.pop(name, None)
         if not event.tombstone and isinstance(event.data, ObjectStored):
-            self.job_objects[name] = Known(_JOB_DECODER.decode(event.data.object), event.sequence)
+            declared = _JOB_DECODER.decode(event.data.object)
+            # The uid tells a user's job from one that a plugin made: without it the job would be accepted anew for ever.
+            if declared.metadata.uid:
+                self.job_objects[name] = Known(declared, event.sequence)
 
     def _priority_class(self, event: Event, name: str) -> None:
         self.priority_classes.pop(name, None)

@@ -28,12 +28,11 @@ from cotenant_gateway.http.discovery import (
     api_groups,
     api_resources,
     api_versions,
-    openapi_group,
-    openapi_index,
     version_document,
 )
 from cotenant_gateway.http.facts import PREFIX, FactHandlers
 from cotenant_gateway.http.limits import Limits
+from cotenant_gateway.http.openapi.documents import openapi_group, openapi_index, openapi_v2
 from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
 from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, timeout, too_large, unavailable
@@ -76,6 +75,8 @@ def discovery_document(path: str, kinds: Registry) -> dict[str, object] | dict[s
         document = api_group(kinds, parts[1])
     elif parts[0] == "apis" and len(parts) == 3:
         document = api_resources(kinds, parts[1], parts[2])
+    elif parts == ["openapi", "v2"]:
+        document = openapi_v2(kinds)
     elif parts[:2] == ["openapi", "v3"]:
         if len(parts) == 2:
             document = openapi_index(kinds)

@@ -1,8 +1,4 @@
-"""Discovery: which groups, versions and resources there are, as `kubectl api-resources` reads them.
-
-Also the smallest OpenAPI v3 that lets `kubectl apply` leave validation to the server: one PATCH operation per kind
-that knows `fieldValidation`.
-"""
+"""Discovery: which groups, versions and resources there are, as `kubectl api-resources` reads them."""
 
 from __future__ import annotations
 
@@ -127,34 +123,3 @@ def version_document(version: str) -> dict[str, str]:
         "compiler": platform.python_implementation(),
         "platform": f"linux/{platform.machine()}",
     }
-
-
-def openapi_index(kinds: Registry) -> dict[str, object]:
-    """`/openapi/v3`."""
-    paths = {"api/v1": {"serverRelativeURL": "/openapi/v3/api/v1"}}
-    for group, version in group_versions(kinds):
-        paths[f"apis/{group}/{version}"] = {"serverRelativeURL": f"/openapi/v3/apis/{group}/{version}"}
-    return {"paths": paths}
-
-
-def openapi_group(kinds: Registry, group: str, version: str) -> dict[str, object] | None:
-    """`/openapi/v3/api/v1`, `/openapi/v3/apis/<group>/<version>`."""
-    found = kinds_of(kinds, group, version)
-    if not found:
-        return None
-    root = f"/apis/{group}/{version}" if group else "/api/v1"
-    paths: dict[str, object] = {}
-    for kind in (definition.kind for definition in found):
-        scope = "/namespaces/{namespace}" if kind.namespaced else ""
-        operation = {
-            "operationId": f"patch{kind.kind}",
-            "parameters": [
-                {"name": name, "in": "query", "schema": {"type": "string"}}
-                for name in ("dryRun", "fieldManager", "fieldValidation")
-            ],
-            "responses": {"200": {"description": "OK"}},
-            "x-kubernetes-action": "patch",
-            "x-kubernetes-group-version-kind": {"group": group, "kind": kind.kind, "version": version},
-        }
-        paths[f"{root}{scope}/{kind.plural}/{{name}}"] = {"patch": operation}
-    return {"openapi": "3.0.0", "info": {"title": "cotenant", "version": "v1"}, "paths": paths, "components": {}}

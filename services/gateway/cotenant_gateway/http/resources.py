@@ -26,6 +26,7 @@ from cotenant_gateway.http.bodies import (
 )
 from cotenant_gateway.http.limits import StreamKind
 from cotenant_gateway.http.logs import LogReader
+from cotenant_gateway.http.openapi.unknown_fields import unknown_fields
 from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.streams import OpenStreams
@@ -48,6 +49,9 @@ from cotenant_gateway.statuses import (
     unavailable,
     unsupported_media,
 )
+
+IGNORE, WARN, STRICT = "Ignore", "Warn", "Strict"
+"""Values of the parameter `fieldValidation`; absent: Ignore."""
 
 
 class ResourceHandlers:
@@ -153,14 +157,33 @@ class ResourceHandlers:
             raise bad_request(f"{target.kind.kind} is namespaced: create it below /namespaces/<namespace>/")
         check_json(request)
         body = await read_body(request)
+        warnings = self._unknown_fields(request, target, body)
         document = await self._gateway.create(
             target.kind, target.namespace, body, actor_of(request), dry_run=is_dry_run(request)
         )
-        return json_response(document, 201)
+        return _warning(json_response(document, 201), warnings)
+
+    def _unknown_fields(self, request: web.BaseRequest, target: Target, body: bytes) -> list[str]:
+        """Return what to warn of in a body, as `fieldValidation` asks. Raises ApiError (400) where it asks to refuse that."""
+        asked = request.query.get("fieldValidation", IGNORE) if request.query_string else IGNORE
+        if asked == IGNORE or request.content_type == "application/json-patch+json":
+            return []
+        if asked not in (STRICT, WARN):
+            supported = f"supported values: {IGNORE}, {WARN}, {STRICT}"
+            raise bad_request(f"fieldValidation: Unsupported value: {asked[:40]!r}: {supported}")
+        kind = target.kind
+        found = [f'unknown field "{path}"' for path in unknown_fields(self.kinds, kind, body)]
+        if found and asked == STRICT:
+            raise bad_request(
+                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict decoding error: '
+                + ", ".join(found)
+            )
+        return found
 
     async def _replace(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
         check_json(request)
         body = await read_body(request)
+        warnings = self._unknown_fields(request, target, body)
         document = await self._gateway.replace(
             target.kind,
             target.namespace,
@@ -170,12 +193,13 @@ class ResourceHandlers:
             dry_run=is_dry_run(request),
             status_only=status_only,
         )
-        return json_response(document)
+        return _warning(json_response(document), warnings)
 
     async def _patch(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
         if request.content_type not in PATCH_TYPES:
             raise unsupported_media(request.content_type, PATCH_TYPES)
         body = await read_body(request)
+        warnings = self._unknown_fields(request, target, body)
         document = await self._gateway.patch(
             target.kind,
             target.namespace,
@@ -186,7 +210,7 @@ class ResourceHandlers:
             dry_run=is_dry_run(request),
             status_only=status_only,
         )
-        return json_response(document)
+        return _warning(json_response(document), warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         deletion, dry_run = await read_deletion(request)
@@ -260,6 +284,14 @@ class ResourceHandlers:
             if not outcome.allowed:
                 raise budget_refuses(target.kind, target.name, outcome.message)
         return json_response(msgspec.json.encode(status_object(201, "", "", status="Success")), 201)
+
+
+def _warning(response: web.Response, warnings: list[str]) -> web.Response:
+    """Add warnings to an answer, one header each (RFC 7234, as Kubernetes sends them)."""
+    for warning in warnings:
+        text = warning.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{"".join(char for char in text if char.isprintable())[:512]}"')
+    return response
 
 
 def list_document(kind: Kind, snapshots: list[Snapshot], metadata: dict[str, object]) -> bytes:

@@ -52,7 +52,7 @@ def _read(raw: msgspec.Raw) -> _Read:
     try:
         return _Read(budget, predicate(budget.selector, absent=False))
     except SelectorError:
-        return _Read(DisruptionBudget(), predicate(None, absent=False))
+        return _Read(DisruptionBudget(), predicate(None, absent=False), readable=False)
 
 
 def _view(budget: Snapshot) -> _Read:

@@ -20,6 +20,7 @@ from cotenant.model.names import ANNOTATION_EVICTED_BY
 from cotenant_gateway.planning.budgets import EvictionVerdict, charged_status, judge
 from cotenant_gateway.planning.endings import deletion
 from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.statuses import bad_request
 
 
 class EvictionPlanned(msgspec.Struct, frozen=True):
@@ -30,7 +31,9 @@ class EvictionPlanned(msgspec.Struct, frozen=True):
 
 
 def plan_eviction(core: GatewayCore, request: EvictionRequest, now: datetime) -> EvictionPlanned:
-    """Return the plan and the answer of an eviction request."""
+    """Return the plan and the answer of an eviction request. Raises ApiError where it names no pod."""
+    if not request.namespace or not request.name:
+        raise bad_request("an eviction needs the namespace and the name of a pod")
     pod = core.get(PODS, request.namespace, request.name)
     if pod is None or pod.stored is None or (request.uid and pod.uid != request.uid):
         gone = _outcome(request, request.uid, True, "Gone", f"pod {request.namespace}/{request.name} has already ended")

@@ -83,7 +83,9 @@ class GatewayCore:
     # -- folding -------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one fact of LOG."""
+        """Fold one fact of LOG. Once the load is over they come in order: what is not newer was folded before."""
+        if self._live and event.sequence <= self.folded:
+            return
         payload = type(event.data)
         if payload in _OBJECTS:
             self._apply_object(event)

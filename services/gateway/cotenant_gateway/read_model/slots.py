@@ -95,7 +95,9 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         for event in parts.values():
             if event.sequence > version:
                 version = event.sequence
-        composer = definition.compose if parts or definition.compose_document_alone else None
+        # Ended parts add nothing but their version; who has loaded since may not know of them.
+        composed = definition.compose_document_alone or any(not event.tombstone for event in parts.values())
+        composer = definition.compose if composed else None
         return Snapshot(self.address, stored, parts, version, composer)
 
 

@@ -45,7 +45,10 @@ def parse_duration(text: str) -> timedelta:
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"duration {text!r}: expected a number with ms, s, m, h or d, such as 90s or 1m30s")
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    try:
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    except OverflowError as error:
+        raise ValueError(f"duration {text[:40]!r} is too long") from error
 
 
 def simulated_duration(pod: Pod) -> timedelta | None:
@@ -62,7 +65,7 @@ def simulated_duration(pod: Pod) -> timedelta | None:
 def simulated_exit_code(pod: Pod) -> int:
     """The exit code of an attempt that ends by itself."""
     text = pod.metadata.annotations.get(ANNOTATION_EXIT_CODE, "0")
-    return int(text) if text.isdigit() and int(text) < 256 else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 3 and int(text) < 256 else 0
 
 
 class SimulatedRuntime:

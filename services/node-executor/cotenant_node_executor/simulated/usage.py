@@ -89,8 +89,11 @@ def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> Wanted:
 
 @by_identity
 def _requested(spec: PodSpec) -> Wanted:
-    """Demand of a pod without an annotation: constant."""
-    requests = pod_requests(Pod(spec=spec))
+    """Demand of a pod without an annotation: constant. Requests that cannot be read count as absent."""
+    try:
+        requests = pod_requests(Pod(spec=spec))
+    except QuantityError:
+        requests = {}
     cpu = requests.get(BATCH_CPU) or requests.get(CPU, 0) * REQUEST_PERCENT // 100 or DEFAULT_MILLI
     memory = requests.get(BATCH_MEMORY) or requests.get(MEMORY, 0) * REQUEST_PERCENT // 100 or DEFAULT_MEMORY_BYTES
     return Wanted(Curve(cpu, cpu), Curve(memory, memory))

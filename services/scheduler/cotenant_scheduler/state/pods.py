@@ -64,9 +64,12 @@ class PodCache:
         record.document = document.copy()
         facts = self._known_facts(record, document) if record.placements else None
         try:
-            facts = record.facts = self._instead(record.facts, facts or self._reader.read(document, self.priorities))
-            if facts.name == key[1] and facts.namespace == key[0]:
-                facts.namespace, facts.name = record.key
+            facts = facts or self._reader.read(document, self.priorities)
+            if (facts.namespace, facts.name) != key:
+                # What is decided about a pod is stored under its name: under another one it would be decided for ever.
+                raise msgspec.DecodeError(f"it is that of pod {facts.namespace[:253]}/{facts.name[:253]}")
+            record.facts = self._instead(record.facts, facts)
+            facts.namespace, facts.name = record.key
             record.unreadable = ""
         except msgspec.DecodeError as error:
             record.facts = self._instead(record.facts, None)

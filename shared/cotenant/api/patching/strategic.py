@@ -23,7 +23,7 @@ from cotenant.api.splices import (
     raw,
 )
 
-_MERGE_KEYS: dict[str, tuple[str, ...]] = {
+MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "containers": ("name",),
     "initContainers": ("name",),
     "ephemeralContainers": ("name",),
@@ -41,7 +41,7 @@ _MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "addresses": ("type",),
 }
 """Array-valued fields whose elements are merged by a key; the first of the keys that the patch's element has is used."""
-_PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
+PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"
 _ORDER = "$setElementOrder/"
@@ -106,7 +106,7 @@ def _delete_primitives(target: Members, name: str, listed: msgspec.Raw) -> None:
 
 
 def _merge_key(name: str, items: Sequence[msgspec.Raw]) -> str:
-    for key in _MERGE_KEYS.get(name, ()):
+    for key in MERGE_KEYS.get(name, ()):
         if items and all(is_object(item) for item in items):
             plain = [found for found in map(members, items) if _text_of_directive(found) != "replace"]
             if plain and all(key in found for found in plain):
@@ -121,7 +121,7 @@ def _text_of_directive(item: Members) -> str:
 def _merge_arrays(name: str, old: msgspec.Raw | None, patch: msgspec.Raw, work: Work, depth: int) -> msgspec.Raw:
     changes = elements(patch)
     present = elements(old) if old is not None and is_array(old) else []
-    if name in _PRIMITIVE_SETS:
+    if name in PRIMITIVE_SETS:
         known = {bytes(item).strip() for item in present}
         return raw([*present, *(item for item in changes if bytes(item).strip() not in known)])
     if any(is_object(item) and _text_of_directive(members(item)) == "replace" for item in changes):

@@ -12,6 +12,8 @@ from cotenant.log.nats.wire import parse_headers
 logger = logging.getLogger(__name__)
 
 Headers = dict[str, str]
+_MOST_DIGITS = 18
+"""Of a number in a header; anybody may have written it."""
 
 
 class DeadLetters(Protocol):
@@ -26,7 +28,7 @@ class DeadLetters(Protocol):
 
 def _ttl_seconds(headers: Headers) -> int:
     text = headers.get("Nats-TTL", "").removesuffix("s")
-    return int(text) if text.isdigit() else 0
+    return int(text) if _is_number(text) else 0
 
 
 def _followed(headers: Headers) -> int:
@@ -37,7 +39,11 @@ def _followed(headers: Headers) -> int:
 def _origin_sequence(headers: Headers, own: int) -> int:
     """Return the LOG sequence of a message that HISTORY took over: second word of the source header."""
     words = headers.get("Nats-Stream-Source", "").split(" ")
-    return int(words[1]) if len(words) > 1 and words[1].isdigit() else own
+    return int(words[1]) if len(words) > 1 and _is_number(words[1]) else own
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def event_of(
