@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -25,6 +26,7 @@ from nats.micro.service import ServiceConfig
 
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.streams import StreamSizes
+from cotenant.runtime.last_tasks import end_last_tasks
 from cotenant.runtime.settings import Settings, settings_from
 from cotenant.runtime.telemetry import Telemetry, configure_logging
 
@@ -177,6 +179,16 @@ def run_program(
     configure_logging(settings.log_level, settings.log_format)
 
     async def main() -> None:
+        try:
+            await until_stopped()
+        finally:
+            if left := await end_last_tasks():
+                # Closing the loop would wait for them for ever.
+                logger.error("%s ends although these go on: %s", name, ", ".join(left))
+                logging.shutdown()
+                os._exit(1)
+
+    async def until_stopped() -> None:
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
