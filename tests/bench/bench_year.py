@@ -26,13 +26,21 @@ import uvloop
 
 from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
+from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
-from cotenant.log.contract import LOG, TOMBSTONE_TTL_SECONDS, Stored, Write
+from cotenant.log.contract import LOG, TOMBSTONE_TTL_SECONDS, Stored, Write, store_batch
 from cotenant.log.nats.jetstream import JetStream
-from cotenant.model.subjects import executor_subject, node_subject, placement_subject, pod_subject, run_subject
+from cotenant.model.subjects import (
+    commit_subject,
+    executor_subject,
+    node_subject,
+    placement_subject,
+    pod_subject,
+    run_subject,
+)
 from cotenant_console.api.client import Client, text_at
 from cotenant_console.up.nats_server import free_port
 from cotenant_gateway.read_model.core import GatewayCore
@@ -46,8 +54,8 @@ REPLACED = int(os.environ.get("YEAR_REPLACED", "1000"))
 NODES = 20
 MONTH = 30
 TTL_SECONDS = 1
-TOGETHER = 125
-"""Pods replaced in one batch: six messages each."""
+TOGETHER = 750
+"""Messages in one batch: the six of each pod that is replaced stay in order, whatever batch they come to."""
 MAX_LAG = 3_000
 """The writer waits while the gateway is further behind than that."""
 LAG_SECONDS = 300
@@ -82,6 +90,8 @@ class Year:
         self.live: deque[tuple[str, str]] = deque()
         """Name and node, the oldest first."""
         self._made = 0
+        self._prior = 0
+        """Sequence of the last batch's record, which the next one expects: a batch that nobody answered is not stored twice."""
         self._ids = 0
 
     def _event(self, subject: str, data: Payload, *, ends: bool = False) -> Event:
@@ -129,37 +139,32 @@ class Year:
         """The cell before its first day."""
         for number in range(NODES):
             await self._store([*self._node(f"node-{number}")])
-        for _ in range(0, LIVE, TOGETHER):
-            await self._store([event for _ in range(TOGETHER) for event in self._pod()])
+        pods = [event for _ in range(LIVE) for event in self._pod()]
+        for first in range(0, len(pods), TOGETHER):
+            await self._store(pods[first : first + TOGETHER])
 
     async def day(self, number: int) -> None:
         """One day."""
-        for first in range(0, REPLACED, TOGETHER):
-            together = min(TOGETHER, REPLACED - first)
-            await self._store([event for _ in range(together) for event in (*self._end(), *self._pod())])
-            await self._in_time()
-        await self._store([*self._node(f"spare-{number}")])
+        events = [event for _ in range(REPLACED) for event in (*self._end(), *self._pod())]
+        events += self._node(f"spare-{number}")
         if number > 1:
             before = f"spare-{number - 1}"
-            await self._store(
-                [
-                    self._event(node_subject(before), ObjectDeleted(), ends=True),
-                    self._event(executor_subject(before), ExecutorStatus(node=before), ends=True),
-                ]
-            )
+            events.append(self._event(node_subject(before), ObjectDeleted(), ends=True))
+            events.append(self._event(executor_subject(before), ExecutorStatus(node=before), ends=True))
         identity = Identity(service="year", replica=f"host-{number}")
-        await self._store([Load(identity, (">",), 1).marker(datetime.now(UTC))])
+        events.append(Load(identity, (">",), 1).marker(datetime.now(UTC)))
+        for first in range(0, len(events), TOGETHER):
+            await self._store(events[first : first + TOGETHER])
+            await self._in_time()
 
     async def _store(self, events: list[Event]) -> None:
-        writes = [Write(event=event) for event in events]
-        why = ""
-        for _ in range(TRIES):
-            # One that was stored and not answered is stored again: the same pods, once more.
-            outcome = await self.testbed.log.append(writes)
-            if isinstance(outcome, Stored):
-                return
-            why = outcome.reason
-        raise BenchError(f"a batch was not stored in {TRIES} tries: {why}")
+        record = Commit(prior=self._prior, folded=0, now=datetime.now(UTC), count=len(events), replica="year")
+        first = self._event(commit_subject("year", "0"), record)
+        writes = [Write(event=first, expected=self._prior), *(Write(event=event) for event in events)]
+        outcome = await store_batch(self.testbed.log, writes, tries=TRIES)
+        if not isinstance(outcome, Stored):
+            raise BenchError(f"a batch was not stored in {TRIES} tries: {outcome.reason}")
+        self._prior = outcome.first
 
     async def _in_time(self) -> None:
         """Wait for the gateway: it must follow, not load again and again."""
