@@ -183,6 +183,19 @@ async def test_messages_that_break_a_rule_are_set_aside_and_the_service_goes_on(
     await log.close()
 
 
+async def test_a_service_whose_commits_were_purged_expects_what_stands(nats_server: NatsServer) -> None:
+    log = await connected(nats_server)
+    service = await Running(log, "a").ready()
+    await say(log, metric("a", 1))
+    await answers(log, {"a": 2})
+    await log.purge(LOG, "commits.>")
+    await say(log, metric("a", 2))
+    await answers(log, {"a": 4})
+    assert service.service.incarnations == 2
+    await service.stop()
+    await log.close()
+
+
 async def test_a_clock_that_jumped_ahead_stops_its_own_service_and_nobody_else(nats_server: NatsServer) -> None:
     log = await connected(nats_server)
     wrong_by = timedelta(hours=1)

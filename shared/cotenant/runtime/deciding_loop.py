@@ -180,8 +180,16 @@ class DecidingLoop:
             if cycle.refused(self._clock()):
                 logger.warning("%s: another replica committed first: %s", self.identity.service, outcome.reason)
                 await self.log.publish(refusal_of(batch, self.identity, outcome.reason, self._clock()))
+            await self._expect_what_stands(batch)
             return False
         raise Behind(f"a batch of {len(batch.events)} was not stored: {outcome.reason}")
+
+    async def _expect_what_stands(self, batch: Batch) -> None:
+        """A rival's commit is delivered, and ends the refusals. Where LOG no longer holds the commit that was expected, nobody
+        says so: the next incarnation expects what is there. Raises Behind."""
+        head = await self.log.head(self.identity.commit_subject) if batch.prior else None
+        if batch.prior and (head is None or head.sequence < batch.prior):
+            raise Behind(f"the last commit, LOG:{batch.prior}, is not on LOG any more")
 
     def _propose(self, now: datetime) -> Batch | None:
         """Decide. Where a message is found that cannot be decided with, this incarnation ends: its state holds it."""
