@@ -18,7 +18,8 @@ from cotenant.api.overlay import NOTHING, Overlay, composed_document
 from cotenant.events.envelope import Event
 
 SNAPSHOT_BYTES = 512
-PART_BYTES = 1024
+PART_BYTES = 256
+"""A part is mostly shared with the snapshots before and after."""
 _HEAD = msgspec.json.Decoder(AnyObject)
 
 

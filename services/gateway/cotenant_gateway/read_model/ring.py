@@ -27,10 +27,10 @@ class ObjectChange(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def weight(self) -> int:
-        """Bytes that keeping this change costs, about and at most: neighbouring changes of one object share a snapshot."""
-        before, after = self.before, self.after
-        weight = (before.weight_bytes if before is not None else 0) + (after.weight_bytes if after is not None else 0)
-        return CHANGE_BYTES + weight
+        """Bytes that keeping this change costs, about. The object before it is the one after an earlier change; where that is
+        no longer held, it costs as much again."""
+        held = self.after if self.after is not None else self.before
+        return CHANGE_BYTES + (held.weight_bytes if held is not None else 0)
 
 
 class TooOld(Exception):  # noqa: N818 - a state of the reader, not a fault
