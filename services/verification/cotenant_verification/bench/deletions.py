@@ -26,6 +26,8 @@ from cotenant_verification.bench.testbed import BenchError, Testbed
 from cotenant_verification.bench.workload import NAMESPACE, Workload, node_events, pod_number, quota_events, stack_events
 
 LIMIT_SECONDS = 900.0
+QUIET_SECONDS = 120.0
+"""Nothing new ran or went for so long: what is left will not."""
 ALONE_SECONDS = 10.0
 OTHER_RATE = 20.0
 RENEW_SECONDS = 60.0
@@ -86,12 +88,13 @@ async def _filled(testbed: Testbed, workload: Workload) -> str:
         submit = Orders(testbed.url, workload, 0, 0, workload.pods, str(testbed.folder / "submitted"), gateway)
         testbed.start_module("submitter", "cotenant_verification.bench.submitter", testbed.written(submit))
         running: set[str] = set()
-        deadline = time.monotonic() + LIMIT_SECONDS
+        last = time.monotonic()
         while len(running) < workload.pods:
             for event in await reader.pull(1000, SAMPLE_SECONDS):
                 if isinstance(event.data, RunStatus) and event.data.phase is RunPhase.RUNNING:
                     running.add(event.data.name)
-            if time.monotonic() > deadline:
+                    last = time.monotonic()
+            if time.monotonic() - last > QUIET_SECONDS:
                 raise BenchError(f"only {len(running)} of {workload.pods} pods run: fewer --pods or more --nodes")
         await reader.close()
         testbed.stop("submitter")
@@ -112,14 +115,15 @@ async def _renew_metrics(testbed: Testbed, workload: Workload) -> None:
 async def _gone(testbed: Testbed, reader: NatsReader, pods: int, before: dict[str, float]) -> dict[int, int]:
     """When each pod was gone (nanoseconds, monotonic). `before` gets the processes' CPU time at the first deletion."""
     gone: dict[int, int] = {}
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while len(gone) < pods and time.monotonic() < deadline:
+    last = time.monotonic()
+    while len(gone) < pods and time.monotonic() - last < QUIET_SECONDS:
         began = bool(gone)
         events = await reader.pull(1000, SAMPLE_SECONDS)
         if not began and not events:
             before.update(testbed.cpu_seconds())
         for event in events:
             if event.tombstone:
+                last = time.monotonic()
                 gone[pod_number(event.subject.rpartition(".")[2])] = time.monotonic_ns()
     await reader.close()
     return gone
