@@ -224,21 +224,25 @@ class Connections(web.Server):
         return True
 
     def reserve_answer(self, connection: Connection, size: int) -> bool:
-        """Hold bytes that a client has yet to take. Whoever has taken nothing for longest is cut off to make room; False where
-        there is none."""
-        while not self.answers.fits(size):
-            now = self._loop.time()
-            slow = min(
-                (c for c in self.open if c is not connection and c.answer_bytes and c.paused_since is not None),
-                key=lambda c: c.paused_since or now,
-                default=None,
-            )
-            if slow is None or now - (slow.paused_since or now) < EVICTED_AFTER_SECONDS:
-                return False
-            self._cut_off(slow, "others need the memory that its answer takes")
-        self.answers.take(size)
-        connection.answer_bytes += size
-        return True
+        """Hold bytes that a client has yet to take; False where there are too many. Then those who have taken nothing for
+        longest are cut off: their memory is free a moment later, when the client comes again."""
+        if self.answers.fits(size):
+            self.answers.take(size)
+            connection.answer_bytes += size
+            return True
+        now = self._loop.time()
+        slow = [
+            c
+            for c in self.open
+            if c is not connection and c.answer_bytes and c.paused_since and now - c.paused_since >= EVICTED_AFTER_SECONDS
+        ]
+        missing = self.answers.held + size - self.answers.limit
+        for victim in sorted(slow, key=lambda c: c.paused_since or now):
+            if missing <= 0:
+                break
+            missing -= victim.answer_bytes
+            self._cut_off(victim, "others need the memory that its answer takes")
+        return False
 
     def taken(self, connection: Connection, size: int) -> None:
         """The client has taken so many of the bytes reserved."""
@@ -285,7 +289,6 @@ class Connections(web.Server):
     def _cut_off(self, connection: Connection, why: str) -> None:
         logger.info("the connection from %s is closed: %s", connection.address, why)
         self.cut_off += 1
-        self.release(connection)
         connection.cut_off()
 
 

@@ -35,14 +35,15 @@ class OpenStream:
 
         Raises ConnectionError where the client is gone.
         """
-        connection, size = self._connection, len(chunk)
-        if size <= SMALL_BYTES:
+        if len(chunk) <= SMALL_BYTES:
             await response.write(chunk)
             return True
-        if not connection.owner.reserve_answer(connection, size):
+        # The transport holds a copy.
+        held = 2 * len(chunk)
+        if not self._connection.owner.reserve_answer(self._connection, held):
             return False
         await response.write(chunk)
-        self.taken(size)
+        self.taken(held)
         return True
 
     def hold(self, size: int) -> bool:
