@@ -143,6 +143,19 @@ def test_a_second_up_on_the_same_folder_is_refused_by_name_of_the_first(tmp_path
         pass
 
 
+async def test_a_process_is_started_again_as_another_specification_has_it(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path)
+    supervisor.start(python("one", SLEEPER))
+    await until(lambda: bool(supervisor.processes["one"].pid))
+    before = supervisor.processes["one"].pid
+    await supervisor.restart(python("one", SLEEPER + " # other"))
+    await until(lambda: bool(supervisor.processes["one"].pid))
+    assert supervisor.processes["one"].pid != before
+    assert "# other" in supervisor.processes["one"].spec.argv[-1]
+    assert not supervisor.crash_count, "it was asked for"
+    await supervisor.stop()
+
+
 async def test_the_real_nats_server_starts_and_comes_back_after_a_kill(tmp_path: Path) -> None:
     port = free_port()
     supervisor = Supervisor(tmp_path / "logs")

@@ -198,6 +198,15 @@ def test_a_watch_that_is_not_the_log_is_found(changes: list[Change]) -> None:
     assert promises(check_watches([watch(changes)], VERSIONS)) == [WHOLE]
 
 
+def test_a_watch_that_ends_with_410_may_lack_versions_of_what_has_ended_and_nothing_else() -> None:
+    ended = Watch(gateway="g", started=0.0, start=0, through=7, changes=[CHANGES[0], CHANGES[2]], expired=True)
+    assert check_watches([ended], VERSIONS) == []
+    lives = msgspec.structs.replace(ended, changes=[CHANGES[0], CHANGES[1]])
+    assert promises(check_watches([lives], VERSIONS)) == [WHOLE]
+    twice = msgspec.structs.replace(ended, changes=[CHANGES[0], CHANGES[2], CHANGES[2]])
+    assert promises(check_watches([twice], VERSIONS)) == [WHOLE]
+
+
 def event(sequence: int, subject: str, data: object, *, tombstone: bool = False) -> Event:
     return Event(subject=subject, data=data, sequence=sequence, tombstone=tombstone, stream="LOG")  # type: ignore[arg-type]
 

@@ -97,6 +97,8 @@ class Watch(msgspec.Struct, kw_only=True):
     start: int
     through: int
     changes: list[Change]
+    expired: bool = False
+    """It ended with 410: what it did not deliver is to be listed."""
 
     def __str__(self) -> str:
         return f"watch at {self.gateway} since {self.started:.2f} s from version {self.start} through {self.through}"

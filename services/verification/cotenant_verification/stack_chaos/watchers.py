@@ -62,6 +62,7 @@ class Watcher:
             async for line in answer.content:
                 event: dict[str, Any] = msgspec.json.decode(line)
                 if event["type"] == "ERROR":
+                    seen.expired = True
                     self._version = 0
                     return
                 document = event["object"]

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 import msgspec
 import nats
 from nats.errors import NoRespondersError
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_exponential_jitter
 
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, encode_event
@@ -134,7 +134,8 @@ class NatsLog:
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(NoRespondersError),
             wait=wait_exponential_jitter(multiplier=0.02, max=0.25),
-            stop=stop_after_delay(NO_LEADER_SECONDS),
+            # A single server elects nobody: where it has no listener, it has no stream.
+            stop=stop_after_delay(NO_LEADER_SECONDS) if len(self.client.servers) > 1 else stop_after_attempt(1),
             reraise=True,
         ):
             with attempt:
