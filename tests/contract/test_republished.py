@@ -444,3 +444,17 @@ async def test_a_nodes_credentials_suffice_to_load_and_follow_and_not_for_anothe
         await node.close()
         await admin.close()
         server.close()
+
+
+async def test_streams_are_declared_again_where_one_is_missing_and_once_for_all_who_ask(nats_log: NatsLog) -> None:
+    requests: list[str] = []
+    client = nats_log.client
+    subscription = await client.subscribe_raw("$JS.API.STREAM.>", lambda subject, *_: requests.append(subject.decode()))
+    await asyncio.gather(*(nats_log.declare_again() for _ in range(100)))
+    await client.flush()
+    assert len(requests) <= 2, "those who asked while it was looked after share the look"
+    assert all(subject == "$JS.API.STREAM.NAMES" for subject in requests)
+    await client.unsubscribe_raw(subscription)
+    await client.request(f"$JS.API.STREAM.DELETE.{LOG}", b"")
+    await nats_log.declare_again()
+    await store(nats_log, fact("x", 1))

@@ -95,6 +95,11 @@ class _GetAnswer(msgspec.Struct):
     error: ApiError | None = None
 
 
+class _Names(msgspec.Struct):
+    streams: tuple[str, ...] | None = None
+    error: ApiError | None = None
+
+
 class StreamState(msgspec.Struct):
     """Where a stream begins and ends."""
 
@@ -207,6 +212,13 @@ class JetStream:
             answer = await self._call(f"STREAM.UPDATE.{name}", wanted, _Answer)
             if answer.error is not None:
                 raise answer.error.as_exception(f"stream {name} cannot be declared")
+
+    async def names(self) -> frozenset[str]:
+        """Return the names of the streams that there are. Raises BusError where the server cannot say."""
+        found = await self._call("STREAM.NAMES", {}, _Names)
+        if found.error is not None:
+            raise BusError(f"the streams cannot be listed: {found.error.description}")
+        return frozenset(found.streams or ())
 
     async def state(self, stream: str) -> StreamState:
         """Return where a stream begins and ends. Raises BusError where the server has no such stream, or not yet."""

@@ -44,7 +44,7 @@ from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, Je
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.republished import RepublishedReader
-from cotenant.log.nats.streams import DEFAULT_SIZES, MAX_MESSAGE_BYTES, StreamSizes
+from cotenant.log.nats.streams import DEFAULT_SIZES, MAX_MESSAGE_BYTES, StreamSizes, stream_configs
 from cotenant.log.nats.wire import BusClient
 
 logger = logging.getLogger(__name__)
@@ -81,6 +81,8 @@ class NatsLog:
         self.service = service
         self._api = JetStream(client)
         self._declared: tuple[int, StreamSizes] | None = None
+        self._declaring = asyncio.Lock()
+        self._looked_at = 0.0
         self.unknown_types = 0
         self.dead_letters = 0
         self.longest_ttl_seconds = 0
@@ -94,9 +96,17 @@ class NatsLog:
 
     async def declare_again(self) -> None:
         """See `cotenant.log.contract.Declared`."""
-        if self._declared is not None:
+        if self._declared is None:
+            return
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        async with self._declaring:
+            if self._looked_at > asked:
+                return  # Hundreds of nodes can load again at once; one of them has looked for all that waited.
+            self._looked_at = loop.time()
             replicas, sizes = self._declared
-            await self._api.declare(replicas=replicas, sizes=sizes)
+            if not {config["name"] for config in stream_configs()} <= await self._api.names():
+                await self._api.declare(replicas=replicas, sizes=sizes)
 
     # -- writing -------------------------------------------------------------------------------------------------
 

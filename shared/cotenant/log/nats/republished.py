@@ -43,7 +43,10 @@ logger = logging.getLogger(__name__)
 SETTLE_SECONDS = 2.0
 LOOK_SECONDS = 60.0
 """Between two looks while nothing happens, a quarter more or less: many nodes start together and need not look together."""
-RETRY_SECONDS = 2.0
+RETRY_SECONDS = 0.2
+MAX_RETRY_SECONDS = 10.0
+"""Until a look that was not answered is tried again: the longer, the more in a row, as a server that is slow is not helped by
+thousands who ask again."""
 PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 1.0
 GAP_TRIES = 10
@@ -85,6 +88,8 @@ class RepublishedReader:
         self._interval = SETTLE_SECONDS
         self._gap_looks = 0
         """Looks in a row that did not find what a republished message follows on."""
+        self._unanswered = 0
+        """Looks in a row without an answer."""
         self._reconnects = 0
         self._in_touch = 0.0
         """`boot_seconds` when the log was last looked at."""
@@ -98,9 +103,11 @@ class RepublishedReader:
         self._subscriptions.append(await self._client.subscribe_raw(REPUBLISHED_PREFIX + self._selected, self._on_message))
         self._subscriptions.append(await self._client.subscribe_raw(ADVISORIES, self._on_advisory))
         self._client.on_reconnect.add(self._arrived.set)
-        await self._check_log()
-        if self._snapshot is not None:
+        if self._snapshot is None:
+            await self._check_log()
+        else:
             await self._snapshot.begin()
+            self._created, self._other = self._snapshot.created, False
         self._in_touch = boot_seconds()
         self._look_after(0.0 if self._gap else SETTLE_SECONDS)
 
@@ -238,7 +245,10 @@ class RepublishedReader:
             await self._look()
         except (BusError, *API_ERRORS) as error:
             logger.info("%s: cannot be looked at: %s: %s", self._selected, type(error).__name__, error)
-            self._look_after(random.uniform(PAUSE_SECONDS, RETRY_SECONDS))
+            self._look_after(min(RETRY_SECONDS * 2 ** min(self._unanswered, 10), MAX_RETRY_SECONDS) * random.uniform(0.5, 1.0))
+            self._unanswered += 1
+        else:
+            self._unanswered = 0
 
     async def _check_log(self) -> None:
         """Raise Behind where LOG is not the one that was read so far, or lost its end."""

@@ -55,6 +55,8 @@ class Snapshot:
         self._stream = stream
         self._filters = tuple(filters)
         self.through = 0
+        self.created = ""
+        """When the stream was created."""
         self._subjects: list[str] = []
         self._chunk: deque[Message] = deque()
         self._chunks = self._gets()
@@ -63,7 +65,8 @@ class Snapshot:
 
     async def begin(self) -> None:
         """Fix `through` and list the subjects. Raises API_ERRORS."""
-        self.through = (await self._api.state(self._stream)).last_seq
+        info = await self._api.info(self._stream)
+        self.through, self.created = info.state.last_seq, info.created
         subjects: dict[str, None] = {}
         for selected in self._filters:
             subjects.update(dict.fromkeys(await self._list(selected)))
