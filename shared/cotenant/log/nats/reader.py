@@ -40,6 +40,11 @@ AWAY_SECONDS = TOMBSTONE_TTL_SECONDS / 2
 """A reader of LOG that heard nothing for longer starts over: tombstones of what it knows may have run out meanwhile."""
 
 
+def _text(subject: bytes) -> str:
+    """Return a subject as text. The server takes any bytes; those that are no UTF-8 are written out (`\\xff`)."""
+    return subject.decode(errors="backslashreplace")
+
+
 def boot_seconds() -> float:
     """Time that also passes while the process is stopped or the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -169,7 +174,7 @@ class NatsReader:
             messages = await self._snapshot.take(limit)
             self._in_touch = boot_seconds()
             for name, sequence, block, data in messages:
-                await self._decode_into(events, name.decode(), sequence, block, data)
+                await self._decode_into(events, _text(name), sequence, block, data)
                 self.position = max(self.position, sequence)
             if not messages:
                 self._snapshot = None
@@ -212,7 +217,7 @@ class NatsReader:
                 continue
             if self._selects is not None and self._selects.fullmatch(subject) is None:
                 continue
-            await self._decode_into(events, subject.decode(), sequence, headers, data)
+            await self._decode_into(events, _text(subject), sequence, headers, data)
         if stored_ns:
             ahead = int(stored_ns) / 1e9 - self._in_touch
             self._server_ahead = ahead if self._server_ahead is None else max(ahead, self._server_ahead)
