@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.fuzz.cases import PLANS, Step, run
 from tests.fuzz.cores import SUBJECTS
 
-BLOCK = 2_000
+BLOCK = 500
 
 
 def block(service: str, number: int, cases: int) -> tuple[int, int]:

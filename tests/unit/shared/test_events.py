@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from cotenant.events import Event, ObjectStored, Placement, decode_event, encode_event, payload_types
+from cotenant.events import Event, NodeResources, ObjectStored, Placement, decode_event, encode_event, payload_types
 from cotenant.events.envelope import EventError, MessageDecoders, UnknownEventTypeError, View, traceparent_of
 from cotenant.events.placements import Figure
+from cotenant.log.nats.decoding import event_of
 from cotenant.reference import CHANNELS, asyncapi, events_page
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
@@ -109,3 +110,53 @@ def test_the_reference_names_every_type() -> None:
     page = events_page()
     assert all(f"## {wire}" in page for wire in types)
     assert set(asyncapi()["components"]["messages"]) == set(types)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2026-01-01T00:00:00",
+        "0001-01-01T00:00:00Z",
+        "1969-12-31T23:59:59Z",
+        "9999-12-31T23:59:59-14:00",
+        "2262-01-01T00:00:00Z",
+    ],
+)
+@pytest.mark.parametrize("where", ['"startedAt":"%s"', '"containers":[{"name":"a","finishedAt":"%s"}]'])
+def test_a_time_that_no_duration_can_be_added_to_is_refused(time: str, where: str) -> None:
+    wire = (
+        '{"specversion":"1.0","id":"i","source":"/s","type":"cotenant.run.v1","data":{"node":"n","namespace":"d","name":"x",'
+        '"uid":"u","phase":"running",' + where % time + "}}"
+    )
+    with pytest.raises(EventError, match=r"data of cotenant.run.v1 does not fit: (startedAt|finishedAt) "):
+        decode_event(wire.encode(), subject="node.n.run.d.x", stream="LOG", sequence=1)
+
+
+def test_the_envelopes_time_is_bounded_too() -> None:
+    wire = (
+        b'{"specversion":"1.0","id":"i","source":"/s","type":"cotenant.service.started.v1","time":"9999-12-31T23:59:59Z",'
+        b'"data":{"service":"s"}}'
+    )
+    with pytest.raises(EventError, match="is not within the years 1970 to 2261"):
+        decode_event(wire, subject="services.s.0", stream="LOG", sequence=1)
+
+
+def test_a_payload_about_another_entity_than_its_subject_is_refused() -> None:
+    wire = encode_event(Event(subject="", data=Placement(node="n", namespace="d", name="a.b", uid="u"), id="i", source="/s"))
+    event = decode_event(wire, subject="node.n.placement.d.a%2Eb", stream="LOG", sequence=1)
+    assert isinstance(event.data, Placement)
+    with pytest.raises(EventError, match=r"cotenant.placement.v1 does not fit: name 'a.b' is not that of its subject"):
+        decode_event(wire, subject="node.n.placement.d.other", stream="LOG", sequence=1)
+    with pytest.raises(EventError, match="node 'n' is not"):
+        decode_event(wire, subject="node.m.placement.d.a%2Eb", stream="LOG", sequence=1, decoders=MessageDecoders([WithNode]))
+
+
+class WithNode(View, frozen=True, kw_only=True):
+    OF = Placement
+    node: str
+
+
+@pytest.mark.parametrize("text", ["²s", "s", "-1s", "9" * 5000 + "s", "1.5s"])
+def test_a_ttl_that_is_no_number_counts_as_none(text: str) -> None:
+    wire = encode_event(Event(subject="x", data=NodeResources(node="n"), id="i", source="/s"))
+    assert event_of("LOG", "node.n.resources", 1, wire, {"Nats-TTL": text, "Nats-Stream-Source": "LOG ²"}).ttl_seconds == 0

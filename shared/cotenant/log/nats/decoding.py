@@ -16,6 +16,11 @@ _MOST_DIGITS = 18
 """Of a number in a header; anybody may have written it."""
 
 
+def text_of(subject: bytes) -> str:
+    """Return a subject as text. The server takes any bytes; those that are not UTF-8 are escaped (`\\xff`)."""
+    return subject.decode(errors="backslashreplace")
+
+
 class DeadLetters(Protocol):
     """Takes messages that cannot be decoded."""
 

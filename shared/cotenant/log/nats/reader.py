@@ -20,7 +20,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_ji
 from cotenant.events.envelope import Event, MessageDecoders, View
 from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
-from cotenant.log.nats.decoding import DeadLetters, MessageDecoder
+from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError, stored_time
 from cotenant.log.nats.snapshot import Snapshot
 from cotenant.log.nats.wire import BusClient
@@ -176,7 +176,7 @@ class NatsReader:
             messages = await self._snapshot.take(limit)
             self._in_touch = boot_seconds()
             for name, sequence, block, data in messages:
-                await self._decoder.into(events, name.decode(), sequence, block, data)
+                await self._decoder.into(events, text_of(name), sequence, block, data)
                 self.position = max(self.position, sequence)
             if not messages:
                 self._snapshot = None
@@ -213,7 +213,7 @@ class NatsReader:
                 continue
             if self._selects is not None and self._selects.fullmatch(subject) is None:
                 continue
-            await self._decoder.into(events, subject.decode(), sequence, headers, data)
+            await self._decoder.into(events, text_of(subject), sequence, headers, data)
         if stored_ns:
             ahead = int(stored_ns) / 1e9 - self._in_touch
             self._server_ahead = ahead if self._server_ahead is None else max(ahead, self._server_ahead)

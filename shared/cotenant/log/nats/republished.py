@@ -30,7 +30,7 @@ from nats.aio.subscription import Subscription
 
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, MAX_BEHIND, Behind
-from cotenant.log.nats.decoding import DeadLetters, MessageDecoder
+from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
 from cotenant.log.nats.direct import MAX_GET_BYTES, Message, direct_get, server_header
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
@@ -174,7 +174,7 @@ class RepublishedReader:
             messages = await self._snapshot.take(limit)
             self._in_touch = boot_seconds()
             for subject, sequence, block, data in messages:
-                await self._decoder.into(events, subject.decode(), sequence, block, data)
+                await self._decoder.into(events, text_of(subject), sequence, block, data)
                 self.position = max(self.position, sequence)
             if not messages:
                 self._known = self.position = max(self.position, self._snapshot.through)
@@ -200,7 +200,7 @@ class RepublishedReader:
                 self._gap_looks = 0
                 self._delivered.add(sequence)
             self.position = max(self.position, sequence)
-            await self._decoder.into(events, subject.decode(), sequence, block, data)
+            await self._decoder.into(events, text_of(subject), sequence, block, data)
 
     def _missed(self, sequence: int, before: int) -> bool:
         """Tell whether something before a republished message was not delivered; then the log must be looked at. Raises Behind
