@@ -22,7 +22,7 @@ from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase
 from cotenant.kinds.events import EVENTS
 from cotenant.kinds.namespaces import NAMESPACES
-from cotenant.kinds.nodes import NODES
+from cotenant.kinds.nodes import DEFINITION, NODES
 from cotenant.kinds.pods import PODS, live_placement
 from cotenant.model.subjects import (
     condition_subject,
@@ -141,6 +141,10 @@ def test_a_lost_node_of_a_disrupted_zone_says_so() -> None:
         "message": "30 of the 31 nodes of its zone are not ready: no further node loses its pods",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
+    snapshot = world.core.get(NODES, "", "n1")
+    assert snapshot is not None
+    assert DEFINITION.layout is not None
+    assert DEFINITION.layout.cells(snapshot, since)[1] == "NotReady,ZoneDisrupted"
     (event,) = [each for each in narrated(world) if each["involvedObject"]["kind"] == "Node"]
     assert event["message"] == "silent; 30 of the 31 nodes of its zone are not ready: no further node loses its pods"
 
