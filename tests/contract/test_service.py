@@ -115,6 +115,37 @@ async def test_a_log_without_room_is_not_loaded_again_and_again(
     await log.close()
 
 
+class Silent:
+    """A log that stores the first few start markers, and answers none of them."""
+
+    def __init__(self, log: NatsLog, times: int) -> None:
+        self._log = log
+        self._times = times
+        self.sent_at: list[float] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        outcome = await self._log.append(writes)
+        if len(self.sent_at) < self._times:
+            self.sent_at.append(asyncio.get_running_loop().time())
+            return NoAnswer("lost")
+        return outcome
+
+
+async def test_an_unanswered_start_marker_is_sent_again_ever_more_rarely_by_the_same_load(nats_server: NatsServer) -> None:
+    log = await connected(nats_server)
+    silent = Silent(log, 3)
+    service = await Running(cast(NatsLog, silent), "a").ready()
+    first, second, third = silent.sent_at
+    assert second - first >= 0.25
+    assert third - second >= 0.75
+    assert service.service.incarnations == 1
+    await service.stop()
+    await log.close()
+
+
 class Refusing:
     """A log that takes start markers and no decision."""
 

@@ -7,8 +7,8 @@ refuse it again.
 
 It owns no state but the queue. What went wrong is in the operator's log, once an incarnation.
 
-Bounds: MAX_PAUSE_SECONDS between incarnations; `queue_pulls` pulls of `pull_limit` wait between reader and incarnation;
-CLOSE_SECONDS to give consumers back.
+Bounds: MAX_PAUSE_SECONDS between incarnations; MARKER_TRIES to store a start marker; `queue_pulls` pulls of `pull_limit` wait
+between reader and incarnation; CLOSE_SECONDS to give consumers back.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 from nats.errors import Error as NatsError
+from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential_jitter
 
 from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
@@ -33,12 +34,13 @@ from cotenant.log.contract import (
     Clocked,
     Declared,
     Log,
+    NoAnswer,
     Reader,
+    Refused,
     Skipping,
     Stored,
     Viewing,
     Write,
-    store_batch,
 )
 from cotenant.log.nats.jetstream import BusError
 
@@ -50,6 +52,8 @@ PULL_SECONDS = 30.0
 """How long a pull waits. Nothing is done between two of them, and a process can have hundreds of readers."""
 CLOSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
+MARKER_TRIES = 7
+"""After pauses of a quarter of a second to 30 s."""
 GOOD_SECONDS = 60.0
 """An incarnation that lasted so long was not in vain: the next one begins without a pause."""
 LOG_ERRORS = (NatsError, TimeoutError, OSError, BusError)
@@ -225,6 +229,25 @@ class Follower:
             return await self._log.follow_republished(selected)
         return await self._log.follow(LOG, self._filters)
 
+    async def _store_marker(self, marker: Write) -> None:
+        """Store a start marker. Thousands of processes may start at once, so each asks less often while no answer comes.
+
+        The marker expects nothing of its subject, so storing it twice does no harm. Raises Behind where it cannot be stored.
+        """
+        outcome: Stored | Refused | NoAnswer = NoAnswer("not sent")
+        async for attempt in AsyncRetrying(
+            retry=retry_if_result(lambda stored: isinstance(stored, NoAnswer)),
+            wait=wait_exponential_jitter(multiplier=0.25, exp_base=3, max=MAX_PAUSE_SECONDS),
+            stop=stop_after_attempt(MARKER_TRIES),
+            retry_error_callback=lambda _: None,
+        ):
+            with attempt:
+                outcome = await self._log.append([marker])
+            if attempt.retry_state.outcome is not None and not attempt.retry_state.outcome.failed:
+                attempt.retry_state.set_result(outcome)
+        if not isinstance(outcome, Stored):
+            raise Behind(f"the start marker was not stored: {outcome.reason}")
+
     async def _run_one(self, incarnation: Incarnation) -> None:
         readers: list[Reader] = []
         try:
@@ -241,9 +264,7 @@ class Follower:
                 readers[1].loaded()
             if isinstance(incarnation, Prepared):
                 await incarnation.prepare()
-            outcome = await store_batch(self._log, [Write(event=incarnation.marker(self._clock()))])
-            if not isinstance(outcome, Stored):
-                raise Behind(f"the start marker was not stored: {outcome.reason}")
+            await self._store_marker(Write(event=incarnation.marker(self._clock())))
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)
             try:
                 await incarnation.run(reading)
