@@ -44,6 +44,26 @@ async def test_a_reader_asks_for_no_more_bytes_than_it_may_hold(nats_server: Nat
     await log.close()
 
 
+async def test_a_pull_that_ends_with_its_last_message_is_no_gap(nats_server: NatsServer) -> None:
+    """The server says so, where a pull has a bound in bytes; the consumer goes on."""
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    count = 2 * consumer.PULL_BATCH + 100
+    small = ObjectStored(object=msgspec.Raw(b"{}"))
+    writes = [Write(event=Event(subject=f"objects.core.configmaps.small.c{i}", data=small, id=f"s/{i}")) for i in range(count)]
+    for start in range(0, count, 500):
+        assert isinstance(await log.append(writes[start : start + 500]), Stored)
+    reader = await log.follow(LOG, ("objects.core.configmaps.small.*",), after=0)
+    found = 0
+    async with asyncio.timeout(WAIT_SECONDS):
+        while found < count:
+            found += len(await reader.pull(100, 1.0))
+    await reader.pull(1, 1.0)
+    assert reader.reopened == 0
+    await reader.close()
+    await log.close()
+
+
 class BatchSizes(MemoryLog):
     """The log in memory, with the bytes of each batch."""
 

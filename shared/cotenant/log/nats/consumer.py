@@ -30,6 +30,7 @@ PULL_EXPIRES_SECONDS = 5.0
 HEARTBEAT_SECONDS = 0.5
 INACTIVE_SECONDS = 60
 _FULL = b"Message Size Exceeds MaxBytes"
+_COMPLETE = b"Batch Completed"
 
 
 class Gap(Exception):  # noqa: N818 - a signal to the reader, not a fault
@@ -134,5 +135,8 @@ class PullConsumer:
                 raise Gap(f"heartbeat at {last}, delivered {self._delivered}")
         elif status == "408" or (status == "409" and _FULL in block):
             self._asked = False
+        elif status == "409" and _COMPLETE in block:
+            # `count` has seen the last message of the pull, and the next one may be under way.
+            pass
         else:
             raise Gap(f"status {block[:80].decode(errors='replace')}")
