@@ -281,6 +281,10 @@ class Cycle:
         self._lost = True
         return news
 
+    def not_stored(self) -> None:
+        """The log had no room for the batch: nothing of it stays in the core, and it is decided again later."""
+        self._withdraw()
+
     def _withdraw(self) -> None:
         """The batch under way is not stored: the core forgets it, and what was decided behind it."""
         self._proposed = self._ahead = None

@@ -7,19 +7,30 @@ where nothing can go on without what was asked for. No answer within ANSWER_SECO
 from __future__ import annotations
 
 import base64
+import logging
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
 import nats
 
+from cotenant.log.contract import EXTENSIONS, LOG, extension_bytes
 from cotenant.log.nats.streams import StreamSizes, stream_configs
 from cotenant.log.nats.wire import BusClient, parse_headers
+
+logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 5.0
 API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
 _NAME_IN_USE = 10058
 _NO_STREAM = 10059
+_NO_STORAGE = 10047
+_STORE_FAILED = 10077
+_ACCOUNT_LIMIT = 10002
+MAX_BYTES_TEXT = "maximum bytes exceeded"
+NO_SPACE_TEXT = "no space left"
+MIN_LOG_BYTES = 64 << 20
+"""The least that LOG is declared with on a server that has not the storage for more."""
 
 T = TypeVar("T")
 
@@ -62,6 +73,7 @@ class StreamState(msgspec.Struct):
 
     first_seq: int = 0
     last_seq: int = 0
+    bytes: int = 0
 
 
 class Subjects(msgspec.Struct, frozen=True):
@@ -81,11 +93,46 @@ class _SubjectsInfo(msgspec.Struct):
     error: ApiError | None = None
 
 
+class StreamLimits(msgspec.Struct):
+    """A stream's bounds; negative or 0: none."""
+
+    max_bytes: int = -1
+    max_msgs_per_subject: int = -1
+
+
 class StreamInfo(msgspec.Struct):
-    """When a stream was created, and its state."""
+    """When a stream was created, its bounds and its state."""
 
     created: str = ""
+    config: StreamLimits = msgspec.field(default_factory=StreamLimits)
     state: StreamState = msgspec.field(default_factory=StreamState)
+    error: ApiError | None = None
+
+
+def _is_no_storage(error: ApiError | None) -> bool:
+    return error is not None and error.err_code == _NO_STORAGE
+
+
+def is_no_space(error: ApiError) -> bool:
+    """Whether a message was refused because its stream is at its bound, or the server at that of its storage."""
+    if error.err_code == _STORE_FAILED:
+        return MAX_BYTES_TEXT in error.description or NO_SPACE_TEXT in error.description
+    return error.err_code in (_NO_STORAGE, _ACCOUNT_LIMIT)
+
+
+def _kept(there: StreamLimits, config: dict[str, Any]) -> dict[str, int]:
+    """Return the limits of LOG that were changed to make room on it: `cotenant.log.contract.Bounded`."""
+    kept = {}
+    if 0 < there.max_msgs_per_subject < config["max_msgs_per_subject"]:
+        kept["max_msgs_per_subject"] = there.max_msgs_per_subject
+    bound = config["max_bytes"]
+    if bound < there.max_bytes <= bound + EXTENSIONS * extension_bytes(bound):
+        kept["max_bytes"] = there.max_bytes
+    return kept
+
+
+class _Configured(msgspec.Struct):
+    config: dict[str, Any] = {}
     error: ApiError | None = None
 
 
@@ -118,15 +165,53 @@ class JetStream:
         answer = await self._client.ask(f"$JS.API.{subject}", b"", msgspec.json.encode(body), seconds=ANSWER_SECONDS)
         return msgspec.json.decode(answer, type=kind)
 
-    async def declare(self, *, replicas: int, sizes: StreamSizes) -> None:
-        """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
+    async def declare(self, *, replicas: int, sizes: StreamSizes) -> int:
+        """Create the four streams, or bring their limits up to date; returns the bound of LOG in bytes. Safe to call from every
+        service at once.
+
+        Where the server has less storage than `sizes` asks for, LOG gets a half, a quarter, ... of it. What was changed to make
+        room on a full LOG stays. A stream that is there already stays as it is where the server has no room to change it: a
+        service must come back on a full disk.
+        """
+        bound = 0
         for config in stream_configs(replicas=replicas, sizes=sizes):
             name = config["name"]
-            answer = await self._call(f"STREAM.CREATE.{name}", config, _Answer)
-            if answer.error is not None and answer.error.err_code == _NAME_IN_USE:
-                answer = await self._call(f"STREAM.UPDATE.{name}", config, _Answer)
-            if answer.error is not None:
-                raise BusError(f"stream {name} cannot be declared: {answer.error.description}")
+            error, there = await self._declare(config)
+            while name == LOG and _is_no_storage(error) and config["max_bytes"] > MIN_LOG_BYTES:
+                config["max_bytes"] //= 2
+                error, there = await self._declare(config)
+            if name == LOG:
+                bound = config["max_bytes"]
+            if error is not None and there is not None and (_is_no_storage(error) or NO_SPACE_TEXT in error.description):
+                logger.warning("stream %s keeps its limits: %s", name, error.description)
+                if name == LOG:
+                    bound = there.max_bytes
+            elif error is not None:
+                raise BusError(f"stream {name} cannot be declared: {error.description}")
+        return max(bound, 0)
+
+    async def _declare(self, config: dict[str, Any]) -> tuple[ApiError | None, StreamLimits | None]:
+        """Create a stream or update it; returns why that is refused, and the limits that it had if it was there."""
+        name = config["name"]
+        error = (await self._call(f"STREAM.CREATE.{name}", config, _Answer)).error
+        # The server counts what a stream would need before it looks whether it is there.
+        if error is None or not (error.err_code == _NAME_IN_USE or _is_no_storage(error)):
+            return error, None
+        found = await self._call(f"STREAM.INFO.{name}", {}, StreamInfo)
+        if found.error is not None:
+            return error, None
+        there = found.config
+        wanted = config if name != LOG else {**config, **_kept(there, config)}
+        return (await self._call(f"STREAM.UPDATE.{name}", wanted, _Answer)).error, there
+
+    async def change_limits(self, stream: str, **limits: int) -> None:
+        """Set some limits of a stream and leave the rest of its configuration alone. Raises BusError where that is refused."""
+        found = await self._call(f"STREAM.INFO.{stream}", {}, _Configured)
+        error, config = found.error, found.config
+        if error is None and any(config.get(name) != value for name, value in limits.items()):
+            error = (await self._call(f"STREAM.UPDATE.{stream}", {**config, **limits}, _Answer)).error
+        if error is not None:
+            raise BusError(f"the limits of {stream} cannot be changed: {error.description}")
 
     async def state(self, stream: str) -> StreamState:
         """Return where a stream begins and ends. Raises BusError where the server has no such stream, or not yet."""

@@ -19,10 +19,23 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_ji
 
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, encode_event
-from cotenant.log.contract import EXECUTION, HISTORY, LOG, MAX_BATCH, USAGE, Head, LogIdentity, NoAnswer, Refused, Stored, Write
+from cotenant.log.contract import (
+    EXECUTION,
+    HISTORY,
+    LOG,
+    MAX_BATCH,
+    USAGE,
+    Head,
+    LogIdentity,
+    LogSpace,
+    NoAnswer,
+    Refused,
+    Stored,
+    Write,
+)
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.decoding import event_of
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, JetStream
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, JetStream, is_no_space
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.streams import DEFAULT_SIZES, MAX_MESSAGE_BYTES, StreamSizes
@@ -49,20 +62,22 @@ class NatsLog:
         self.service = service
         self._api = JetStream(client)
         self._declared: tuple[int, StreamSizes] | None = None
+        self._bound = 0
+        """Of LOG as it was declared, in bytes; 0: not declared by this process."""
         self.unknown_types = 0
         self.dead_letters = 0
         self.on_dead_letter: Callable[[], None] = lambda: None
 
     async def declare(self, *, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> None:
         """Create the four streams, or bring their limits up to date. Safe to call from every service at once."""
-        await self._api.declare(replicas=replicas, sizes=sizes)
+        self._bound = await self._api.declare(replicas=replicas, sizes=sizes)
         self._declared = (replicas, sizes)
 
     async def declare_again(self) -> None:
         """See `cotenant.log.contract.Declared`."""
         if self._declared is not None:
             replicas, sizes = self._declared
-            await self._api.declare(replicas=replicas, sizes=sizes)
+            self._bound = await self._api.declare(replicas=replicas, sizes=sizes)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -82,7 +97,11 @@ class NatsLog:
         except API_ERRORS as error:
             return NoAnswer(f"{type(error).__name__}: {error}")
         if ack.error is not None:
-            return Refused(ack.error.description, wrong_sequence=ack.error.err_code in _WRONG_SEQUENCE)
+            return Refused(
+                ack.error.description,
+                wrong_sequence=ack.error.err_code in _WRONG_SEQUENCE,
+                no_space=is_no_space(ack.error),
+            )
         return Stored(ack.seq - len(writes) + 1, ack.seq, ack.duplicate)
 
     async def _until_connected(self) -> None:
@@ -171,6 +190,22 @@ class NatsLog:
         """See `cotenant.log.contract.Identified`."""
         info = await self._api.info(LOG)
         return LogIdentity(info.created, info.state.last_seq)
+
+    async def space(self) -> LogSpace:
+        """See `cotenant.log.contract.Bounded`."""
+        info = await self._api.info(LOG)
+        now = max(info.config.max_bytes, 0)
+        bound = min(now, self._bound or now)
+        return LogSpace(info.state.bytes, bound, info.config.max_msgs_per_subject, now - bound)
+
+    async def keep_versions(self, count: int) -> None:
+        """See `cotenant.log.contract.Bounded`."""
+        await self._api.change_limits(LOG, max_msgs_per_subject=count)
+
+    async def extend(self, extra_bytes: int) -> None:
+        """See `cotenant.log.contract.Bounded`."""
+        if self._bound:
+            await self._api.change_limits(LOG, max_bytes=self._bound + extra_bytes)
 
     async def last_sequence(self, stream: str) -> int:
         """Return the sequence of the stream's last message."""
