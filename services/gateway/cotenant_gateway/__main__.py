@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
+from pathlib import Path
 
 import msgspec
 from nats.errors import NoRespondersError
@@ -28,12 +30,17 @@ SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the 
 CORE_VERSION = "1"
 
 
-async def serve(host: Host, _: argparse.Namespace) -> None:
+async def serve(host: Host, arguments: argparse.Namespace) -> None:
     """Run the gateway until `host.stopping` is set."""
     settings = host.settings
     refuse_other_addresses(settings.http_host)
     identity = Identity(service=NAME, cell=settings.cell, replica=settings.replica, version=VERSION, core=CORE_VERSION)
-    gateway = Gateway(host.log, identity)
+    gateway = Gateway(host.log, identity, store=arguments.store_dir)
+
+    def warn(text: str) -> None:
+        host.health.warning = text
+
+    gateway.space.on_change = warn
     telemetry = GatewayTelemetry(host, gateway)
 
     async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:
@@ -84,7 +91,16 @@ def main() -> None:
     """Entry point of `cotenant-gateway`."""
     # The read model is large, long-lived and free of cycles: looking through all of it often only costs time.
     gc.set_threshold(50_000, 50, 100)
-    run_program(NAME, parser(NAME, SUMMARY), serve, own_http=True)
+    made = parser(NAME, SUMMARY)
+    store = os.environ.get("COTENANT_STORE_DIR")
+    made.add_argument(
+        "--store-dir",
+        type=Path,
+        default=Path(store) if store else None,
+        metavar="DIR",
+        help="the folder that nats-server stores in, where it is on this machine: its disk's free space is watched",
+    )
+    run_program(NAME, made, serve, own_http=True)
 
 
 if __name__ == "__main__":
