@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 SERVICE_PORTS = range(15_000, 32_000)
 PORT_TRIES = 100
 MIB = 1024 * 1024
-MAX_PAYLOAD_BYTES = MIB
+MAX_PAYLOAD_BYTES = 2 * MIB
 MEMORY_STORE_BYTES = 128 * MIB
 MIN_FILE_STORE_BYTES = 128 * MIB
 MAX_FILE_STORE_BYTES = 16 * 1024 * MIB
@@ -81,11 +81,13 @@ def file_store_bytes(folder: Path) -> int:
     return max(MIN_FILE_STORE_BYTES, min(MAX_FILE_STORE_BYTES, room // 4))
 
 
-def configuration(port: int, store: Path, store_bytes: int) -> str:
-    """The text of the server's configuration."""
+def configuration(port: int, store: Path, store_bytes: int, monitor_port: int = 0) -> str:
+    """The text of the server's configuration. Without a monitoring port nobody can ask for its health."""
+    monitor = f'http: "{LOOPBACK}:{monitor_port}"\n' if monitor_port else ""
     return f"""\
 server_name: cotenant
 listen: "{LOOPBACK}:{port}"
+{monitor}\
 max_payload: {MAX_PAYLOAD_BYTES}
 max_connections: 512
 write_deadline: "10s"
@@ -108,14 +110,19 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def nats_process(folder: Path, port: int) -> tuple[ProcessSpec, int]:
+def store_folder(folder: Path) -> Path:
+    """Where the server of a data folder stores."""
+    return folder / "nats" / "store"
+
+
+def nats_process(folder: Path, port: int, monitor_port: int = 0) -> tuple[ProcessSpec, int]:
     """Write the configuration below the data folder; return the process to run, and the bytes that its streams may take. Raises
     DiskTooSmallError."""
     home = folder / "nats"
     home.mkdir(parents=True, exist_ok=True)
     store_bytes = file_store_bytes(home)
     config = home / "nats-server.conf"
-    config.write_text(configuration(port, home / "store", store_bytes))
+    config.write_text(configuration(port, store_folder(folder), store_bytes, monitor_port))
     return ProcessSpec("nats-server", (nats_binary(), "-c", str(config)), {"HOME": str(home)}, stop_seconds=10.0), store_bytes
 
 

@@ -13,12 +13,14 @@ import http.client
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
-from cotenant_console.api.client import Client
+from cotenant_console.api.client import ApiError, Client
 from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, nats_process
+from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, nats_process, store_folder
+from cotenant_console.up.server_watch import Verdict, keep_storing, verdict
 from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
 from cotenant_console.up.supervisor import Supervisor
 
@@ -55,6 +57,8 @@ class Stack:
         self.endpoint = Endpoint(f"http://{LOOPBACK}:{plan.api_port}", f"nats://{LOOPBACK}:{plan.nats_port}")
         self.supervisor = Supervisor(plan.folder / "logs")
         self.status_ports: dict[str, int] = {}
+        self._monitor_port = 0
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,11 +69,14 @@ class Stack:
         """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError."""
         deadline = time.monotonic() + READY_SECONDS
         self._next_line = time.monotonic() + PROGRESS_SECONDS
-        server, store_bytes = nats_process(self.plan.folder, self.plan.nats_port)
+        self._monitor_port = free_port((self.plan.api_port, self.plan.nats_port))
+        server, store_bytes = nats_process(self.plan.folder, self.plan.nats_port, self._monitor_port)
         self.supervisor.start(server)
+        self._watching = asyncio.create_task(keep_storing(self._look_at_server, self._restart_server))
         run = Run(self.plan.folder, self.endpoint.nats_url, self.plan.node, self.plan.simulated_nodes, store_bytes)
         for name in self.names:
-            self.status_ports[name] = self.plan.api_port if name == "gateway" else free_port(self.status_ports.values())
+            promised = (*self.status_ports.values(), self._monitor_port)
+            self.status_ports[name] = self.plan.api_port if name == "gateway" else free_port(promised)
             self.supervisor.start(service_process(run, name, self.status_ports[name]))
         while not await answers(self.plan.nats_port):
             await self._pause(deadline, "nats-server")
@@ -87,6 +94,8 @@ class Stack:
     async def stop(self) -> None:
         """End everything; the endpoint file goes first, so that no command finds a stack that is ending."""
         (self.plan.folder / ENDPOINT_FILE).unlink(missing_ok=True)
+        if self._watching is not None:
+            self._watching.cancel()
         await self.supervisor.stop(
             [name for name in ("node-executor", SIMULATED) if name in self.supervisor.processes],
             [name for name in (*DECIDING, "gateway") if name in self.supervisor.processes],
@@ -97,9 +106,27 @@ class Stack:
         """Which services say that they are ready."""
         return {name: is_ready(port) for name, port in self.status_ports.items()}
 
+    def warning(self) -> str:
+        """What the gateway warns of although it is ready: LOG or its disk is full."""
+        _, said = readiness(self.plan.api_port)
+        return said.removeprefix("ok").removeprefix(": ")
+
+    def _look_at_server(self) -> Verdict:
+        return verdict(LOOPBACK, self._monitor_port, store_folder(self.plan.folder))
+
+    async def _restart_server(self, found: Verdict) -> None:
+        self._progress(str(found))
+        await self.supervisor.restart("nats-server")
+
     def _declare(self) -> None:
         with Client(self.endpoint.api_url) as client:
-            base_objects(client)
+            try:
+                base_objects(client)
+            except ApiError as error:
+                if error.code != HTTPStatus.INSUFFICIENT_STORAGE:
+                    raise
+                # A full log is no reason to stay down: what is there already can be read, and deleted.
+                self._progress(f"base objects are not looked after: {error}")
 
     async def _pause(self, deadline: float, name: str) -> None:
         process = self.supervisor.processes[name]
@@ -118,11 +145,17 @@ class Stack:
 
 def is_ready(port: int) -> bool:
     """Whether the service on this port says that it is ready."""
+    return readiness(port)[0]
+
+
+def readiness(port: int) -> tuple[bool, str]:
+    """Whether the service on this port says that it is ready, and what it says then."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
     try:
         connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
+        answer = connection.getresponse()
+        return answer.status == 200, answer.read().decode("utf-8", "replace").strip() if answer.status == 200 else ""
     except (OSError, http.client.HTTPException):
-        return False
+        return False, ""
     finally:
         connection.close()
