@@ -88,6 +88,16 @@ class NatsServer:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def pause(self) -> None:
+        """Have it do nothing until `resume`; its connections stay."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """Stop it as its unit would: all that it acknowledged is on disk."""
         if self._process is not None and self._process.poll() is None:

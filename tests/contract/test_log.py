@@ -30,8 +30,9 @@ from cotenant.log.contract import (
 )
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import NatsLog, connect
-from cotenant.log.nats.streams import stream_configs
+from cotenant.log.nats.streams import StreamSizes, stream_configs
 from tests.contract.toy import metric
+from tests.full_log import fill
 from tests.nats_server import NatsServer
 
 AnyLog = NatsLog | MemoryLog
@@ -531,4 +532,68 @@ async def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled(nats_se
         while await under_way_after(steps):
             steps += 1
         assert steps
+    await log.close()
+
+
+SMALL = StreamSizes(history=1 << 20, execution=1 << 20, log=1 << 20)
+
+
+async def test_a_log_at_its_bound_refuses_a_batch_whole_and_drops_nothing(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare(sizes=SMALL)
+    await store(log, resources("first", 1))
+    await fill(log, leave=2_000)
+    before = await log.space()
+    outcome = await log.append([Write(event=resources(f"n{number}", 1)) for number in range(50)])
+    assert isinstance(outcome, Refused)
+    assert (outcome.no_space, outcome.wrong_sequence) == (True, False)
+    assert await log.space() == before
+    assert before.limit == SMALL.log
+    stale = await log.append([Write(event=resources("first", 2), expected=77)])
+    assert isinstance(stale, Refused)
+    assert (stale.no_space, stale.wrong_sequence) == (False, True)
+    assert await log.get(LOG, 1) is not None
+    await log.close()
+
+
+async def test_fewer_versions_make_room_and_keep_the_last_message_of_each_subject(nats_server: NatsServer) -> None:
+    log, other = await connect(nats_server.url, "test"), await connect(nats_server.url, "test")
+    await log.declare(sizes=SMALL)
+    for number in range(20):
+        await store(log, *(resources(f"n{node}", number) for node in range(5)))
+    heads = [await log.head(f"node.n{node}.resources") for node in range(5)]
+    used = (await log.space()).used
+    await log.keep_versions(1)
+    await log.extend(2 << 20)
+    await other.declare(sizes=SMALL)
+    space = await other.space()
+    assert space.used < used / 10
+    assert (space.limit, space.versions, space.extended) == (SMALL.log, 1, 2 << 20)
+    assert [await log.head(f"node.n{node}.resources") for node in range(5)] == heads
+    reader = await log.follow(LOG, ["node.*.resources"])
+    assert [event.data.batch_cpu_milli for event in await read(reader, 5)] == [19] * 5  # type: ignore[attr-defined]
+    await other.extend(0)
+    await log.keep_versions(64)
+    assert (await log.space()).extended == 0
+    for made in (log, other):
+        await made.close()
+
+
+async def test_streams_stay_as_they_are_on_a_server_that_has_less_storage_than_before(nats_server: NatsServer) -> None:
+    config = nats_server.folder / "server.conf"
+    text = config.read_text()
+    config.write_text(text.replace("jetstream {", "jetstream { max_file_store: 128MB,"))
+    nats_server.stop()
+    nats_server.start()
+    log = await connect(nats_server.url, "test")
+    await log.declare(sizes=StreamSizes.within(128 << 20))
+    await log.declare(sizes=StreamSizes.within(128 << 20))
+    await log.close()
+    config.write_text(text.replace("jetstream {", "jetstream { max_file_store: 48MB,"))
+    nats_server.stop()
+    nats_server.start()
+    log = await connect(nats_server.url, "test")
+    await log.declare(sizes=StreamSizes.within(48 << 20))
+    assert (await log.space()).limit == StreamSizes.within(128 << 20).log
+    await store(log, resources("n", 1))
     await log.close()

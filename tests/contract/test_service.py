@@ -17,9 +17,11 @@ from cotenant.events import CommitRefused, Event, NodeMetricComputed, NodeResour
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, NoAnswer, Refused, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
+from cotenant.log.nats.streams import StreamSizes
 from cotenant.runtime.deciding import DecidingService
 from cotenant.runtime.follower import utc_now
 from tests.contract.toy import ASSUMING_TOY, TOY, AssumingToyCore, ToyConfig, ToyCore, metric, toy_identity
+from tests.full_log import fill, unfill
 from tests.nats_server import NatsServer
 
 WAIT_SECONDS = 60
@@ -178,6 +180,52 @@ async def test_a_service_whose_decisions_are_refused_backs_off(nats_server: Nats
     assert pauses[2] >= 2.0
     await service.stop()
     await log.close()
+
+
+class Counting:
+    """A log that notes when decisions found no room."""
+
+    def __init__(self, log: NatsLog) -> None:
+        self._log = log
+        self.refused_at: list[float] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        outcome = await self._log.append(writes)
+        if isinstance(outcome, Refused) and outcome.no_space:
+            self.refused_at.append(asyncio.get_running_loop().time())
+        return outcome
+
+
+async def test_a_service_whose_decisions_find_no_room_folds_on_and_decides_once_there_is_some(nats_server: NatsServer) -> None:
+    log, other = await connected(nats_server), await connected(nats_server)
+    await log.declare(sizes=StreamSizes(log=1 << 20))
+    counting = Counting(log)
+    names = [f"n{number}" for number in range(40)]
+    empty = (await other.space()).used
+    await say(other, *(metric(name, 11) for name in names))
+    of_facts = (await other.space()).used - empty
+    service = await Running(cast(NatsLog, counting), "a").ready()
+    await answers(other, dict.fromkeys(names, 22))
+    of_decisions = (await other.space()).used - empty - of_facts
+
+    await fill(other, leave=of_facts + of_decisions // 3)
+    last = await say(other, *(metric(name, 12) for name in names))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(counting.refused_at) < 2:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+    first, second = counting.refused_at
+    assert second - first >= 1.0
+    assert service.service.cycle is not None
+    assert service.service.cycle.folded >= last
+    await unfill(other)
+    await answers(other, dict.fromkeys(names, 24))
+    assert service.service.incarnations == 1
+    await service.stop()
+    for made in (log, other):
+        await made.close()
 
 
 class PoisonedToyCore(ToyCore):

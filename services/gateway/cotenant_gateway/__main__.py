@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
+from pathlib import Path
 
 import msgspec
 from nats.errors import NoRespondersError
@@ -37,7 +39,18 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     settings = host.settings
     refuse_other_addresses(settings.http_host)
     identity = Identity(service=NAME, cell=settings.cell, replica=settings.replica, version=VERSION, core=CORE_VERSION)
-    gateway = Gateway(host.log, identity, clock_of(settings), terminated_pods=arguments.terminated_pod_gc_threshold)
+    gateway = Gateway(
+        host.log,
+        identity,
+        clock_of(settings),
+        terminated_pods=arguments.terminated_pod_gc_threshold,
+        store=arguments.store_dir,
+    )
+
+    def warn(text: str) -> None:
+        host.health.warning = text
+
+    gateway.space.on_change = warn
     telemetry = GatewayTelemetry(host, gateway)
 
     async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:
@@ -98,6 +111,14 @@ def main() -> None:
         type=int,
         default=TERMINATED_POD_THRESHOLD,
         help="so many finished pods are kept before the oldest are deleted; 0: all are kept",
+    )
+    store = os.environ.get("COTENANT_STORE_DIR")
+    made.add_argument(
+        "--store-dir",
+        type=Path,
+        default=Path(store) if store else None,
+        metavar="DIR",
+        help="the folder that nats-server stores in, where it is on this machine: its disk's free space is watched",
     )
     run_program(NAME, made, serve, own_http=True)
 

@@ -196,6 +196,11 @@ def unavailable(message: str, retry_after_seconds: int = 1) -> ApiError:
     return ApiError(503, "ServiceUnavailable", message, StatusDetails(retry_after_seconds=retry_after_seconds))
 
 
+def insufficient_storage(message: str) -> ApiError:
+    """507: LOG, or the disk below it, is full. Trying again by itself does not help, so nothing says when to."""
+    return ApiError(507, "InsufficientStorage", message)
+
+
 def timeout(message: str) -> ApiError:
     """504: what was waited for did not come in time."""
     return ApiError(504, "Timeout", message, StatusDetails(retry_after_seconds=1))

@@ -26,6 +26,7 @@ from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.events.requests import Adopted
 from cotenant.log.contract import LOG, USAGE, Behind, Identified, Log, LogIdentity, Refused, Stored, Write
+from cotenant.log.room_pause import RoomPause
 from cotenant.model.subjects import encode_token
 from cotenant.runtime.follower import LOG_ERRORS, Follower, Reading, publish_findings, utc_now
 from cotenant_node_executor.core.node import ExecutorNode
@@ -79,6 +80,7 @@ class ExecutorShell:
         self._wake_outbox = asyncio.Event()
         self._under_way: set[str] = set()
         self._storing: set[asyncio.Task[None]] = set()
+        self._room_pause = RoomPause()
 
     async def run(self) -> None:
         """Run until stopped."""
@@ -178,6 +180,8 @@ class ExecutorShell:
         if event.stream == LOG:
             if event.subject in self._under_way or len(self._storing) >= STORING_TOGETHER:
                 return
+            if self._room_pause.waits(asyncio.get_running_loop().time()):
+                return
             self._under_way.add(event.subject)
             task = asyncio.ensure_future(self._store(self.node, self.node.identified(event, self._cell)))
             self._storing.add(task)
@@ -196,6 +200,13 @@ class ExecutorShell:
             outcome = await self._log.append([Write(event=event, expected=expected)])
             if isinstance(outcome, Stored):
                 node.apply(replace(event, sequence=outcome.first))
+                if self._room_pause.stored():
+                    logger.warning("node %s: LOG has room for reports again", node.name)
+            elif isinstance(outcome, Refused) and outcome.no_space:
+                now = asyncio.get_running_loop().time()
+                if not self._room_pause.waits(now):
+                    pause = self._room_pause.refused(now)
+                    logger.warning("node %s: LOG has no room (%s): next report in %.0f s", node.name, outcome.reason, pause)
             elif isinstance(outcome, Refused):
                 head = await self._log.head(event.subject)
                 if head is None:

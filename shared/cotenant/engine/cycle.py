@@ -284,6 +284,10 @@ class Cycle:
         self._lost = True
         return news
 
+    def not_stored(self) -> None:
+        """The log had no room for the batch: nothing of it stays in the core, and it is decided again later."""
+        self._withdraw()
+
     def _withdraw(self) -> None:
         """Withdraw the batch under way and what was decided behind it: they are not stored."""
         self._proposed = None

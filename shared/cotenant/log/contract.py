@@ -75,6 +75,8 @@ class Refused(msgspec.Struct, frozen=True):
 
     reason: str
     wrong_sequence: bool = True
+    no_space: bool = False
+    """LOG is at its bound, or the server at that of its disk: the same batch may be stored once there is room."""
 
 
 class NoAnswer(msgspec.Struct, frozen=True):
@@ -176,6 +178,39 @@ class Identified(Protocol):
 
     async def identity(self, known_to: int = 0) -> LogIdentity:
         """Return the identity of LOG. Its caller has seen it up to `known_to`: a replica that shows less is asked again."""
+
+
+class LogSpace(msgspec.Struct, frozen=True):
+    """What LOG takes, in bytes, and its declared bound (0: none); how many versions of a subject it keeps; what it may take
+    beyond its bound at present, so that deletions can be stored."""
+
+    used: int
+    limit: int
+    versions: int = KEEP_PER_SUBJECT
+    extended: int = 0
+
+
+EXTENSIONS = 4
+"""So many times LOG may be extended beyond its bound."""
+
+
+def extension_bytes(limit: int) -> int:
+    """Return by how much LOG is extended at a time."""
+    return max(limit // 64, 2 << 20)
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A log that refuses writes once it is full. The methods raise what a log's calls raise."""
+
+    async def space(self) -> LogSpace:
+        """Return how full LOG is."""
+
+    async def keep_versions(self, count: int) -> None:
+        """Keep so many versions of a subject, and drop the older ones. The last message of a subject stays."""
+
+    async def extend(self, extra_bytes: int) -> None:
+        """Let LOG take so many bytes more than its declared bound; 0: no more than that."""
 
 
 @runtime_checkable

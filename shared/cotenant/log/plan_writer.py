@@ -4,8 +4,8 @@ A batch holds at most one write per subject. If it is refused, its plans are rep
 client harms nobody. While a batch is being stored the next one gathers. The answer to a plan comes once the read
 model has folded it, so a client reads what it has written.
 
-Bounds: MAX_PENDING plans wait, MAX_BYTES of them wait or are being stored (beyond that `Overloaded`); BATCH_MESSAGES and
-BATCH_BYTES in a batch, SINGLES repeated at a time, FOLD_SECONDS waiting for the fold.
+Bounds: MAX_PENDING plans wait, MAX_BYTES of them wait or are being stored (beyond that `Overloaded`); WRITE_SECONDS from a plan
+to its answer; BATCH_MESSAGES and BATCH_BYTES in a batch, SINGLES repeated at a time, FOLD_SECONDS waiting for the fold.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 from cotenant.events.envelope import Event
-from cotenant.log.contract import WORTH_A_BATCH, Log, Refused, Stored, Write, store_batch
+from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write, store_batch
 from cotenant.log.plans import Outcome, Plan, Written
 
 logger = logging.getLogger(__name__)
@@ -29,21 +29,24 @@ BATCH_BYTES = 8 << 20
 SINGLES = 16
 REMEMBERED_SUBJECTS = 20_000
 FOLD_SECONDS = 2.0
+WRITE_SECONDS = 10.0
 
 
 class Overloaded(Exception):  # noqa: N818 - answered with 503, not a fault
-    """More plans or bytes are waiting than the bounds allow."""
+    """More plans or bytes are waiting than the bounds allow, or this plan has waited too long: it is not stored."""
 
 
 class _Pending:
-    __slots__ = ("actor", "done", "events", "plan", "weight_bytes")
+    __slots__ = ("actor", "done", "events", "plan", "sent", "since", "weight_bytes")
 
-    def __init__(self, plan: Plan, actor: str, done: asyncio.Future[Outcome]) -> None:
+    def __init__(self, plan: Plan, actor: str, done: asyncio.Future[Outcome], since: float) -> None:
         self.plan = plan
         self.actor = actor
         self.done = done
         self.weight_bytes = plan.weight_bytes
         self.events: tuple[Event, ...] = ()
+        self.sent = False
+        self.since = since
 
 
 class PlanWriter:
@@ -59,6 +62,8 @@ class PlanWriter:
         self._clock = clock
         self._folded = folded
         self._pending: deque[_Pending] = deque()
+        self._open: set[_Pending] = set()
+        """What has no answer yet."""
         self._wake = asyncio.Event()
         self._count = 0
         self._last: OrderedDict[str, tuple[int, bool]] = OrderedDict()
@@ -70,19 +75,39 @@ class PlanWriter:
         self.refused_batches = 0
 
     async def submit(self, plan: Plan, actor: str) -> Outcome:
-        """Store a plan; returns when it is stored and folded, or refused. Raises Overloaded, and what the log
-        raises on a plan that cannot be encoded."""
-        pending = _Pending(plan, actor, asyncio.get_running_loop().create_future())
+        """Store a plan; returns when it is stored and folded, or refused, within WRITE_SECONDS. Raises Overloaded, and what the
+        log raises on a plan that cannot be encoded."""
+        loop = asyncio.get_running_loop()
+        pending = _Pending(plan, actor, loop.create_future(), loop.time())
         weight_bytes = pending.weight_bytes
-        if len(self._pending) >= MAX_PENDING or (self.held_bytes and self.held_bytes + weight_bytes > MAX_BYTES):
-            raise Overloaded
+        if len(self._pending) >= MAX_PENDING:
+            raise Overloaded(f"{MAX_PENDING} writes are waiting for the log already")
+        if self.held_bytes and self.held_bytes + weight_bytes > MAX_BYTES:
+            raise Overloaded(f"writes of {self.held_bytes} bytes are waiting for the log already")
         self.held_bytes += weight_bytes
         self._pending.append(pending)
+        self._open.add(pending)
         self._wake.set()
+        late = loop.call_later(WRITE_SECONDS, self._give_up, pending, WRITE_SECONDS)
         try:
             return await pending.done
         finally:
+            late.cancel()
+            self._open.discard(pending)
             self.held_bytes -= weight_bytes
+
+    def give_up(self, waited_seconds: float) -> None:
+        """Answer all plans that have waited so long already: the log will not answer in time."""
+        before = asyncio.get_running_loop().time() - waited_seconds
+        for pending in [pending for pending in self._open if pending.since <= before]:
+            self._give_up(pending, waited_seconds)
+
+    def _give_up(self, pending: _Pending, waited_seconds: float) -> None:
+        """Answer a plan whose time is over; one that has not left will not be stored."""
+        if pending.sent:
+            self._settle(pending, NoAnswer(f"no answer within {waited_seconds:.0f} s"))
+        else:
+            self._fail(pending, Overloaded(f"earlier writes have waited {waited_seconds:.0f} s for the log"))
 
     def forget(self) -> None:
         """Forget which sequences were stored: LOG is loaded again, and may be another one."""
@@ -111,6 +136,8 @@ class PlanWriter:
         messages = weight_bytes = 0
         while self._pending and messages < BATCH_MESSAGES:
             pending = self._pending.popleft()
+            if pending.done.done():
+                continue
             writes = pending.plan.writes
             if any(write.subject in subjects for write in writes):
                 later.append(pending)
@@ -124,6 +151,7 @@ class PlanWriter:
                 self._pending.appendleft(pending)
                 break
             subjects.update(write.subject for write in writes)
+            pending.sent = True
             batch.append(pending)
             messages += len(writes)
             weight_bytes += pending.weight_bytes

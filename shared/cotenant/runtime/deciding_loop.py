@@ -1,7 +1,8 @@
 """One incarnation of a deciding service: pull, fold, decide, store, apply; at least one decision a tick. While a batch is being
 stored, what arrives is folded and the next batch is decided. Messages queue at the log behind a batch; a decision that does not
 wait for them leaves them for the batch after next. So behind a small batch the service lets them pass first (`Draining`): one
-round trip, no timer, no wait where nothing queues.
+round trip, no timer, no wait where nothing queues. While LOG has no room the loop folds on and decides at growing intervals
+(`log.room_pause`).
 
 It owns no rule: `engine.cycle` holds the order of things, `engine.quarantine` what is set aside, `log.contract` what can go
 wrong.
@@ -25,6 +26,7 @@ from cotenant.engine.cycle import AHEAD_FROM, Cycle
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.log.contract import Behind, Draining, Log, NoAnswer, Refused, Stored, store_batch
+from cotenant.log.room_pause import RoomPause
 from cotenant.runtime.follower import Reading, publish_findings
 from cotenant.runtime.load_progress import LoadProgress
 from cotenant.runtime.process import Host
@@ -69,6 +71,7 @@ class DecidingLoop:
         self._progress = LoadProgress(self.identity.service)
         self._clock = around.clock
         self._clock_is_wrong = False
+        self._room_pause = RoomPause()
         self._folded = 0
         """Messages since telemetry counted them."""
 
@@ -154,7 +157,7 @@ class DecidingLoop:
         cycle = self.cycle
         started = time.perf_counter()
         now = self._clock()
-        if self._is_ahead(reading, now):
+        if self._is_ahead(reading, now) or self._room_pause.waits(started):
             return False
         batch = self._propose(now)
         if batch is None:
@@ -167,6 +170,7 @@ class DecidingLoop:
         outcome, drained = await self._meanwhile(storing, reading, batch)
         if isinstance(outcome, Stored):
             cycle.stored(batch, outcome)
+            self._has_room()
             self._measure("stored", len(batch.events) - 1, sent - started, time.perf_counter() - sent)
             if self.host is not None and self.host.telemetry.traces:
                 self.host.telemetry.trace_stored(tuple(batch.as_stored(outcome.first)), sent_ns, time.time_ns())
@@ -176,6 +180,10 @@ class DecidingLoop:
         self._measure(
             "refused" if isinstance(outcome, Refused) else "unanswered", 0, sent - started, time.perf_counter() - sent
         )
+        if isinstance(outcome, Refused) and outcome.no_space:
+            cycle.not_stored()
+            self._has_no_room(outcome.reason)
+            return False
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
             if cycle.refused(self._clock()):
                 logger.warning("%s: another replica committed first: %s", self.identity.service, outcome.reason)
@@ -241,6 +249,20 @@ class DecidingLoop:
                 self.host.health.ready = not wrong and self.around.ready.is_set()
                 self.host.health.detail = detail if wrong else "ok"
         return wrong
+
+    def _has_no_room(self, reason: str) -> None:
+        """Wait with the next decision; what arrives is folded meanwhile."""
+        pause = self._room_pause.refused(time.perf_counter())
+        detail = f"LOG has no room for decisions ({reason})"
+        logger.warning("%s: %s: trying again in %.0f s", self.identity.service, detail, pause)
+        if self.host is not None:
+            self.host.health.warning = detail
+
+    def _has_room(self) -> None:
+        if self._room_pause.stored():
+            logger.warning("%s: LOG has room again", self.identity.service)
+            if self.host is not None:
+                self.host.health.warning = ""
 
     async def _store(self, batch: Batch) -> tuple[Stored | Refused | NoAnswer, asyncio.Task[None] | None]:
         """Store a batch. Behind a small one, what queued at the log meanwhile has passed when the returned task ends."""

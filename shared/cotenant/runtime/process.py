@@ -55,6 +55,8 @@ class Health(msgspec.Struct):
     alive: bool = True
     ready: bool = False
     detail: str = "starting"
+    warning: str = ""
+    """What /readyz adds while the service is ready all the same."""
 
 
 class Host:
@@ -121,7 +123,8 @@ def status_routes(host: Host) -> list[web.RouteDef]:
 
     async def readyz(_: web.Request) -> web.Response:
         ready = host.health.ready and host.log.client.is_connected
-        detail = "ok\n" if ready else f"not ready: {host.health.detail}\n"
+        warning = f": {host.health.warning}" if host.health.warning else ""
+        detail = f"ok{warning}\n" if ready else f"not ready: {host.health.detail}\n"
         return web.Response(text=detail, status=200 if ready else 503)
 
     return [web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)]

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,12 @@ with_kubectl = pytest.mark.skipif(
 class GatewayProcess:
     """A gateway of its own process."""
 
-    def __init__(self, nats_url: str, replica: str = "g1") -> None:
+    def __init__(self, nats_url: str, replica: str = "g1", *options: str, before: Sequence[str] = ()) -> None:
+        """`before`: a command that runs the gateway's, such as unshare."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         arguments = ["--nats", nats_url, "--http-port", str(self.port), "--replica", replica, "--log-level", "WARNING"]
-        self.process = subprocess.Popen([PROGRAM, *arguments])
+        self.process = subprocess.Popen([*before, PROGRAM, *arguments, *options])
 
     async def ready(self) -> None:
         """Wait until /readyz says so, within a bound."""

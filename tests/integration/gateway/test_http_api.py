@@ -303,7 +303,7 @@ async def test_kubectl_explains_and_validates(gateway_process: GatewayProcess, t
     kubectl = partial(gateway_process.kubectl, tmp_path)
     assert "containers\t<[]Container> -required-" in await kubectl("explain", "pods.spec")
     assert "max\t<map[string]Quantity>" in await kubectl("explain", "elasticquota.spec")
-    wrong = pod("by-strict-kubectl")
+    wrong: dict[str, Any] = pod("by-strict-kubectl")
     wrong["spec"]["containers"][0]["imgae"] = "app:1"
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(json.dumps(wrong))

@@ -163,6 +163,35 @@ async def test_the_node_goes_on_while_the_server_says_nothing_and_tells_afterwar
         await reported(log, "job", RunPhase.SUCCEEDED)
 
 
+class FullLog(MemoryLog):
+    """Has no room for reports while `full` is set, and counts what it has refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+        self.refused = 0
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        if self.full:
+            self.refused += 1
+            return Refused("maximum bytes exceeded", wrong_sequence=False, no_space=True)
+        return await super().append(writes)
+
+
+async def test_the_node_goes_on_while_its_reports_find_no_room_and_tells_once_there_is_some() -> None:
+    log = FullLog()
+    async with living(log) as shell:
+        await place(log, "job", "1500ms")
+        log.full = True
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not (has_ended(shell.node, "uid-job") and log.refused):  # noqa: ASYNC110 - nothing is said meanwhile
+                await asyncio.sleep(PERIOD)
+        # 30 cycles long; the first reports that find no room may be under way together.
+        assert log.refused <= 10
+        log.full = False
+        await reported(log, "job", RunPhase.SUCCEEDED)
+
+
 async def test_what_waits_for_the_server_is_bounded_and_the_oldest_is_dropped() -> None:
     log = SilentLog()
     async with living(log) as shell:

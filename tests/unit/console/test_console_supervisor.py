@@ -70,6 +70,20 @@ async def test_a_killed_process_comes_back_and_its_crash_is_shown(tmp_path: Path
     assert not alive(process.pid or first)
 
 
+@pytest.mark.parametrize("code", [SLEEPER, STUBBORN])
+async def test_a_restart_that_was_ordered_is_no_crash_and_needs_no_pause(tmp_path: Path, code: str) -> None:
+    supervisor = Supervisor(tmp_path)
+    supervisor.start(python("sleeper", code, stop_seconds=0.2))
+    process = supervisor.processes["sleeper"]
+    await until(lambda: process.pid != 0)
+    first = process.pid
+    await supervisor.restart("sleeper")
+    assert not alive(first)
+    await until(lambda: process.pid not in (0, first))
+    assert (supervisor.crash_count, process.starts, process.backoff.pause_seconds) == (0, 2, 0.0)
+    await supervisor.stop()
+
+
 async def test_a_process_that_fails_is_shown_with_its_last_line(tmp_path: Path) -> None:
     supervisor = Supervisor(tmp_path)
     supervisor.start(python("broken", "import sys; print('no such folder'); sys.exit(3)"))
@@ -148,7 +162,7 @@ async def test_a_process_is_started_again_as_another_specification_has_it(tmp_pa
     supervisor.start(python("one", SLEEPER))
     await until(lambda: bool(supervisor.processes["one"].pid))
     before = supervisor.processes["one"].pid
-    await supervisor.restart(python("one", SLEEPER + " # other"))
+    await supervisor.replace(python("one", SLEEPER + " # other"))
     await until(lambda: bool(supervisor.processes["one"].pid))
     assert supervisor.processes["one"].pid != before
     assert "# other" in supervisor.processes["one"].spec.argv[-1]

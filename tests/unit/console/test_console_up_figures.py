@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.execution import Change, Execution
 from cotenant.events.placements import Placement
+from cotenant.log.contract import EXTENSIONS, extension_bytes
+from cotenant.log.nats.streams import DEFAULT_SIZES
 from cotenant_console.api.endpoint import Endpoint
 from cotenant_console.demo.curve import is_loaded, is_quiet, rate_at
 from cotenant_console.demo.interpreter import open_to_all
@@ -170,6 +173,13 @@ def test_a_plain_line_says_what_changes() -> None:
     assert plain_line(view(phases={"Running": 2})) == "[1:15] cpu 50 % pods Running=2"
 
 
+def test_a_full_disk_is_on_the_screen_as_long_as_it_lasts() -> None:
+    full = view(warning="LOG is full: it takes 95.0 MiB of 100.0 MiB; creations are refused")
+    assert "FULL   LOG is full: it takes 95.0 MiB of 100.0 MiB" in status_lines(full)
+    assert plain_line(full).endswith(" FULL")
+    assert not any(line.startswith("FULL") for line in status_lines(view()))
+
+
 def test_the_servers_configuration_states_its_limits() -> None:
     text = configuration(Member("nats-server", 4222), Path('/a "b"/store'), 1 << 30)
     assert 'store_dir: "/a \\"b\\"/store"' in text
@@ -195,3 +205,19 @@ def test_a_data_folder_keeps_the_number_of_its_servers(tmp_path: Path) -> None:
     assert replicas_in(tmp_path) == replicas_in(tmp_path, 3) == 3
     with pytest.raises(ReplicasDifferError, match="holds the log of 3 servers, not of 1"):
         replicas_in(tmp_path, 1)
+
+
+def test_the_configuration_that_is_shipped_says_the_same() -> None:
+    """But for addresses, paths and what a workstation bounds besides."""
+    shipped = (Path(__file__).parents[3] / "deploy/nats.conf").read_text()
+    written = configuration(Member("nats-server", 4222, monitor_port=8222), Path("/data/jetstream"), 1 << 30)
+    for setting in ("server_name", "listen", "http", "store_dir", "sync_interval", "batch"):
+        found = [re.findall(rf"^\s*{setting}:? (.+)$", text, re.MULTILINE) for text in (shipped, written)]
+        assert len(found[0]) == 1, setting
+        assert found[0] == found[1], setting
+    assert "max_payload: 2MB\n" in shipped
+    assert f"max_payload: {2 << 20}\n" in written
+    sizes = DEFAULT_SIZES
+    streams = sizes.log + EXTENSIONS * extension_bytes(sizes.log) + sizes.history + sizes.execution
+    (gigabytes,) = re.findall(r"max_file_store: (\d+)GB", shipped)
+    assert streams < int(gigabytes) << 30

@@ -1,11 +1,18 @@
-"""`cotenant admin adopt`: let nodes take a LOG that they do not know for their own.
+"""What services leave to a person, or to whatever supervises processes.
 
+`cotenant admin adopt`: let nodes take a LOG that they do not know for their own.
 After LOG was set up again, or restored from an old backup, executors keep the pods that it does not place on them. Without
 names the command lists these nodes and why; with names, or --all, they adopt LOG: from then on they stop pods without a
 placement.
+
+`cotenant admin check-server`: whether nats-server must be started again, for systemd and container runtimes; `cotenant up` does
+by itself what they need it for.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -13,6 +20,7 @@ from cotenant.kinds.nodes import CONDITION_LOG_UNKNOWN, NODES
 from cotenant_console.api.client import Client, Json, list_at, text_at
 from cotenant_console.commands.connection import with_client
 from cotenant_console.tables import Table
+from cotenant_console.up.server_watch import verdict
 
 ADOPT_PATH = "/apis/cotenant.io/v1/nodes/{name}/adopt"
 
@@ -46,6 +54,31 @@ def adopt(client: Client, nodes: tuple[str, ...], every: bool) -> None:
     table = Table(("NODE", "REASON"))
     table.rows = list(unknown.items())
     click.echo("\n".join(table.lines()))
+
+
+@command.command("check-server")
+@click.option(
+    "--monitor", default="http://127.0.0.1:8222", show_default=True, metavar="URL", help="Monitoring port of nats-server."
+)
+@click.option(
+    "--store",
+    default="/data/jetstream",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The folder that it stores in, on this machine.",
+)
+def check_server(monitor: str, store: Path) -> None:
+    """Exit status 1 if nats-server must be started again: it has refused to store since its disk was full, and there is space.
+
+    0 in any other case: it stores, there is no space yet, or it does not answer (its own supervisor sees to that).
+    """
+    at = urlsplit(monitor)
+    if not at.hostname or not at.port:
+        raise click.UsageError(f"--monitor {monitor}: expected http://HOST:PORT")
+    found = verdict(at.hostname, at.port, store)
+    click.echo(str(found))
+    if found.restart:
+        raise click.exceptions.Exit(1)
 
 
 def nodes_with_unknown_log(client: Client) -> dict[str, str]:

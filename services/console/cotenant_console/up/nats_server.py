@@ -23,7 +23,7 @@ LOOPBACK = "127.0.0.1"
 SERVICE_PORTS = range(15_000, 32_000)
 PORT_TRIES = 100
 MIB = 1024 * 1024
-MAX_PAYLOAD_BYTES = MIB
+MAX_PAYLOAD_BYTES = 2 * MIB
 MEMORY_STORE_BYTES = 128 * MIB
 MIN_FILE_STORE_BYTES = 128 * MIB
 MAX_FILE_STORE_BYTES = 16 * 1024 * MIB
@@ -83,20 +83,28 @@ class Member:
     """Where the others reach it; 0: there are no others."""
     routes: tuple[int, ...] = ()
     """Where it reaches the others."""
+    monitor_port: int = 0
+    """Where it says how it is (`/healthz`); 0: nowhere."""
     advertised: int = 0
     """The port that the others tell one another; 0: `cluster_port`. Where it is given, clients are told of no other server."""
 
 
-def members(ports: Sequence[int]) -> tuple[Member, ...]:
-    """One server, or a cluster whose servers reach one another directly, on free ports of their own."""
+def members(ports: Sequence[int], promised: Collection[int] | None = None) -> tuple[Member, ...]:
+    """One server, or a cluster whose servers reach one another directly, on free ports of their own. With `promised`, the ports
+    of others, each has a monitoring port too."""
+    taken = [*ports, *(promised or ())]
+
+    def own_port() -> int:
+        taken.append(free_port(taken))
+        return taken[-1]
+
+    monitors = [own_port() if promised is not None else 0 for _ in ports]
     if len(ports) == 1:
-        return (Member("nats-server", ports[0]),)
-    inner: list[int] = []
-    for _ in ports:
-        inner.append(free_port([*ports, *inner]))
+        return (Member("nats-server", ports[0], monitor_port=monitors[0]),)
+    inner = [own_port() for _ in ports]
     return tuple(
-        Member(f"nats-server-{i}", port, own, tuple(other for other in inner if other != own))
-        for i, (port, own) in enumerate(zip(ports, inner, strict=True), start=1)
+        Member(f"nats-server-{i}", port, own, tuple(other for other in inner if other != own), monitor)
+        for i, (port, own, monitor) in enumerate(zip(ports, inner, monitors, strict=True), start=1)
     )
 
 
@@ -131,11 +139,12 @@ def file_store_bytes(folder: Path, servers: int = 1) -> int:
 
 
 def configuration(member: Member, store: Path, store_bytes: int) -> str:
-    """The text of a server's configuration."""
+    """The text of a server's configuration. A server without a monitoring port cannot be asked for its health."""
+    monitor = f'http: "{LOOPBACK}:{member.monitor_port}"\n' if member.monitor_port else ""
     return f"""\
 server_name: {member.name if member.cluster_port else "cotenant"}
 listen: "{LOOPBACK}:{member.port}"
-{cluster_block(member)}max_payload: {MAX_PAYLOAD_BYTES}
+{monitor}{cluster_block(member)}max_payload: {MAX_PAYLOAD_BYTES}
 max_connections: 512
 write_deadline: "10s"
 jetstream {{
@@ -172,6 +181,11 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
+def store_folder(folder: Path, name: str = BINARY) -> Path:
+    """Where a server of a data folder keeps its streams."""
+    return folder / name.replace("nats-server", "nats") / "store"
+
+
 def nats_processes(folder: Path, servers: Sequence[Member]) -> tuple[list[ProcessSpec], int]:
     """Write the configurations below the data folder; return the processes to run, and the bytes that the streams of each may
     take. Raises DiskTooSmallError."""
@@ -179,10 +193,11 @@ def nats_processes(folder: Path, servers: Sequence[Member]) -> tuple[list[Proces
     store_bytes = file_store_bytes(folder, len(servers))
     specs = []
     for member in servers:
-        home = folder / member.name.replace("nats-server", "nats")
+        store = store_folder(folder, member.name)
+        home = store.parent
         home.mkdir(exist_ok=True)
         config = home / "nats-server.conf"
-        config.write_text(configuration(member, home / "store", store_bytes))
+        config.write_text(configuration(member, store, store_bytes))
         specs.append(ProcessSpec(member.name, (nats_binary(), "-c", str(config)), {"HOME": str(home)}, stop_seconds=10.0))
     return specs, store_bytes
 

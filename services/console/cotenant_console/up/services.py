@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotenant_console.up.nats_server import LOOPBACK
+from cotenant_console.up.nats_server import LOOPBACK, store_folder
 from cotenant_console.up.supervisor import ProcessSpec
 
 DECIDING = (
@@ -70,6 +70,8 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
 
 
 def _own_flags(run: Run, name: str) -> tuple[str, ...]:
+    if name == "gateway":
+        return ("--store-dir", str(store_folder(run.folder, "nats-server" if run.log_replicas == 1 else "nats-server-1")))
     if name == "node-executor":
         # Usage on a small machine changes fast: reports come more often than on a large fleet.
         return ("--node", run.node, "--data", str(run.folder / "node"), "--remove-on-exit", "--report-period", "5")

@@ -76,6 +76,7 @@ class Session:
         self._cluster = Cluster([], {})
         self._readings = NO_READINGS
         self._not_ready: list[str] = []
+        self._warning = ""
         self._cpu: CpuReading = cpu_reading(PROC_STAT.read_text())
         self._percent = 0.0
         self._elapsed = 0.0
@@ -167,6 +168,7 @@ class Session:
         self._percent, self._cpu = cpu_percent(self._cpu, now), now
         if step % HEALTH_EVERY == 0:
             self._not_ready = [name for name, ready in stack.ready_services().items() if not ready]
+        self._warn(stack.warning())
         if demonstration is not None:
             self._readings = demonstration.readings()
         try:
@@ -176,6 +178,14 @@ class Session:
         except (UnreachableError, ApiError) as error:
             self._not_ready = sorted({*self._not_ready, "gateway"})
             self._journal.note(datetime.now(UTC), str(error))
+
+    def _warn(self, warning: str) -> None:
+        """Take note of what the gateway warns of; the beginning and the end of it are news."""
+        if warning and not self._warning:
+            self._journal.note(datetime.now(UTC), warning)
+        elif self._warning and not warning:
+            self._journal.note(datetime.now(UTC), "there is room on LOG and its disk again")
+        self._warning = warning
 
     def _view(self, stack: Stack, demonstration: Demonstration | None, elapsed: float) -> View:
         jobs = None if demonstration is None else demonstration.jobs
@@ -190,6 +200,7 @@ class Session:
             nodes=self._cluster.nodes,
             phases=self._cluster.phases,
             not_ready=self._not_ready,
+            warning=self._warning,
             restarts=stack.supervisor.crash_count,
             crashes=[str(crash) for crash in stack.supervisor.crashes],
             suppression_now=self._journal.suppression_now,

@@ -12,12 +12,24 @@ import http.client
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
-from cotenant_console.api.client import Client
+from cotenant_console.api.client import ApiError, Client
 from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.nats_server import LOOPBACK, answers, free_port, members, nats_processes, nats_urls
+from cotenant_console.up.nats_server import (
+    LOOPBACK,
+    Member,
+    answers,
+    free_port,
+    members,
+    nats_processes,
+    nats_urls,
+    store_folder,
+)
+from cotenant_console.up.server_watch import Verdict, keep_storing, verdict
 from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
 from cotenant_console.up.supervisor import Supervisor
 
@@ -55,7 +67,8 @@ class Stack:
         self.endpoint = Endpoint(f"http://{LOOPBACK}:{plan.api_port}", nats_urls(plan.nats_ports))
         self.supervisor = Supervisor(plan.folder / "logs")
         self.status_ports: dict[str, int] = {}
-        self._servers: list[str] = []
+        self._servers: tuple[Member, ...] = ()
+        self._watching: list[asyncio.Task[None]] = []
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,16 +79,19 @@ class Stack:
         """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError."""
         deadline = time.monotonic() + READY_SECONDS
         self._next_line = time.monotonic() + PROGRESS_SECONDS
-        servers = members(self.plan.nats_ports)
+        servers = members(self.plan.nats_ports, (self.plan.api_port,))
         specs, store_bytes = nats_processes(self.plan.folder, servers)
-        for spec in specs:
+        for spec, server in zip(specs, servers, strict=True):
             self.supervisor.start(spec)
-        self._servers = [server.name for server in servers]
+            look, restart = partial(self._look_at_server, server), partial(self._restart_server, server)
+            self._watching.append(asyncio.create_task(keep_storing(look, restart)))
+        self._servers = servers
         run = Run(
             self.plan.folder, self.endpoint.nats_url, self.plan.node, self.plan.simulated_nodes, store_bytes, len(servers)
         )
         for name in self.names:
-            self.status_ports[name] = self.plan.api_port if name == "gateway" else free_port(self.status_ports.values())
+            promised = (*self.status_ports.values(), *(server.monitor_port for server in servers))
+            self.status_ports[name] = self.plan.api_port if name == "gateway" else free_port(promised)
             self.supervisor.start(service_process(run, name, self.status_ports[name]))
         for server in servers:
             while not await answers(server.port):
@@ -94,19 +110,39 @@ class Stack:
     async def stop(self) -> None:
         """End everything; the endpoint file goes first, so that no command finds a stack that is ending."""
         (self.plan.folder / ENDPOINT_FILE).unlink(missing_ok=True)
+        for watching in self._watching:
+            watching.cancel()
         await self.supervisor.stop(
             [name for name in ("node-executor", SIMULATED) if name in self.supervisor.processes],
             [name for name in (*DECIDING, "gateway") if name in self.supervisor.processes],
-            self._servers,
+            [server.name for server in self._servers],
         )
 
     def ready_services(self) -> dict[str, bool]:
         """Which services report that they are ready."""
         return {name: is_ready(port) for name, port in self.status_ports.items()}
 
+    def warning(self) -> str:
+        """What the gateway warns of although it is ready: LOG or its disk is full."""
+        _, said = readiness(self.plan.api_port)
+        return said.removeprefix("ok").removeprefix(": ")
+
+    def _look_at_server(self, server: Member) -> Verdict:
+        return verdict(LOOPBACK, server.monitor_port, store_folder(self.plan.folder, server.name))
+
+    async def _restart_server(self, server: Member, found: Verdict) -> None:
+        self._progress(f"{server.name}: {found}")
+        await self.supervisor.restart(server.name)
+
     def _declare(self) -> None:
         with Client(self.endpoint.api_url) as client:
-            base_objects(client)
+            try:
+                base_objects(client)
+            except ApiError as error:
+                if error.code != HTTPStatus.INSUFFICIENT_STORAGE:
+                    raise
+                # A full log is no reason to stay down: what is there already can be read, and deleted.
+                self._progress(f"base objects are not looked after: {error}")
 
     async def _pause(self, deadline: float, name: str) -> None:
         process = self.supervisor.processes[name]
@@ -125,11 +161,17 @@ class Stack:
 
 def is_ready(port: int) -> bool:
     """Whether the service on this port reports that it is ready."""
+    return readiness(port)[0]
+
+
+def readiness(port: int) -> tuple[bool, str]:
+    """Whether the service on this port reports that it is ready, and the text of its report."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
     try:
         connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
+        answer = connection.getresponse()
+        return answer.status == 200, answer.read().decode("utf-8", "replace").strip() if answer.status == 200 else ""
     except (OSError, http.client.HTTPException):
-        return False
+        return False, ""
     finally:
         connection.close()

@@ -28,6 +28,7 @@ MAX_LOG_BYTES = 16 * 1024 * 1024
 MAX_CRASHES_KEPT = 200
 PR_SET_PDEATHSIG = 1
 TAIL_BYTES = 2000
+RESTART_LOOK_SECONDS = 0.05
 KILLED = "killed by SIGKILL"
 
 
@@ -86,6 +87,7 @@ class Supervisor:
         self._log_folder = log_folder
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping: set[str] = set()
+        self._restarting: set[str] = set()
 
     def start(self, spec: ProcessSpec) -> None:
         """Start a process and keep it running. Names are unique."""
@@ -118,12 +120,25 @@ class Supervisor:
             await task
         process.state, process.pid = ProcessState.STOPPED, 0
 
-    async def restart(self, spec: ProcessSpec) -> None:
+    async def replace(self, spec: ProcessSpec) -> None:
         """End a process and keep one of another specification running in its place."""
         await self.stop_one(spec.name)
         self._stopping.discard(spec.name)
         del self.processes[spec.name], self._tasks[spec.name]
         self.start(spec)
+
+    async def restart(self, name: str) -> None:
+        """End one process and start it again; that is no crash. Returns once it has ended."""
+        process = self.processes[name]
+        pid, ends_at = process.pid, time.monotonic() + process.spec.stop_seconds
+        if not pid or name in self._stopping:
+            return
+        self._restarting.add(name)
+        _signal(pid, signal.SIGTERM)
+        while process.pid == pid and name not in self._stopping:
+            if time.monotonic() > ends_at:
+                _signal(pid, signal.SIGKILL)
+            await asyncio.sleep(RESTART_LOOK_SECONDS)
 
     async def _keep(self, process: Supervised) -> None:
         while process.spec.name not in self._stopping:
@@ -137,6 +152,9 @@ class Supervisor:
             if process.spec.name in self._stopping:
                 return
             process.state = ProcessState.RESTARTING
+            if process.spec.name in self._restarting:
+                self._restarting.discard(process.spec.name)
+                continue
             process.backoff = process.backoff.after_exit(time.monotonic() - began)
             self.crash_count += 1
             # A process that was killed had no time to log why.

@@ -42,6 +42,7 @@ class View:
     nodes: Sequence[NodeFigures] = ()
     phases: Mapping[str, int] = field(default_factory=dict)
     not_ready: Sequence[str] = ()
+    warning: str = ""
     restarts: int = 0
     crashes: Sequence[str] = ()
     suppression_now: str = ""
@@ -112,6 +113,7 @@ def status_lines(view: View) -> list[str]:
     lines.append(f"now    {view.suppression_now or 'no suppression yet'}")
     health = "all ready" if not view.not_ready else "not ready: " + ", ".join(view.not_ready)
     lines.append(f"stack  {health}{f'; {view.restarts} crashes' if view.restarts else ''}")
+    lines += [f"FULL   {part}" for part in view.warning.split("; ")] if view.warning else []
     lines += [f"crash  {crash}" for crash in view.crashes[-3:]]
     lines += [f"note   {note}" for note in view.notes]
     return lines
@@ -142,7 +144,8 @@ def plain_line(view: View) -> str:
             f"p99 {milliseconds(view.service, 'p99_ms')} be {view.work.done} done"
         )
     pods = " ".join(f"{phase}={count}" for phase, count in view.phases.items())
-    return f"[{clock(view.elapsed)}] cpu {view.cpu_percent:.0f} %{batch}{demo} pods {pods or 'none'}"
+    full = " FULL" if view.warning else ""
+    return f"[{clock(view.elapsed)}] cpu {view.cpu_percent:.0f} %{batch}{demo} pods {pods or 'none'}{full}"
 
 
 def summary_lines(view: View) -> list[str]:

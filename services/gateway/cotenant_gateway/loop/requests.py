@@ -24,7 +24,7 @@ from cotenant_gateway.planning.documents import Planned, TooNew
 from cotenant_gateway.planning.evictions import plan_eviction
 from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_gateway.statuses import MODIFIED, ApiError, conflict, unavailable
+from cotenant_gateway.statuses import MODIFIED, ApiError, conflict, insufficient_storage, unavailable
 
 
 class Carried(msgspec.Struct, frozen=True):
@@ -150,6 +150,8 @@ def _stored(plan: Plan) -> Request[Written | Refused]:
     outcome = yield from storing(plan)
     if isinstance(outcome, NoAnswer):
         raise unavailable(f"the log does not answer ({outcome.reason}): whether the object was stored is not known")
+    if isinstance(outcome, Refused) and outcome.no_space:
+        raise insufficient_storage(f"LOG has no room ({outcome.reason}): delete objects, or give nats-server more disk")
     if isinstance(outcome, Refused) and not outcome.wrong_sequence:
         raise ApiError(500, "InternalError", f"the log refused the object: {outcome.reason}")
     return outcome

@@ -44,6 +44,8 @@ class ReadModel:
         self.folds = asyncio.Event()
         """Set after every pull that brought something; cleared by whoever acts on it."""
         self.folded_count = 0
+        self.loading = True
+        """The core that requests see is not, or no longer, the one that is kept up to date."""
         self.on_load: Callable[[], None] = lambda: None
         """Called before every load."""
 
@@ -53,12 +55,14 @@ class ReadModel:
 
     def _begin(self, number: int) -> _Folding:
         self.on_load()
+        self.loading = True
         return _Folding(self, Load(self.identity, FILTERS, number))
 
     def show(self, core: GatewayCore) -> None:
         """The load is over: from here on requests see this core."""
         core.loaded()
         self.core = core
+        self.loading = False
         self.ready.set()
         logger.info("read model loaded, folded to LOG:%d", core.folded)
 

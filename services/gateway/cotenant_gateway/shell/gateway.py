@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TypeVar
 
 from cotenant.api.kinds import Kind
@@ -17,7 +18,8 @@ from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.log.contract import Head, Log, NoAnswer, Refused
 from cotenant.log.plan_writer import Overloaded, PlanWriter
-from cotenant.log.plans import Outcome, Plan
+from cotenant.log.plans import Outcome, Plan, Written
+from cotenant.log.room_pause import RoomPause
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.loop.requests import Carried, Requests, storing
@@ -26,6 +28,7 @@ from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.shell.following import ReadModel
+from cotenant_gateway.shell.space import SpaceWatch
 from cotenant_gateway.statuses import ApiError, unavailable
 
 logger = logging.getLogger(__name__)
@@ -35,6 +38,9 @@ NEWER_SECONDS = 2.0
 TICK_SECONDS = 1.0
 LOADING_TICK_SECONDS = 0.05
 NEWS_SECONDS = 0.5
+MAKE_ROOM_TRIES = 6
+EXHAUSTED_SECONDS = 1.0
+"""So long a write may go without an answer where nothing is left of the server's disk."""
 BUDGETS = Cadence(timedelta(seconds=1))
 T = TypeVar("T")
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -65,9 +71,12 @@ class Gateway:
         log: Log,
         identity: Identity,
         clock: Callable[[], datetime] = utc_now,
+        *,
         terminated_pods: int = TERMINATED_POD_THRESHOLD,
+        store: Path | None = None,
     ) -> None:
-        """`terminated_pods`: so many finished pods are kept; 0: all."""
+        """`terminated_pods`: so many finished pods are kept; 0: all. `store`: the folder that nats-server stores in, where this
+        machine has it."""
         self.log = log
         self.identity = identity
         self.clock = clock
@@ -75,12 +84,17 @@ class Gateway:
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
         self.writer = PlanWriter(log, identity.source, incarnation, clock, self.follower.folded)
         self.follower.on_load = self.writer.forget
+        self.space = SpaceWatch(log, store)
+        self.space.needs_room = lambda: self.follower.loading
+        self.space.on_exhausted = lambda: self.writer.give_up(EXHAUSTED_SECONDS)
         self.ready = asyncio.Event()
         self._requests = Requests(lambda: self.core, clock, new_uid, new_suffix, ATTEMPTS)
         self._duties = Duties(lambda: self.core, new_uid, BUDGETS, terminated_pods)
         self._under_way: set[str] = set()
         """Subjects of duties that are being stored."""
         self._duty_tasks: set[asyncio.Task[None]] = set()
+        self._room_pause = RoomPause()
+        """Of duties."""
 
     @property
     def core(self) -> GatewayCore:
@@ -89,7 +103,8 @@ class Gateway:
 
     async def run(self) -> None:
         """Follow, store and keep duties until cancelled; ends with the first that fails."""
-        tasks = [asyncio.ensure_future(part) for part in (self.follower.run(), self.writer.run(), self._keep_duties())]
+        parts = (self.follower.run(), self.writer.run(), self.space.run(), self._keep_duties())
+        tasks = [asyncio.ensure_future(part) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -103,14 +118,18 @@ class Gateway:
 
     async def create(self, kind: Kind, namespace: str, body: bytes, actor: str, *, dry_run: bool = False) -> bytes:
         """Create an object; returns it as the API shows it."""
+        self._check_room(dry_run=dry_run)
         return await self._shown(self._requests.create(kind, namespace, body, dry_run=dry_run), actor)
 
     async def replace(
         self, kind: Kind, namespace: str, name: str, body: bytes, actor: str, *, dry_run: bool, status_only: bool = False
     ) -> bytes:
         """Replace an object, or its status."""
+        ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
-            self._requests.replace(kind, namespace, name, body, dry_run=dry_run, status_only=status_only), actor
+            self._requests.replace(kind, namespace, name, body, dry_run=dry_run, status_only=status_only),
+            actor,
+            ends=ends,
         )
 
     async def patch(
@@ -126,32 +145,47 @@ class Gateway:
         status_only: bool = False,
     ) -> bytes:
         """Patch an object, or its status."""
+        ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
-            self._requests.patch(kind, namespace, name, patch_type, body, dry_run=dry_run, status_only=status_only), actor
+            self._requests.patch(kind, namespace, name, patch_type, body, dry_run=dry_run, status_only=status_only),
+            actor,
+            ends=ends,
         )
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, deletion: DeletionRequest, actor: str, *, dry_run: bool = False
     ) -> tuple[bytes, bool]:
         """End an object; returns it, and whether it has ended already (otherwise it is marked for deletion)."""
-        carried = await self._carry_out(self._requests.delete(kind, namespace, name, deletion, dry_run=dry_run), actor)
+        self.space.check(ends=True)
+        request = self._requests.delete(kind, namespace, name, deletion, dry_run=dry_run)
+        carried = await self._carry_out(request, actor, ends=True)
         return carried.document(self.core), carried.ended
 
     async def evict(self, eviction: EvictionRequest, actor: str) -> EvictionOutcome:
         """Evict a pod if its budgets allow it."""
-        return await self._carry_out(self._requests.evict(eviction), actor)
+        self.space.check(ends=True)
+        return await self._carry_out(self._requests.evict(eviction), actor, ends=True)
 
-    async def _shown(self, request: Request[Carried], actor: str) -> bytes:
-        return (await self._carry_out(request, actor)).document(self.core)
+    def _check_room(self, kind: Kind | None = None, namespace: str = "", name: str = "", *, dry_run: bool) -> bool:
+        """Raise ApiError 507 where a creation, or an update of this object, cannot be taken. Returns whether the write is part
+        of ending something: the object is to end and waits for its finalizers."""
+        snapshot = self.core.get(kind, namespace, name) if kind is not None else None
+        ends = snapshot is not None and snapshot.stored is not None and bool(snapshot.stored.meta.deletion_timestamp)
+        if not dry_run:
+            self.space.check(ends=ends)
+        return ends
 
-    async def _carry_out(self, request: Request[T], actor: str) -> T:
+    async def _shown(self, request: Request[Carried], actor: str, *, ends: bool = False) -> bytes:
+        return (await self._carry_out(request, actor, ends=ends)).document(self.core)
+
+    async def _carry_out(self, request: Request[T], actor: str, *, ends: bool) -> T:
         """Answer the steps of a request until it ends. Raises ApiError."""
         try:
             step = next(request)
             while True:
                 match step:
                     case Store():
-                        step = request.send(await self._store(step.plan, actor))
+                        step = request.send(await self._store(step.plan, actor, ends=ends))
                     case Reach():
                         step = request.send(await self._reached(step.sequence))
                     case MoveOn():
@@ -162,13 +196,23 @@ class Gateway:
             result: T = ended.value
             return result
 
-    async def _store(self, plan: Plan, actor: str) -> Outcome:
+    async def _store(self, plan: Plan, actor: str, *, ends: bool) -> Outcome:
+        """Store a plan. Where LOG has no room for one that is part of ending something, room is made."""
         if not self.follower.ready.is_set():
             raise unavailable("the read model is still loading")
         try:
-            return await self.writer.submit(plan, actor)
+            outcome = await self.writer.submit(plan, actor)
+            for _ in range(MAKE_ROOM_TRIES):
+                if not (ends and isinstance(outcome, Refused) and outcome.no_space and await self.space.make_room()):
+                    break
+                outcome = await self.writer.submit(plan, actor)
         except Overloaded as error:
-            raise unavailable("too many writes are waiting for the log; come again") from error
+            raise unavailable(f"{error}: nothing was stored; come again") from error
+        if isinstance(outcome, Written):
+            self.space.took(plan)
+        elif isinstance(outcome, Refused) and outcome.no_space:
+            self.space.hurry()
+        return outcome
 
     async def _head(self, subject: str) -> Head | None:
         try:
@@ -215,6 +259,8 @@ class Gateway:
                 continue
 
     def _take_on(self, plans: Sequence[Plan]) -> None:
+        if self._room_pause.waits(asyncio.get_running_loop().time()):
+            return
         for plan in plans:
             subject = plan.writes[0].subject
             if subject in self._under_way:
@@ -227,7 +273,14 @@ class Gateway:
     async def _do(self, plan: Plan, subject: str) -> None:
         """Store a duty's plan. A plan that was overtaken is made again later."""
         try:
-            match await self._carry_out(storing(plan), "gateway"):
+            match await self._carry_out(storing(plan), "gateway", ends=plan.writes[0].tombstone):
+                case Written():
+                    self._room_pause.stored()
+                case Refused(reason=reason, no_space=True):
+                    now = asyncio.get_running_loop().time()
+                    if not self._room_pause.waits(now):
+                        pause = self._room_pause.refused(now)
+                        logger.warning("%s: LOG has no room: %s; duties wait for %.0f s", subject, reason, pause)
                 case Refused(reason=reason):
                     logger.debug("%s: overtaken: %s", subject, reason)
                 case NoAnswer(reason=reason):

@@ -33,6 +33,14 @@ class GatewayTelemetry:
         meter.create_observable_counter(
             "cotenant_gateway_batches", [self._batches], description="Batches of object writes by outcome"
         )
+        meter.create_observable_gauge("cotenant_log_bytes", [self._log_bytes], unit="By", description="What LOG takes")
+        meter.create_observable_gauge("cotenant_log_limit_bytes", [self._log_limit], unit="By", description="What LOG may take")
+        meter.create_observable_gauge(
+            "cotenant_log_disk_free_bytes", [self._disk_free], unit="By", description="Free on nats-server's disk, where known"
+        )
+        meter.create_observable_gauge(
+            "cotenant_log_full", [self._is_full], description="1 while creations and updates are refused for want of room"
+        )
 
     def observe(self, verb: str, status: int, seconds: float) -> None:
         """Take one answer into account. Verbs are few: anything else than HTTP's own counts as OTHER."""
@@ -59,6 +67,20 @@ class GatewayTelemetry:
         writer = self._gateway.writer
         yield Observation(writer.batches - writer.refused_batches, {"outcome": "stored"})
         yield Observation(writer.refused_batches, {"outcome": "refused"})
+
+    def _log_bytes(self, _: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self._gateway.space.room.log.used)
+
+    def _log_limit(self, _: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self._gateway.space.room.log.limit)
+
+    def _disk_free(self, _: CallbackOptions) -> Iterable[Observation]:
+        free = self._gateway.space.room.disk_free
+        if free is not None:
+            yield Observation(free)
+
+    def _is_full(self, _: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(int(self._gateway.space.room.is_short))
 
 
 _VERBS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})

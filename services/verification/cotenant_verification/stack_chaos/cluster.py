@@ -110,7 +110,7 @@ class Cluster:
         """Start a service again with another clock."""
         offset = ("--clock-offset", str(offset_seconds)) if offset_seconds else ()
         spec = self._specs[service]
-        await self.supervisor.restart(replace(spec, argv=(*spec.argv, *offset)))
+        await self.supervisor.replace(replace(spec, argv=(*spec.argv, *offset)))
 
     async def until_ready(self) -> None:
         """Wait until every service says that it is ready. Raises StackError."""

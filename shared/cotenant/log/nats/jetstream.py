@@ -19,6 +19,7 @@ import msgspec
 import nats
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
+from cotenant.log.contract import EXTENSIONS, LOG, extension_bytes
 from cotenant.log.nats.streams import StreamSizes, stream_configs
 from cotenant.log.nats.wire import BusClient, parse_headers
 
@@ -42,6 +43,13 @@ _PASSING = {
     10176,  # a batch is incomplete: its beginning went to a leader that is no more
     10210,  # too many batches under way
 }
+_NO_STORAGE = 10047
+_STORE_FAILED = 10077
+_ACCOUNT_LIMIT = 10002
+MAX_BYTES_TEXT = "maximum bytes exceeded"
+NO_SPACE_TEXT = "no space left"
+MIN_LOG_BYTES = 64 << 20
+"""The least that LOG is declared with on a server that has not the storage for more."""
 
 T = TypeVar("T")
 
@@ -105,6 +113,7 @@ class StreamState(msgspec.Struct):
 
     first_seq: int = 0
     last_seq: int = 0
+    bytes: int = 0
 
 
 class Subjects(msgspec.Struct, frozen=True):
@@ -130,6 +139,13 @@ class StreamCluster(msgspec.Struct):
     leader: str = ""
 
 
+class StreamLimits(msgspec.Struct):
+    """A stream's bounds; negative or 0: none."""
+
+    max_bytes: int = -1
+    max_msgs_per_subject: int = -1
+
+
 class StreamInfo(msgspec.Struct):
     """When a stream was created, how, and its state."""
 
@@ -138,6 +154,33 @@ class StreamInfo(msgspec.Struct):
     state: StreamState = msgspec.field(default_factory=StreamState)
     cluster: StreamCluster = msgspec.field(default_factory=StreamCluster)
     error: ApiError | None = None
+
+    @property
+    def limits(self) -> StreamLimits:
+        """The stream's bounds."""
+        return msgspec.convert(self.config, StreamLimits)
+
+
+def _is_no_storage(error: ApiError | None) -> bool:
+    return error is not None and error.err_code == _NO_STORAGE
+
+
+def is_no_space(error: ApiError) -> bool:
+    """Whether a message was refused because its stream is at its bound, or the server at that of its storage."""
+    if error.err_code == _STORE_FAILED:
+        return MAX_BYTES_TEXT in error.description or NO_SPACE_TEXT in error.description
+    return error.err_code in (_NO_STORAGE, _ACCOUNT_LIMIT)
+
+
+def _kept(there: StreamLimits, config: dict[str, Any]) -> dict[str, int]:
+    """Return the limits of LOG that were changed to make room on it: `cotenant.log.contract.Bounded`."""
+    kept = {}
+    if 0 < there.max_msgs_per_subject < config["max_msgs_per_subject"]:
+        kept["max_msgs_per_subject"] = there.max_msgs_per_subject
+    bound = config["max_bytes"]
+    if bound < there.max_bytes <= bound + EXTENSIONS * extension_bytes(bound):
+        kept["max_bytes"] = there.max_bytes
+    return kept
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
@@ -169,12 +212,16 @@ class JetStream:
         answer = await self._client.ask(f"$JS.API.{subject}", b"", msgspec.json.encode(body), seconds=seconds)
         return msgspec.json.decode(answer, type=kind)
 
-    async def declare(self, *, replicas: int, sizes: StreamSizes) -> None:
-        """Create the four streams, or bring their limits up to date. Safe to call from every service at once.
+    async def declare(self, *, replicas: int, sizes: StreamSizes) -> int:
+        """Create the four streams, or bring their limits up to date; returns the bound of LOG in bytes. Safe to call from every
+        service at once.
 
         `replicas` 0: as many as a stream has, one where it is created. A stream that is there keeps its number of replicas:
-        with another one asked for, a warning says so. Raises BusError.
+        with another one asked for, a warning says so. Where the server has less storage than `sizes` asks for, LOG is created
+        with a half, a quarter, ... of it. What was changed to make room on a full LOG stays, and a stream that the server has
+        no room to change keeps its limits: a service must come back on a full disk. Raises BusError.
         """
+        bound = 0
         for config in stream_configs(replicas=max(replicas, 1), sizes=sizes):
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception_type((PassingError, *API_ERRORS)),
@@ -183,22 +230,39 @@ class JetStream:
                 reraise=True,
             ):
                 with attempt:
-                    await self._declare(config, replicas)
+                    limit = await self._declare(config, replicas)
+            if config["name"] == LOG:
+                bound = max(limit, 0)
+        return bound
 
-    async def _declare(self, config: dict[str, Any], replicas: int) -> None:
+    async def _declare(self, config: dict[str, Any], replicas: int) -> int:
+        """Create a stream, or update it; returns its bound in bytes as declared, extensions left out; negative: none."""
         name = config["name"]
         try:
-            found = (await self.info(name, DECLARE_ANSWER_SECONDS)).config
+            info = await self.info(name, DECLARE_ANSWER_SECONDS)
         except NoStreamError:
-            answer = await self._call(f"STREAM.CREATE.{name}", config, _Answer)
-            if answer.error is None:
-                return
-            if answer.error.err_code != _NAME_IN_USE:
-                raise answer.error.as_exception(f"stream {name} cannot be declared") from None
-            found = (await self.info(name)).config
+            error = await self._create(config)
+            if error is None:
+                return int(config.get("max_bytes", -1))
+            if error.err_code != _NAME_IN_USE:
+                raise error.as_exception(f"stream {name} cannot be declared") from None
+            info = await self.info(name)
+        return await self._update(config, info, replicas)
+
+    async def _create(self, config: dict[str, Any]) -> ApiError | None:
+        error = (await self._call(f"STREAM.CREATE.{config['name']}", config, _Answer)).error
+        while config["name"] == LOG and _is_no_storage(error) and config["max_bytes"] > MIN_LOG_BYTES:
+            config["max_bytes"] //= 2
+            error = (await self._call(f"STREAM.CREATE.{LOG}", config, _Answer)).error
+        return error
+
+    async def _update(self, config: dict[str, Any], info: StreamInfo, replicas: int) -> int:
+        name, found, limits = config["name"], info.config, info.limits
         # How a stream is replicated and persisted was settled when it was created.
         kept = {key: found[key] for key in ("num_replicas", "persist_mode") if key in found}
         wanted = {key: value for key, value in config.items() if key != "persist_mode"} | kept
+        if name == LOG:
+            wanted |= _kept(limits, config)
         if replicas and kept.get("num_replicas", 1) != config["num_replicas"]:
             logger.warning(
                 "stream %s has %d replicas, not %d: it keeps them; `nats stream edit %s --replicas %d` changes that",
@@ -209,9 +273,21 @@ class JetStream:
                 config["num_replicas"],
             )
         if any(found.get(key) != value for key, value in wanted.items()):
-            answer = await self._call(f"STREAM.UPDATE.{name}", wanted, _Answer)
-            if answer.error is not None:
-                raise answer.error.as_exception(f"stream {name} cannot be declared")
+            error = (await self._call(f"STREAM.UPDATE.{name}", wanted, _Answer)).error
+            if error is not None and (_is_no_storage(error) or NO_SPACE_TEXT in error.description):
+                logger.warning("stream %s keeps its limits: %s", name, error.description)
+                return limits.max_bytes
+            if error is not None:
+                raise error.as_exception(f"stream {name} cannot be declared")
+        return int(config.get("max_bytes", -1))
+
+    async def change_limits(self, stream: str, **limits: int) -> None:
+        """Set some limits of a stream and leave the rest of its configuration alone. Raises BusError where that is refused."""
+        config = (await self.info(stream)).config
+        if any(config.get(name) != value for name, value in limits.items()):
+            error = (await self._call(f"STREAM.UPDATE.{stream}", {**config, **limits}, _Answer)).error
+            if error is not None:
+                raise error.as_exception(f"the limits of {stream} cannot be changed")
 
     async def names(self) -> frozenset[str]:
         """Return the names of the streams that there are. Raises BusError where the server cannot say."""

@@ -32,6 +32,7 @@ from cotenant.log.contract import (
     USAGE,
     Head,
     LogIdentity,
+    LogSpace,
     LogUnavailableError,
     NoAnswer,
     Refused,
@@ -40,7 +41,7 @@ from cotenant.log.contract import (
 )
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.decoding import event_of
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream, StoredMessage
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream, StoredMessage, is_no_space
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.republished import RepublishedReader
@@ -83,6 +84,8 @@ class NatsLog:
         self._declared: tuple[int, StreamSizes] | None = None
         self._declaring = asyncio.Lock()
         self._looked_at = 0.0
+        self._bound = 0
+        """Of LOG as it was declared, in bytes; 0: not declared by this process."""
         self.unknown_types = 0
         self.dead_letters = 0
         self.longest_ttl_seconds = 0
@@ -91,7 +94,7 @@ class NatsLog:
 
     async def declare(self, *, replicas: int = 0, sizes: StreamSizes = DEFAULT_SIZES) -> None:
         """See `JetStream.declare`."""
-        await self._api.declare(replicas=replicas, sizes=sizes)
+        self._bound = await self._api.declare(replicas=replicas, sizes=sizes)
         self._declared = (replicas, sizes)
 
     async def declare_again(self) -> None:
@@ -106,7 +109,7 @@ class NatsLog:
             self._looked_at = loop.time()
             replicas, sizes = self._declared
             if not {config["name"] for config in stream_configs()} <= await self._api.names():
-                await self._api.declare(replicas=replicas, sizes=sizes)
+                self._bound = await self._api.declare(replicas=replicas, sizes=sizes)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -129,7 +132,11 @@ class NatsLog:
         if ack.error is not None:
             if ack.error.is_passing:
                 return NoAnswer(ack.error.description)
-            return Refused(ack.error.description, wrong_sequence=ack.error.err_code in _WRONG_SEQUENCE)
+            return Refused(
+                ack.error.description,
+                wrong_sequence=ack.error.err_code in _WRONG_SEQUENCE,
+                no_space=is_no_space(ack.error),
+            )
         return Stored(ack.seq - len(writes) + 1, ack.seq, ack.duplicate)
 
     async def _until_connected(self) -> None:
@@ -254,6 +261,22 @@ class NatsLog:
     async def first_sequence(self, stream: str) -> int:
         """Return the sequence of the first message that the stream still holds; the one behind its last where it holds none."""
         return (await self._api.state(stream)).first_seq
+
+    async def space(self) -> LogSpace:
+        """See `cotenant.log.contract.Bounded`."""
+        info = await self._api.info(LOG)
+        now = max(info.limits.max_bytes, 0)
+        bound = min(now, self._bound or now)
+        return LogSpace(info.state.bytes, bound, info.limits.max_msgs_per_subject, now - bound)
+
+    async def keep_versions(self, count: int) -> None:
+        """See `cotenant.log.contract.Bounded`."""
+        await self._api.change_limits(LOG, max_msgs_per_subject=count)
+
+    async def extend(self, extra_bytes: int) -> None:
+        """See `cotenant.log.contract.Bounded`."""
+        if self._bound:
+            await self._api.change_limits(LOG, max_bytes=self._bound + extra_bytes)
 
     async def last_sequence(self, stream: str) -> int:
         """Return the sequence of the stream's last message."""

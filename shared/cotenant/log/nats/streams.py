@@ -2,7 +2,8 @@
 
 | stream | bound |
 |---|---|
-| LOG | KEEP_PER_SUBJECT versions a subject; tombstones and fleeting facts by message TTL; 1 MiB a message; MAX_LOG_CONSUMERS |
+| LOG | 8 GiB, less on a small disk (`StreamSizes`), where writes are refused; KEEP_PER_SUBJECT versions a subject; tombstones
+and fleeting facts by message TTL; 1 MiB a message; MAX_LOG_CONSUMERS |
 | HISTORY | 30 days and 1 GiB, less on a small disk (`StreamSizes`), compressed, asynchronous, sourced from LOG |
 | USAGE | 4 messages a subject, 10 minutes, asynchronous |
 | EXECUTION | 1 day and 256 MiB, less on a small disk, asynchronous |
@@ -48,14 +49,19 @@ class StreamSizes(msgspec.Struct, frozen=True):
 
     history: int = 1 << 30
     execution: int = 256 << 20
+    log: int = 8 << 30
 
     @classmethod
     def within(cls, store_bytes: int) -> StreamSizes:
-        """Return the sizes on a server that has so many bytes of disk for all streams: at most a quarter and an eighth of them,
-        so that LOG has the larger half; 0 bytes: no limit is known."""
+        """Return the sizes on a server that has so many bytes of disk for all streams; 0 bytes: no limit is known.
+
+        HISTORY gets at most a quarter of them, EXECUTION an eighth, and LOG what is left, at most 8 GiB, but for an eighth: it
+        is for USAGE, and for deletions where LOG has reached its bound (`cotenant.log.contract.Bounded.extend`).
+        """
         if not store_bytes:
             return cls()
-        return cls(min(cls().history, store_bytes // 4), min(cls().execution, store_bytes // 8))
+        history, execution = min(cls().history, store_bytes // 4), min(cls().execution, store_bytes // 8)
+        return cls(history, execution, min(cls().log, store_bytes - history - execution - store_bytes // 8))
 
 
 DEFAULT_SIZES = StreamSizes()
@@ -71,6 +77,9 @@ def stream_configs(*, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> 
             **shared,
             "name": LOG,
             "subjects": list(LOG_SUBJECTS),
+            # What is on LOG is what is true: at its bound it refuses, and drops nothing.
+            "discard": "new",
+            "max_bytes": sizes.log,
             "max_msgs_per_subject": KEEP_PER_SUBJECT,
             "max_consumers": MAX_LOG_CONSUMERS,
             "allow_atomic": True,

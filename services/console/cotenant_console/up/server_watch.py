@@ -1,0 +1,83 @@
+"""Whether nats-server must be started again, and doing so.
+
+In: what the server says of itself (`/healthz` of its monitoring port), and the free bytes of the disk that it stores on. Out: a
+verdict; `keep_storing` starts the server again where that is the cure.
+
+A stream whose write has failed, for want of space or because the disk failed, takes no write any more, and says nothing to who
+writes, until nats-server (2.14 and later) is started again; some failures turn JetStream off altogether. Starting it again
+helps once there is space, not before.
+
+Bounds: a look every LOOK_SECONDS, RESTART_PAUSE_SECONDS between restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+LOOK_SECONDS = 2.0
+RESTART_PAUSE_SECONDS = 15.0
+ANSWER_SECONDS = 3.0
+SPACE_BYTES = 4 << 20
+"""With less on the disk the next write could fail again."""
+CURABLE = ("write error", "not enabled")
+"""What the server says of a stream that takes no write, and of JetStream that is off."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong with the server; empty: nothing that is known. `restart`: starting it again helps now."""
+
+    fault: str = ""
+    restart: bool = False
+
+    def __str__(self) -> str:
+        if not self.fault:
+            return "nats-server stores what it is given"
+        if self.restart:
+            return f"nats-server must be started again: {self.fault}"
+        return f"nats-server stores nothing, and there is no space yet: {self.fault}"
+
+
+def server_fault(address: str, port: int) -> str:
+    """Return what the server says is wrong with it and a restart would cure. Empty where nothing is, or it does not answer."""
+    connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+    except (OSError, http.client.HTTPException, ValueError):
+        return ""
+    finally:
+        connection.close()
+    error = str(said.get("error", "")) if isinstance(said, dict) else ""
+    return error if any(part in error for part in CURABLE) else ""
+
+
+def verdict(address: str, port: int, store: Path) -> Verdict:
+    """Judge the server whose monitoring port this is and which stores in this folder."""
+    fault = server_fault(address, port)
+    if not fault:
+        return Verdict()
+    try:
+        free = shutil.disk_usage(store).free
+    except OSError:
+        return Verdict(fault)
+    return Verdict(fault, restart=free >= SPACE_BYTES)
+
+
+async def keep_storing(look: Callable[[], Verdict], restart: Callable[[Verdict], Awaitable[None]]) -> None:
+    """Look for ever and have the server started again where that is the cure; cancelled at the end."""
+    not_before = 0.0
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        found = await asyncio.to_thread(look)
+        if found.restart and time.monotonic() >= not_before:
+            await restart(found)
+            not_before = time.monotonic() + RESTART_PAUSE_SECONDS
