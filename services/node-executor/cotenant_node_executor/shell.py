@@ -141,7 +141,7 @@ class ExecutorShell:
         ready = False
         self._wake_cycles = reading.wake.set
         while not self._stopping.is_set():
-            await reading.wait(max(0.0, next_sample - loop.time()))
+            await reading.wait(0.0 if self.node.core.holds_reports else max(0.0, next_sample - loop.time()))
             if self._adopting:
                 raise Behind("LOG is adopted")
             while (events := reading.take()) is not None:

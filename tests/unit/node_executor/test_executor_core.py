@@ -81,13 +81,25 @@ def test_a_placed_pod_is_started_with_its_groups_and_values_and_reported_with_it
     plan = bench.core.plan(bench.now)
     assert plan.groups == ("besteffort/poduid-job", "besteffort/poduid-job/main")
     assert set(plan.targets.texts) >= set(plan.groups)
+    assert bench.core.decide(bench.now) == []
+    assert bench.core.holds_reports
     assert bench.core.decide(bench.now)[0].causes == (placed.ref,)
+    assert not bench.core.holds_reports
     assert last(bench).phase is RunPhase.PENDING
     assert bench.core.decide(bench.now) == []
     report = running(bench, batch("job"))
     assert report.phase is RunPhase.RUNNING
     assert report.containers[0].ready
     assert orders(bench) == []
+
+
+def test_a_pod_that_runs_by_the_cycle_after_its_start_is_reported_once() -> None:
+    bench = Bench().load()
+    bench.place(batch("job"))
+    assert orders(bench.look()) == [("start", 0)]
+    assert bench.report() == []
+    assert running(bench, batch("job")).phase is RunPhase.RUNNING
+    assert bench.report() == []
 
 
 def test_an_outdated_report_is_corrected_and_a_current_one_is_not_repeated() -> None:
@@ -221,7 +233,8 @@ def test_when_a_placement_is_gone_its_report_ends_with_a_tombstone() -> None:
     job = batch("job")
     bench.place(job)
     bench.look()
-    bench.report()
+    assert bench.report() == []
+    assert last(bench).phase is RunPhase.PENDING
     bench.place(job, PlacementPhase.GONE)
     event = bench.core.decide(bench.now)[0]
     bench.report()
@@ -239,6 +252,7 @@ def test_a_new_pod_of_the_same_name_replaces_the_former_ones_processes_and_repor
     new = msgspec.structs.replace(new, metadata=msgspec.structs.replace(new.metadata, uid="uid-second"))
     bench.place(new)
     assert sorted(orders(bench.look())) == [("start", 0), ("stop", 30)]
+    assert bench.report() == []
     assert last(bench).uid == "uid-second"
 
 

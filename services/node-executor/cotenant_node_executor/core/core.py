@@ -35,7 +35,7 @@ from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_place
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_unfinished, pod_step
-from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Stop
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Start, Stop
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.strategy import Strategy
@@ -96,6 +96,10 @@ class ExecutorCore:
         """Pods whose step raised, until a fact of the pod comes."""
         self.findings: list[Finding] = []
         """What was set aside and is not published yet."""
+        self._starting: dict[Key, str] = {}
+        """Uids of pods whose first report is held back, as their containers were ordered to start just before. Bound: pods."""
+        self.holds_reports = False
+        """The last decision held a report back: the next cycle, which should follow at once, sees what became of the start."""
         self._steps: dict[Key, PodStep] = {}
         """Steps computed from the newest observation at `_stepped_at`; an event of a pod drops its entry."""
         self._stepped_at: datetime | None = None
@@ -138,6 +142,7 @@ class ExecutorCore:
         if before is not None and (event.tombstone or data.phase is _GONE or data.uid != before.placement.uid):
             self._evictions.forget(before.placement.uid)
         if event.tombstone or data.phase is _GONE:
+            self._starting.pop(key, None)
             self.pods.drop(key)
         else:
             self.pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes))
@@ -298,6 +303,7 @@ class ExecutorCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return reports that are not on the log yet, by namespace and name, then tombstones for pods that are gone."""
         seen = self._seen
+        self.holds_reports = False
         if seen is None or not self.loaded:
             return ()
         self._changed = False
@@ -321,12 +327,25 @@ class ExecutorCore:
                 self._open.discard(key)
                 continue
             report = step.report if step is not None else refused_report(placed)
-            if known is None or known.status != report:
+            if step is not None and self._has_just_begun(key, step, known):
+                self.holds_reports = True
+            elif known is None or known.status != report:
                 events.append(Event(subject=run_subject(self.facts.name, *key), data=report, causes=(placed.ref,), time=now))
             elif step is None or step.steady:
                 self._open.discard(key)
         events += ends
         return events[:MAX_EVENTS_PER_DECISION]
+
+    def _has_just_begun(self, key: Key, step: PodStep, known: _Report | None) -> bool:
+        """Tell whether a pod's containers were ordered to start in this cycle for the first time. That it is pending is
+        reported only if the next cycle sees no more than that: most often they run by then, and one report says all."""
+        uid = step.report.uid
+        if (known is not None and known.status.uid == uid) or not any(isinstance(order, Start) for order in step.orders):
+            return False
+        if self._starting.get(key) == uid:
+            return False
+        self._starting[key] = uid
+        return True
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
         return ending(run_subject(self.facts.name, *key), known.status, (f"LOG:{known.sequence}",), time=now)

@@ -122,7 +122,7 @@ class NodeParticipant:
 
     def _wake_at(self, now: datetime, local: datetime, stored: bool) -> datetime | None:
         """When the next work is due without a message; at once after a stored report."""
-        if stored and self.node.due(local):
+        if (stored or self.node.core.holds_reports) and self.node.due(local):
             return now + AGAIN
         first = self._next_sample if self._periodic else None
         if not self.node.core.loaded:
