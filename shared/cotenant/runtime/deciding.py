@@ -64,6 +64,7 @@ class DecidingService:
             views=definition.views,
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
+            tombstones=definition.loads_tombstones,
             clock=clock,
         )
 
