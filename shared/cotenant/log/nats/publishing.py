@@ -42,7 +42,8 @@ def header_lines(event: Event, expected: int | None = None, message_id: str = ""
     if event.tombstone:
         lines += b"Nats-Rollup: sub\r\n"
     if event.ttl_seconds:
-        lines += b"Nats-TTL: %ds\r\n" % (min(event.ttl_seconds, longest_ttl) if longest_ttl and event.tombstone else event.ttl_seconds)
+        scaled = longest_ttl and event.tombstone
+        lines += b"Nats-TTL: %ds\r\n" % (min(event.ttl_seconds, longest_ttl) if scaled else event.ttl_seconds)
     return lines
 
 
