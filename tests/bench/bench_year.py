@@ -2,7 +2,7 @@
 
 LIVE pods, of which REPLACED end and come again under other names each virtual day, a node that is replaced each day, and a
 service that starts again each day. The bench writes what users, scheduler and executors would; the services follow as processes
-of their own. TTLs are scaled: an hour's tombstone stays TTL_SECONDS.
+of their own. TTLs are scaled: an hour's tombstone stays TTL_SECONDS, and so do the start markers that the bench writes.
 
 Out, at the end of the first day, of each month and of the last day: LOG's messages, subjects, bytes, and its folder; seconds
 to load all of it; resident memory of each service and of the server. Ratios compare the last day with the first (load) and with
@@ -154,7 +154,8 @@ class Year:
             events.append(self._event(node_subject(before), ObjectDeleted(), ends=True))
             events.append(self._event(executor_subject(before), ExecutorStatus(node=before), ends=True))
         identity = Identity(service="year", replica=f"host-{number}")
-        events.append(Load(identity, (">",), 1).marker(datetime.now(UTC)))
+        marker = Load(identity, (">",), 1).marker(datetime.now(UTC))
+        events.append(msgspec.structs.replace(marker, ttl_seconds=TTL_SECONDS))
         for first in range(0, len(events), TOGETHER):
             await self._store(events[first : first + TOGETHER])
             await self._in_time()

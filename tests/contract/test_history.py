@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from cotenant.engine.commit import Identity
@@ -12,7 +13,7 @@ from cotenant.engine.load import Load
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
-from cotenant.log.contract import HISTORY, KEEP_PER_SUBJECT, LOG, Stored, Write
+from cotenant.log.contract import HISTORY, KEEP_PER_SUBJECT, LOG, MARKER_TTL_SECONDS, Stored, Write
 from cotenant.log.nats.log import Lost, NatsLog, connect, read_all
 from tests.nats_server import NatsServer
 
@@ -81,9 +82,10 @@ async def test_an_empty_history_is_said_to_hold_nothing(nats_server: NatsServer)
 async def test_a_start_marker_leaves_log_and_stays_in_history(nats_server: NatsServer) -> None:
     log = await connect(nats_server.url, "test")
     await log.declare()
-    log.longest_ttl_seconds = 1
     identity = Identity(service="scheduler", replica="host-1234")
     marker = Load(identity, ("node.>",), 1, config_text="{}").marker(datetime.now(UTC))
+    assert marker.ttl_seconds == MARKER_TTL_SECONDS
+    marker = msgspec.structs.replace(marker, ttl_seconds=1)
     assert isinstance(await log.append([Write(event=marker)]), Stored)
     async with asyncio.timeout(WAIT_SECONDS):
         while await log.head(identity.marker_subject) is not None:  # noqa: ASYNC110 - nothing is said when a message expires

@@ -32,7 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store_bytes: int = 0
     """What the server has on disk for all streams; 0: enough."""
     longest_ttl_seconds: int = 0
-    """For tests and benchmarks that cannot wait: no message stays longer on LOG; 0: as its TTL says."""
+    """For tests and benchmarks that cannot wait: no tombstone stays longer on LOG; 0: as its TTL says."""
     log_replicas: int = 0
     """On how many servers streams are created; 0: one, and what is there is taken as it is."""
     clock_offset_seconds: float = 0.0

@@ -89,7 +89,8 @@ class NatsLog:
         self.unknown_types = 0
         self.dead_letters = 0
         self.longest_ttl_seconds = 0
-        """For tests and benchmarks: no message stays longer, whatever its TTL says; 0: as it says."""
+        """For tests and benchmarks: no tombstone stays longer, whatever its TTL says; 0: as it says. Start markers are left
+        alone: a process whose marker expires before it is delivered never ends its load."""
         self.on_dead_letter: Callable[[], None] = lambda: None
 
     async def declare(self, *, replicas: int = 0, sizes: StreamSizes = DEFAULT_SIZES) -> None:

@@ -35,14 +35,15 @@ _ACK = msgspec.json.Decoder(Ack)
 
 def header_lines(event: Event, expected: int | None = None, message_id: str = "", longest_ttl: int = 0) -> bytes:
     """Return the lines that say what a message is, and what it expects of its subject. `longest_ttl` (seconds, 0: none) cuts
-    its TTL."""
+    the TTL of a tombstone."""
     lines = b"" if expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
     if message_id:
         lines += b"Nats-Msg-Id: %b\r\n" % message_id.encode()
     if event.tombstone:
         lines += b"Nats-Rollup: sub\r\n"
     if event.ttl_seconds:
-        lines += b"Nats-TTL: %ds\r\n" % (min(event.ttl_seconds, longest_ttl) if longest_ttl else event.ttl_seconds)
+        scaled = longest_ttl and event.tombstone
+        lines += b"Nats-TTL: %ds\r\n" % (min(event.ttl_seconds, longest_ttl) if scaled else event.ttl_seconds)
     return lines
 
 
