@@ -44,7 +44,7 @@ from cotenant.model.subjects import (
 from cotenant_console.api.client import Client, text_at
 from cotenant_console.up.nats_server import free_port
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_verification.bench.processes import memory_mib
+from cotenant_verification.bench.over_http.processes import memory_mib
 from cotenant_verification.bench.testbed import BenchError, Testbed
 from tests.builders import encoded, node_document, pod_document, stored
 

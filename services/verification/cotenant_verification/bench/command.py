@@ -17,8 +17,8 @@ import msgspec
 
 from cotenant_console.durations import parse_duration
 from cotenant_console.up.nats_server import NatsServerMissingError
-from cotenant_verification.bench.churn import Minute
 from cotenant_verification.bench.figures import BenchResult, lines
+from cotenant_verification.bench.over_http.churn import Minute
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
 from cotenant_verification.stack_chaos.command import chaos, leader_kills
@@ -111,7 +111,7 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 def churn(rate: float, life: float, span: str, nodes: int, kill_every: str, output: str | None) -> None:
     """Create and delete pods on a real stack, and compare its end with its start."""
-    from cotenant_verification.bench import churn as bench
+    from cotenant_verification.bench.over_http import churn as bench
 
     try:
         seconds, pause = parse_duration(span), parse_duration(kill_every)
@@ -133,7 +133,7 @@ def churn(rate: float, life: float, span: str, nodes: int, kill_every: str, outp
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 def deletions(nodes: int, pods: int, clients: int, grace: int | None, output: str | None) -> None:
     """Delete running pods over HTTP with many clients, while others go on writing."""
-    from cotenant_verification.bench.deletions import run
+    from cotenant_verification.bench.over_http.deletions import run
 
     found = _carry_out(run(synthetic(nodes, pods, 1), clients, grace, partial(click.echo, err=True)))
     click.echo(msgspec.json.encode(found).decode() if output == "json" else "\n".join(lines(found)))

@@ -1,10 +1,8 @@
 """The streams' and consumers' API of a JetStream server, as far as cotenant asks for it: requests and answers as structs.
 
-In: a connection. Out: streams declared, consumers made and removed, single messages, a stream's end. A refusal is a BusError
+In: a connection. Out: streams and consumers made, changed and removed, single messages, a stream's end. A refusal is a BusError
 where nothing can go on without what was asked for. No answer within ANSWER_SECONDS is one of API_ERRORS. A cluster that elects
 a leader does not answer, or answers that it is unavailable (`is_passing`): neither says anything about what was asked for.
-
-Bounds: DECLARE_SECONDS of tries to declare a stream.
 """
 
 from __future__ import annotations
@@ -17,23 +15,15 @@ from typing import Any, TypeVar
 
 import msgspec
 import nats
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
-from cotenant.log.contract import EXTENSIONS, LOG, extension_bytes
-from cotenant.log.nats.streams import StreamSizes, stream_configs
 from cotenant.log.nats.wire import BusClient, parse_headers
 
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 5.0
-DECLARE_SECONDS = 60.0
-"""A cluster that has just started elects its leaders in some seconds, and servers may start a while apart."""
-DECLARE_ANSWER_SECONDS = 1.0
-"""While there is no leader yet nobody answers."""
 CATCH_UP_SECONDS = 10.0
 CATCH_UP_LOOK_SECONDS = 0.2
 API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
-_NAME_IN_USE = 10058
 _NO_STREAM = 10059
 _UNAVAILABLE = 503
 _PASSING = {
@@ -43,13 +33,11 @@ _PASSING = {
     10176,  # a batch is incomplete: its beginning went to a leader that is no more
     10210,  # too many batches under way
 }
-_NO_STORAGE = 10047
+NO_STORAGE = 10047
 _STORE_FAILED = 10077
 _ACCOUNT_LIMIT = 10002
 MAX_BYTES_TEXT = "maximum bytes exceeded"
 NO_SPACE_TEXT = "no space left"
-MIN_LOG_BYTES = 64 << 20
-"""The least that LOG is declared with on a server that has not the storage for more."""
 
 T = TypeVar("T")
 
@@ -161,26 +149,11 @@ class StreamInfo(msgspec.Struct):
         return msgspec.convert(self.config, StreamLimits)
 
 
-def _is_no_storage(error: ApiError | None) -> bool:
-    return error is not None and error.err_code == _NO_STORAGE
-
-
 def is_no_space(error: ApiError) -> bool:
     """Whether a message was refused because its stream is at its bound, or the server at that of its storage."""
     if error.err_code == _STORE_FAILED:
         return MAX_BYTES_TEXT in error.description or NO_SPACE_TEXT in error.description
-    return error.err_code in (_NO_STORAGE, _ACCOUNT_LIMIT)
-
-
-def _kept(there: StreamLimits, config: dict[str, Any]) -> dict[str, int]:
-    """Return the limits of LOG that were changed to make room on it: `cotenant.log.contract.Bounded`."""
-    kept = {}
-    if 0 < there.max_msgs_per_subject < config["max_msgs_per_subject"]:
-        kept["max_msgs_per_subject"] = there.max_msgs_per_subject
-    bound = config["max_bytes"]
-    if bound < there.max_bytes <= bound + EXTENSIONS * extension_bytes(bound):
-        kept["max_bytes"] = there.max_bytes
-    return kept
+    return error.err_code in (NO_STORAGE, _ACCOUNT_LIMIT)
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
@@ -212,80 +185,19 @@ class JetStream:
         answer = await self._client.ask(f"$JS.API.{subject}", b"", msgspec.json.encode(body), seconds=seconds)
         return msgspec.json.decode(answer, type=kind)
 
-    async def declare(self, *, replicas: int, sizes: StreamSizes) -> int:
-        """Create the four streams, or bring their limits up to date; returns the bound of LOG in bytes. Safe to call from every
-        service at once.
+    async def create_stream(self, config: dict[str, Any]) -> ApiError | None:
+        """Create a stream; returns why the server refused."""
+        return (await self._call(f"STREAM.CREATE.{config['name']}", config, _Answer)).error
 
-        `replicas` 0: as many as a stream has, one where it is created. A stream that is there keeps its number of replicas:
-        with another one asked for, a warning says so. Where the server has less storage than `sizes` asks for, LOG is created
-        with a half, a quarter, ... of it. What was changed to make room on a full LOG stays, and a stream that the server has
-        no room to change keeps its limits: a service must come back on a full disk. Raises BusError.
-        """
-        bound = 0
-        for config in stream_configs(replicas=max(replicas, 1), sizes=sizes):
-            async for attempt in AsyncRetrying(
-                retry=retry_if_exception_type((PassingError, *API_ERRORS)),
-                wait=wait_exponential_jitter(multiplier=0.1, max=2.0),
-                stop=stop_after_delay(DECLARE_SECONDS),
-                reraise=True,
-            ):
-                with attempt:
-                    limit = await self._declare(config, replicas)
-            if config["name"] == LOG:
-                bound = max(limit, 0)
-        return bound
-
-    async def _declare(self, config: dict[str, Any], replicas: int) -> int:
-        """Create a stream, or update it; returns its bound in bytes as declared, extensions left out; negative: none."""
-        name = config["name"]
-        try:
-            info = await self.info(name, DECLARE_ANSWER_SECONDS)
-        except NoStreamError:
-            error = await self._create(config)
-            if error is None:
-                return int(config.get("max_bytes", -1))
-            if error.err_code != _NAME_IN_USE:
-                raise error.as_exception(f"stream {name} cannot be declared") from None
-            info = await self.info(name)
-        return await self._update(config, info, replicas)
-
-    async def _create(self, config: dict[str, Any]) -> ApiError | None:
-        error = (await self._call(f"STREAM.CREATE.{config['name']}", config, _Answer)).error
-        while config["name"] == LOG and _is_no_storage(error) and config["max_bytes"] > MIN_LOG_BYTES:
-            config["max_bytes"] //= 2
-            error = (await self._call(f"STREAM.CREATE.{LOG}", config, _Answer)).error
-        return error
-
-    async def _update(self, config: dict[str, Any], info: StreamInfo, replicas: int) -> int:
-        name, found, limits = config["name"], info.config, info.limits
-        # How a stream is replicated and persisted was settled when it was created.
-        kept = {key: found[key] for key in ("num_replicas", "persist_mode") if key in found}
-        wanted = {key: value for key, value in config.items() if key != "persist_mode"} | kept
-        if name == LOG:
-            wanted |= _kept(limits, config)
-        if replicas and kept.get("num_replicas", 1) != config["num_replicas"]:
-            logger.warning(
-                "stream %s has %d replicas, not %d: it keeps them; `nats stream edit %s --replicas %d` changes that",
-                name,
-                kept.get("num_replicas", 1),
-                config["num_replicas"],
-                name,
-                config["num_replicas"],
-            )
-        if any(found.get(key) != value for key, value in wanted.items()):
-            error = (await self._call(f"STREAM.UPDATE.{name}", wanted, _Answer)).error
-            if error is not None and (_is_no_storage(error) or NO_SPACE_TEXT in error.description):
-                logger.warning("stream %s keeps its limits: %s", name, error.description)
-                return limits.max_bytes
-            if error is not None:
-                raise error.as_exception(f"stream {name} cannot be declared")
-        return int(config.get("max_bytes", -1))
+    async def update_stream(self, config: dict[str, Any]) -> ApiError | None:
+        """Change a stream; returns why the server refused."""
+        return (await self._call(f"STREAM.UPDATE.{config['name']}", config, _Answer)).error
 
     async def change_limits(self, stream: str, **limits: int) -> None:
         """Set some limits of a stream and leave the rest of its configuration alone. Raises BusError where that is refused."""
         config = (await self.info(stream)).config
         if any(config.get(name) != value for name, value in limits.items()):
-            error = (await self._call(f"STREAM.UPDATE.{stream}", {**config, **limits}, _Answer)).error
+            error = await self.update_stream({**config, **limits, "name": stream})
             if error is not None:
                 raise error.as_exception(f"the limits of {stream} cannot be changed")
 

@@ -7,7 +7,7 @@ With several addresses the client is connected to one of the servers; when that 
 to the next. While a replicated stream has no leader, the servers refuse writes at once: they are sent again until it has one.
 
 Bounds: ANSWER_SECONDS for an answer; NO_LEADER_SECONDS for a leader; reconnection for ever with at most RECONNECT_SECONDS
-between tries.
+between tries. Over 300 lines: one class on one connection, whose methods are a few lines each.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from cotenant.log.contract import (
     Write,
 )
 from cotenant.log.nats.consumer import PULL_BATCH
+from cotenant.log.nats.declaring import declare
 from cotenant.log.nats.decoding import event_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream, StoredMessage, is_no_space
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
@@ -94,8 +95,8 @@ class NatsLog:
         self.on_dead_letter: Callable[[], None] = lambda: None
 
     async def declare(self, *, replicas: int = 0, sizes: StreamSizes = DEFAULT_SIZES) -> None:
-        """See `JetStream.declare`."""
-        self._bound = await self._api.declare(replicas=replicas, sizes=sizes)
+        """See `cotenant.log.nats.declaring.declare`."""
+        self._bound = await declare(self._api, replicas=replicas, sizes=sizes)
         self._declared = (replicas, sizes)
 
     async def declare_again(self) -> None:
@@ -110,7 +111,7 @@ class NatsLog:
             self._looked_at = loop.time()
             replicas, sizes = self._declared
             if not {config["name"] for config in stream_configs()} <= await self._api.names():
-                self._bound = await self._api.declare(replicas=replicas, sizes=sizes)
+                self._bound = await declare(self._api, replicas=replicas, sizes=sizes)
 
     # -- writing -------------------------------------------------------------------------------------------------
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from cotenant_verification.bench.churn_load import Churn
 from cotenant_verification.bench.figures import Latency, latency
-from cotenant_verification.bench.processes import cpu_seconds, memory_mib, processes, stack
+from cotenant_verification.bench.over_http.churn_load import Churn
+from cotenant_verification.bench.over_http.processes import cpu_seconds, memory_mib, processes, stack
 
 COMPARED_MINUTES = 3
 """Start and end are this many minutes each (the first minute is left out: caches fill)."""

@@ -19,8 +19,8 @@ from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log.contract import LOG
 from cotenant.log.nats.reader import NatsReader
-from cotenant_verification.bench.deleter import Deleted, Deletions
 from cotenant_verification.bench.figures import Latency, latency
+from cotenant_verification.bench.over_http.deleter import Deleted, Deletions
 from cotenant_verification.bench.stack import fleets, start_stack
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import BenchError, Testbed
@@ -64,7 +64,7 @@ async def run(workload: Workload, clients: int, grace: int | None, say: Callable
         reader.loaded()
         reader.max_behind = 0
         orders = Deletions(gateway, workload.pods, clients, grace, OTHER_RATE, ALONE_SECONDS, str(out))
-        testbed.start_module("deleter", "cotenant_verification.bench.deleter", testbed.written(orders))
+        testbed.start_module("deleter", "cotenant_verification.bench.over_http.deleter", testbed.written(orders))
         before: dict[str, float] = {}
         gone = await _gone(testbed, reader, workload.pods, before)
         after = testbed.cpu_seconds()
