@@ -155,15 +155,15 @@ async def test_a_server_that_is_too_slow_to_say_what_became_of_a_batch_is_asked_
     log: AnyLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_an_answer(log, monkeypatch, of_stored=True)
-    head, asked = log.head, []
+    next_head, asked = log.next_head, []
 
-    async def slow(subject: str) -> Any:
+    async def slow(subject: str, after: int) -> Any:
         asked.append(subject)
         if len(asked) == 1:
             raise LogUnavailableError("no answer")
-        return await head(subject)
+        return await next_head(subject, after)
 
-    monkeypatch.setattr(log, "head", slow)
+    monkeypatch.setattr(log, "next_head", slow)
     outcome = await store_batch(log, [Write(event=metric("a", 1, event_id="mine"), expected=0)])
     assert outcome == Stored(1, 1)
     assert asked == ["metrics.a", "metrics.a"]

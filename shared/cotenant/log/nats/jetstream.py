@@ -63,8 +63,9 @@ class ApiError(msgspec.Struct):
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may be answered well a little later; it was not carried out."""
-        return self.code == _UNAVAILABLE or self.err_code in _PASSING
+        """Whether the same request may be answered well a little later; it was not carried out. A store without room answers
+        with the same code as one without a leader, but stays as it is."""
+        return (self.code == _UNAVAILABLE or self.err_code in _PASSING) and not is_no_space(self)
 
     def as_exception(self, what: str) -> BusError:
         """Return what to raise: what could not be done, and why."""
