@@ -147,7 +147,9 @@ def _migration(data: Migration, _: Event) -> str:
     return f"migration {data.job} of pod {pod}: {data.phase.lower()}" + (f": {said}" if said else "")
 
 
-def _eviction(data: EvictionOutcome, _: Event) -> str:
+def _eviction(data: EvictionOutcome, event: Event) -> str:
+    if event.tombstone:
+        return f"the answer to the eviction of pod {data.namespace}/{data.name} is no longer kept"
     verdict = "eviction allowed" if data.allowed else "eviction refused"
     return f"pod {data.namespace}/{data.name}: {verdict}" + (f": {data.message}" if data.message else "")
 

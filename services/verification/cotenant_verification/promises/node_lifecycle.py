@@ -173,7 +173,9 @@ def _matches(toleration: Toleration, key: str, value: str) -> bool:
 def ready_nodes_keep_their_pods(view: LogView, event: Event) -> Wrong:
     """No pod of a node that was lost is evicted for that when the node has been ready again for READY_FOR."""
     data = event.data
-    if not isinstance(data, EvictionOutcome) or data.reason != "Evicted" or not data.job or event.time is None:
+    if event.tombstone or not isinstance(data, EvictionOutcome) or data.reason != "Evicted" or not data.job:
+        return
+    if event.time is None:
         return
     job = view.moves.get(migration_subject(data.job))
     if job is None or job.taint not in (UNREACHABLE, NOT_READY):

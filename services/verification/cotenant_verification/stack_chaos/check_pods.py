@@ -80,7 +80,7 @@ def _check(events: Sequence[Event], label: str, budgets: Mapping[str, int]) -> I
             gone = pods.get(uids.pop(event.subject, data.uid))
             if gone is not None:
                 gone.ending = True
-        elif isinstance(data, EvictionOutcome) and data.allowed and data.reason == "Evicted":
+        elif isinstance(data, EvictionOutcome) and data.allowed and data.reason == "Evicted" and not event.tombstone:
             yield from _within(event, data, pods, budgets)
 
 
