@@ -26,8 +26,9 @@ import uvloop
 
 from cotenant.events import Event, NodeResources
 from cotenant.events.placements import Placement
-from cotenant.log.contract import LOG, MAX_BATCH, Reader, Stored, Write, ending, store_batch
+from cotenant.log.contract import LOG, MAX_BATCH, Reader, Stored, Write, ending
 from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.storing import store_batch
 from cotenant.model.subjects import placement_subject, resources_subject
 from cotenant.runtime import follower
 from tests.nats_server import NatsServer

@@ -31,8 +31,9 @@ from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
-from cotenant.log.contract import LOG, TOMBSTONE_TTL_SECONDS, Stored, Write, store_batch
+from cotenant.log.contract import LOG, TOMBSTONE_TTL_SECONDS, Stored, Write
 from cotenant.log.nats.jetstream import JetStream
+from cotenant.log.storing import store_batch
 from cotenant.model.subjects import (
     commit_subject,
     executor_subject,

@@ -14,23 +14,11 @@ import msgspec
 import pytest
 
 from cotenant.events import Event, NodeResources
-from cotenant.log.contract import (
-    EXECUTION,
-    LOG,
-    USAGE,
-    LogUnavailableError,
-    NoAnswer,
-    Reader,
-    Refused,
-    Stored,
-    Write,
-    ending,
-    find_out,
-    store_batch,
-)
+from cotenant.log.contract import EXECUTION, LOG, USAGE, LogUnavailableError, NoAnswer, Reader, Refused, Stored, Write, ending
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.streams import StreamSizes, stream_configs
+from cotenant.log.storing import find_out, store_batch
 from tests.contract.toy import metric
 from tests.full_log import fill
 from tests.nats_server import NatsServer

@@ -11,22 +11,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from cotenant.events import Event
-from cotenant.log.contract import (
-    EXECUTION,
-    HISTORY,
-    LOG,
-    USAGE,
-    NoAnswer,
-    Refused,
-    Stored,
-    Write,
-    ending,
-    find_out,
-    store_batch,
-)
+from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE, NoAnswer, Refused, Stored, Write, ending
 from cotenant.log.nats.consumer import PullConsumer
 from cotenant.log.nats.jetstream import JetStream, StreamInfo, StreamState
 from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.storing import find_out, store_batch
 from tests.contract.toy import metric
 from tests.nats_server import NatsCluster, NatsServer
 

@@ -1,6 +1,6 @@
 """The log as services see it: what can be written, what comes back, and what can go wrong. Storage-neutral.
 
-Two implementations hold these semantics: `bus` (NATS JetStream) and `memory_log` (in one process, for the simulator and tests).
+Two implementations hold these semantics: `nats` (JetStream) and `memory` (in one process, for the simulator and tests).
 One test-suite runs against both.
 """
 
@@ -260,55 +260,3 @@ class Log(Protocol):
     async def follow_republished(self, selected: str, *, after: int | None = None) -> Reader:
         """Read as `follow` does what one filter below `node.>` selects of LOG, with no consumer on the server: for executors,
         of which there are thousands. What was missed and can no longer be delivered in order raises Behind."""
-
-
-async def store_batch(log: Log, writes: Sequence[Write], *, tries: int = 5) -> Stored | Refused | NoAnswer:
-    """Store a batch whose first message carries an expectation, and find out what happened when no answer came. At most `tries`
-    attempts."""
-    outcome = await log.append(writes)
-    return await find_out(log, writes, tries=tries - 1) if isinstance(outcome, NoAnswer) else outcome
-
-
-async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stored | Refused | NoAnswer:
-    """Find out what became of a batch that nobody answered.
-
-    The same messages go out as a new batch with the same expectation. If that is refused, the message that followed on the
-    expected one decides: our own id and data mean that the unanswered batch was stored, somebody else's that it was not.
-    Where none followed, the server that refused knows of a write that is under way, ours or another, or leads no more; where
-    a tombstone did, ours may have been removed by it: then the refusal says nothing. At most `tries` attempts.
-    """
-    outcome: Stored | Refused | NoAnswer = NoAnswer("no attempt was answered")
-    for number in range(tries):
-        if isinstance(log, Pausing):
-            await log.pause(number)
-        outcome = await log.append(writes)
-        if isinstance(outcome, Refused) and outcome.wrong_sequence:
-            outcome = await _why_refused(log, writes, outcome)
-        if not isinstance(outcome, NoAnswer):
-            return outcome
-    return outcome
-
-
-async def _why_refused(log: Log, writes: Sequence[Write], refused: Refused) -> Stored | Refused | NoAnswer:
-    """Tell a refusal of what was stored before from one of what never was."""
-    event, expected = writes[0].event, writes[0].expected
-    try:
-        head = await (log.head(event.subject) if expected is None else log.next_head(event.subject, expected))
-        if head is not None and head.event_id == event.id and await _is_there(log, head.sequence, writes[0]):
-            return Stored(head.sequence, head.sequence + len(writes) - 1)
-        if expected is None:
-            return refused
-        if head is None:
-            last = await log.head(event.subject)
-            # What was expected may have expired; then nothing can follow on it.
-            return refused if last is None and expected else NoAnswer(f"{refused.reason}, and nothing follows on {expected}")
-    except LogUnavailableError as error:
-        return NoAnswer(f"{refused.reason}; {error}")
-    return NoAnswer(f"{refused.reason}; {event.subject} has ended since") if head.tombstone else refused
-
-
-async def _is_there(log: Log, sequence: int, write: Write) -> bool:
-    """Return whether a stored message is this write, and not what another replica decided after the same commit. All replicas
-    of a service give the events that follow one commit the same ids; the commit record names the replica."""
-    stored = await log.get(LOG, sequence)
-    return stored is not None and stored.data == write.event.data

@@ -17,8 +17,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 from cotenant.events.envelope import Event
-from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write, store_batch
+from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.plans import Outcome, Plan, Written
+from cotenant.log.storing import store_batch
 
 logger = logging.getLogger(__name__)
 

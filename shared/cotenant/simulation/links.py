@@ -4,7 +4,7 @@ In: what is delivered to a participant, and what it wants to store. Out: when it
 order delays nothing and loses nothing; faults are fields that are set from a schedule and end by themselves.
 
 The outcomes are those of a real server: a batch that was stored and whose answer was lost, one that never arrived, one
-that the server refused for a reason of its own. What the writer then does is `cotenant.log.contract.find_out`, the shell's own.
+that the server refused for a reason of its own. What the writer then does is `cotenant.log.storing.find_out`, the shell's own.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from typing import Protocol
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.log.contract import LOG, USAGE, NoAnswer, Refused, Stored, Write, find_out
+from cotenant.log.contract import LOG, USAGE, NoAnswer, Refused, Stored, Write
+from cotenant.log.storing import find_out
 from cotenant.simulation.links import EPOCH, Link, LinkedLog
 from cotenant.simulation.routes import Routes
 from cotenant.simulation.streams import new_streams

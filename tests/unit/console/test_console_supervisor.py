@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.log.contract import HISTORY, Stored, Write, store_batch
+from cotenant.log.contract import HISTORY, Stored, Write
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
+from cotenant.log.storing import store_batch
 from cotenant_console.recorded import history, opened
 from cotenant_console.up.folder_lock import FolderInUseError, FolderLock
 from cotenant_console.up.nats_server import answers, free_port, members, nats_process, nats_processes, nats_urls

@@ -9,6 +9,8 @@ In: aiohttp's protocol, one object a connection. Out: the same, bounded (`Limits
   found by TCP keepalive (idle) or TCP_USER_TIMEOUT (unacknowledged bytes) after some 30 s.
 
 One look over all connections every LOOK_SECONDS in the place of a timer for every request.
+
+Over 300 lines: one connection, and all of them, which decide together whose is closed.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ In: the records of pods that changed, the state of the nodes. Out: events. The r
     a pod waits that is scheduling-gated or malformed, whose predecessor has not ended, or that names a missing node
     a waiting event ends when its pod has a placement, is gone, or belongs to another scheduler
 A pod whose node's object was deleted is placed again once its old placement is gone.
+
+Over 300 lines: the rules look at one record and one another's results.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ In: the queue, the node table, quotas, nominations. Out: the events of placement
 with the highest total score (the first name among equals), assumed on the node and charged to the quota before the next one is
 evaluated; and why the others wait. Equal pods in a row are placed at once (`framework.series`). A group of pods is tried under
 a savepoint: all of them are placed, in one batch, or none is.
+
+Over 300 lines: entries of one pod, of many equal pods and of a group share one walk and what it assumes.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ A replica that is behind answers with a prefix of the stream: `_known` goes no f
 
 Bounds: MAX_WAITING messages and MAX_WAITING_BYTES wait (beyond that they are dropped, and the reader looks), LOOK_MESSAGES and
 MAX_GET_BYTES in an answer, GAP_TRIES looks for a message that must be there.
+
+Over 300 lines: messages that arrive, that were missed and that are looked up share one position and one order.
 """
 
 from __future__ import annotations
