@@ -12,10 +12,9 @@ import pytest
 from cotenant.engine.cycle import Cycle, DecisionError, config_digest
 from cotenant.engine.load import RELOAD_PAUSE
 from cotenant.engine.quarantine import Quarantine
-from cotenant.engine.replay import verify
 from cotenant.events import Event, NodeResources
 from cotenant.events.commits import ServiceStarted
-from cotenant.log.contract import EXECUTION, Stored, ending
+from cotenant.log.contract import EXECUTION, Stored
 from cotenant.model.subjects import resources_subject
 from tests.contract.test_cycle import NOW, Bench, answers, proposed
 from tests.contract.toy import TOY, AssumingToyCore, ToyConfig, ToyCore, metric, toy_identity
@@ -75,33 +74,6 @@ def test_only_later_messages_of_the_log_move_what_was_folded(quarantine: Quarant
     assert cycle.folded == 6
     assert isinstance(cycle.core, ToyCore)
     assert sorted(cycle.core.metrics) == ["a", "b", "c", "d"]
-
-
-@pytest.mark.parametrize("quarantine", [None, Quarantine()])
-def test_what_a_load_leaves_out_counts_as_folded_so_that_its_decisions_can_be_recomputed(quarantine: Quarantine | None) -> None:
-    bench, cycle = loaded(ToyCore(ToyConfig()))
-    bench.store(metric("a", 1))
-    bench.deliver(cycle)
-    bench.settle(cycle, proposed(cycle))
-    history = {sequence: bench.stream.event(sequence) for sequence in range(1, bench.stream.last_sequence + 1)}
-    bench.store(ending("metrics.a", metric("a", 1).data))
-    # A process that starts now loads no tombstone: it never hears of the metric, only of the answer that nothing asks for.
-    fresh, filters = toy_cycle(name="b", quarantine=quarantine), (*TOY.filters, "commits.>", "services.>")
-    for sequence in bench.stream.snapshot(filters):
-        if not (event := bench.stream.event(sequence)) or not event.tombstone:
-            bench.give(fresh, sequence)
-    end = bench.stream.last_sequence
-    bench.positions[id(fresh)] = end
-    bench.store(fresh.start_marker(NOW, filters))
-    bench.deliver(fresh)
-    batch = proposed(fresh)
-    assert [event.tombstone for event in batch.events] == [False, True]
-    assert batch.record.folded == end
-    bench.settle(fresh, batch)
-    for sequence in range(len(history) + 1, bench.stream.last_sequence + 1):
-        history[sequence] = bench.stream.event(sequence)
-    report = verify([event for event in history.values() if event is not None], {TOY.name: TOY})
-    assert (report.holes, report.verified, report.differing) == (0, 2, 0), report
 
 
 def test_own_messages_are_recognised_behind_a_quarantine_too() -> None:

@@ -205,27 +205,3 @@ async def test_no_subject_that_stays_is_missed_between_pages(
     listed = await snapshot._list(">")
     assert set(listed) >= set(pages.subjects_held)
     assert listed == sorted(set(listed))
-
-
-async def test_a_load_can_leave_tombstones_out_and_still_brings_what_ends_behind_it(
-    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshots, "MAX_GET_BYTES", 20_000)  # answers are cut, so the rest is asked for again
-    log = await connect(nats_server.url, "test")
-    await log.declare()
-    await store(log, [metric(f"n{number:03}", number) for number in range(300)])
-    await store(log, [ending(f"metrics.n{number:03}", metric(f"n{number:03}", 0).data) for number in range(0, 300, 3)])
-    reader = await log.follow(LOG, ["metrics.*"])
-    reader.without_tombstones()
-    loaded: dict[str, tuple[int, int]] = {}
-    async with asyncio.timeout(WAIT_SECONDS):
-        while len(loaded) < 200:
-            fold(loaded, await reader.pull(1000, 1.0))
-    assert sorted(value for _, value in loaded.values()) == [number for number in range(300) if number % 3]
-    await store(log, [ending(f"metrics.{name}", metric(name, 0).data) for name in ("n001", "n000")])
-    async with asyncio.timeout(WAIT_SECONDS):
-        while "metrics.n000" not in loaded:
-            fold(loaded, await reader.pull(1000, 1.0))
-    assert loaded["metrics.n001"][1] == -1
-    await reader.close()
-    await log.close()

@@ -53,8 +53,6 @@ DEFINITION = Definition(
     filters=FILTERS,
     config_type=CheckedConfiguration,
     make_core=make_core,
-    # When a node that is gone was tainted counts for its zone's rate.
-    loads_tombstones=True,
     gauges=GAUGES,
     summary="decides which pods to move and which moves may run now, and taints nodes without samples",
 )

@@ -124,7 +124,6 @@ class Cycle:
         for event in events:
             if event.source == source:
                 self._fold_own(event, now)
-                folded = max(folded, self.folded)
             else:
                 apply(event)
                 if event.sequence > folded and event.stream == LOG:
@@ -150,9 +149,8 @@ class Cycle:
             return
         data = event.data
         if isinstance(data, ServiceStarted):
-            if self._load is not None and self._load.ends_with(event) and sequence:
-                # Tombstones, which a load leaves out, count as folded: the record must not name less than what was read.
-                self.folded = max(self.folded, sequence - 1)
+            if self._load is not None:
+                self._load.ends_with(event)
         elif sequence and isinstance(data, Commit):
             if sequence > self.prior:
                 self._saw_commit(event, data, now)

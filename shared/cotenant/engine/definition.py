@@ -34,8 +34,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
     time has come, or goes with an urgent event.
     `gauges` are shown with the process' metrics.
-    `loads_tombstones`: its core reads in tombstones what it must remember of entities that have ended. Others leave them out of
-    their loads: a fresh state has nothing that they end, and where pods come and go there are more tombstones than pods.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
     """
 
@@ -45,7 +43,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     config_type: type[msgspec.Struct]
     make_core: Callable[[Any], Core]
     usage_filters: tuple[str, ...] = ()
-    loads_tombstones: bool = False
     views: tuple[type[View], ...] = ()
     pace: timedelta = timedelta(0)
     urgent: Callable[[Event], bool] | None = None

@@ -147,15 +147,6 @@ class Skipping(Protocol):
 
 
 @runtime_checkable
-class TombstoneFree(Protocol):
-    """A reader that can leave tombstones out of its load: a fresh state holds nothing that they end, and where pods come and go
-    there are far more tombstones than pods."""
-
-    def without_tombstones(self) -> None:
-        """Leave them out of the load, unread. What ends behind the load is delivered."""
-
-
-@runtime_checkable
 class Clocked(Protocol):
     """A reader that knows the log's clock, which stamps messages when they are stored."""
 

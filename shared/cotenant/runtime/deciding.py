@@ -64,7 +64,6 @@ class DecidingService:
             views=definition.views,
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
-            tombstones=definition.loads_tombstones,
             clock=clock,
         )
 

@@ -39,7 +39,6 @@ from cotenant.log.contract import (
     Refused,
     Skipping,
     Stored,
-    TombstoneFree,
     Viewing,
     Write,
 )
@@ -189,7 +188,6 @@ class Follower:
         pull_limit: int = PULL_LIMIT,
         queue_pulls: int = QUEUE_PULLS,
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
-        tombstones: bool = True,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is."""
@@ -205,7 +203,6 @@ class Follower:
         self._pull_limit = pull_limit
         self._queue_pulls = queue_pulls
         self._max_pause = max_pause_seconds
-        self._tombstones = tombstones
         self._clock = clock
 
     async def run(self, begin: Callable[[int], Incarnation]) -> None:
@@ -259,8 +256,6 @@ class Follower:
             readers.append(await self._open_reader())
             if isinstance(readers[0], Skipping):
                 readers[0].skip(incarnation.knows)
-            if not self._tombstones and isinstance(readers[0], TombstoneFree):
-                readers[0].without_tombstones()
             if self._views and isinstance(readers[0], Viewing):
                 readers[0].view(self._views)
             if self._usage_filters:

@@ -49,7 +49,6 @@ class ServiceParticipant:
         self.identity = identity
         self.filters = (*definition.filters, identity.commit_subject, identity.marker_subject)
         self.usage_filters = definition.usage_filters
-        self.loads_tombstones = definition.loads_tombstones
         self.incarnations = 0
         self.listeners: list[Callable[[ServiceParticipant, World], None]] = []
         self.before_deciding: list[Callable[[ServiceParticipant, World], None]] = []

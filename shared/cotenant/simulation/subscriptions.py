@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar
 
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG
@@ -36,13 +36,6 @@ class Subscriber(Protocol):
 
 
 SubscriberT = TypeVar("SubscriberT", bound=Subscriber)
-
-
-@runtime_checkable
-class LoadsWithoutTombstones(Protocol):
-    """A participant that can leave tombstones out of its loads (`cotenant.log.contract.TombstoneFree`)."""
-
-    loads_tombstones: bool
 
 
 class Subscription(Generic[SubscriberT]):
@@ -95,11 +88,9 @@ class Subscription(Generic[SubscriberT]):
         self._away = False
         self._forget()
         self._log_through = EPOCH
-        participant = self.participant
-        tombstones = participant.loads_tombstones if isinstance(participant, LoadsWithoutTombstones) else True
-        for stream, filters in ((log, participant.filters), (usage, participant.usage_filters)):
+        for stream, filters in ((log, self.participant.filters), (usage, self.participant.usage_filters)):
             if filters:
-                self._read(stream, stream.snapshot(filters), tombstones=tombstones)
+                self._read(stream, stream.snapshot(filters))
 
     def _forget(self) -> None:
         self.inbox.clear()
@@ -141,9 +132,9 @@ class Subscription(Generic[SubscriberT]):
         self._gap_until = None
         self._look()
 
-    def _read(self, stream: MemoryStream, sequences: Iterable[int], tombstones: bool = True) -> None:
+    def _read(self, stream: MemoryStream, sequences: Iterable[int]) -> None:
         found = (stream.event(sequence) for sequence in sequences)
-        self.inbox.extend(event for event in found if event is not None and (tombstones or not event.tombstone))
+        self.inbox.extend(event for event in found if event is not None)
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,6 @@ from cotenant.log.nats.wire import parse_headers
 logger = logging.getLogger(__name__)
 
 Headers = dict[str, str]
-TOMBSTONE_LINE = b"\r\nNats-Rollup: sub\r\n"
-"""In the header block of each tombstone, and of no other message."""
 _MOST_DIGITS = 18
 """Of a number in a header; anybody may have written it."""
 

@@ -231,11 +231,6 @@ class NatsReader:
         """See `cotenant.log.contract.Skipping`."""
         self._known = known
 
-    def without_tombstones(self) -> None:
-        """See `cotenant.log.contract.TombstoneFree`."""
-        if self._snapshot is not None:
-            self._snapshot.leave_out_tombstones()
-
     def view(self, views: Sequence[type[View]]) -> None:
         """See `cotenant.log.contract.Viewing`."""
         self._decoder.decoders = MessageDecoders(views)

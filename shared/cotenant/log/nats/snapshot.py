@@ -26,7 +26,6 @@ from collections.abc import AsyncGenerator, Sequence
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from cotenant.log.contract import Behind
-from cotenant.log.nats.decoding import TOMBSTONE_LINE
 from cotenant.log.nats.direct import MAX_GET_BYTES, Message, direct_get
 from cotenant.log.nats.jetstream import API_ERRORS, JetStream
 from cotenant.log.nats.wire import BusClient
@@ -58,7 +57,6 @@ class Snapshot:
         self.through = 0
         self.created = ""
         """When the stream was created."""
-        self._tombstones = True
         self._subjects: list[str] = []
         self._chunk: deque[Message] = deque()
         self._chunks = self._gets()
@@ -73,10 +71,6 @@ class Snapshot:
         for selected in self._filters:
             subjects.update(dict.fromkeys(await self._list(selected)))
         self._subjects = sorted(subjects)
-
-    def leave_out_tombstones(self) -> None:
-        """Do not return tombstones: they are most of a log where pods come and go."""
-        self._tombstones = False
 
     async def _list(self, selected: str) -> list[str]:
         """Return the subjects that a filter selects, sorted. Raises Behind where they change too fast to be listed."""
@@ -147,10 +141,7 @@ class Snapshot:
             # The answer was cut at MAX_GET_BYTES; what came is no longer waited for.
             known = {subject for subject, _, _, _ in messages}
             waiting = [subject for subject in waiting if subject.encode() not in known]
-        return [message for message in found if message[1] <= self.through and self._is_wanted(message)]
-
-    def _is_wanted(self, message: Message) -> bool:
-        return self._tombstones or TOMBSTONE_LINE not in message[2]
+        return [message for message in found if message[1] <= self.through]
 
     async def _try(self, subjects: list[str]) -> tuple[list[Message], bool]:
         async for attempt in AsyncRetrying(
