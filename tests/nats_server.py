@@ -126,7 +126,12 @@ class NatsCluster:
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
         self.servers = {
             f"s{number}": NatsServer(
-                environment={"NATS_NAME": f"s{number}", "NATS_CLUSTER": f"127.0.0.1:{port}", "NATS_ROUTES": f"[{routes}]"}
+                environment={
+                    "NATS_NAME": f"s{number}",
+                    "NATS_CLUSTER": f"127.0.0.1:{port}",
+                    "NATS_MONITOR": f"127.0.0.1:{free_port()}",
+                    "NATS_ROUTES": f"[{routes}]",
+                }
             )
             for number, port in enumerate(ports, start=1)
         }

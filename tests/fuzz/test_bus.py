@@ -33,6 +33,7 @@ from tests.nats_server import NatsServer
 
 WAIT_SECONDS = 120
 MESSAGES = 300
+HEADER_BYTES = 8192
 NODE = "calm"
 """A node that no message speaks of."""
 EXECUTOR = Path(sys.executable).parent / "cotenant-node-executor"
@@ -119,6 +120,8 @@ async def test_no_message_stops_a_service(nats_server: NatsServer, tmp_path: Pat
     async with services(nats_server, tmp_path) as (log, gateway, _):
         for _ in range(MESSAGES):
             subject, data = message(random)
+            # A client sends no more than that, headers included.
+            data = data[: log.client.max_payload - HEADER_BYTES]
             await log.client.publish(subject, data, headers=random.choice(HEADERS) or None)
         await raw_subjects(nats_server)
         await log.client.flush()

@@ -87,7 +87,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signal
         (("schedule", "--rate", "1", "--pods", "1000"), "metrics are written once and expire"),
         (("schedule", "--openb", "/nowhere"), "does not exist"),
         (("schedule", "--mix", "101"), "0<=x<=100"),
-        (("schedule", "--stack", "--nodes", "3000"), "at most 2000 nodes"),
+        (("schedule", "--stack", "--nodes", "4001"), "at most 4000 nodes"),
         (("recover", "--pods", "1"), "10<=x"),
     ],
 )

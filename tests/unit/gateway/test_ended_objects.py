@@ -99,6 +99,10 @@ def test_a_built_in_object_that_a_user_deleted_stays_deleted(short_memory: int) 
     assert list(missing_built_ins(world.core)) == []
 
 
+FOLDED = 8
+"""What the read model has folded when it plans a creation."""
+
+
 def answered(request: Request[Outcome], reply: Outcome | Head | None) -> object:
     """The next step of a request, or its result."""
     try:
@@ -114,7 +118,7 @@ def created_over(standing: Head | None, expected: int) -> tuple[int, bool]:
     assert planned.plan is not None
     [write] = planned.plan.writes
     first = Plan((type(write)(write.subject, write.payload, expected, write.tombstone, write.causes),), creates=True)
-    request = storing(first)
+    request = storing(first, FOLDED)
     assert next(request) == Store(first)
     step = request.send(Refused(f"wrong last sequence: {standing.sequence if standing else 0}"))
     assert step == Look(write.subject)
@@ -132,6 +136,7 @@ def created_over(standing: Head | None, expected: int) -> tuple[int, bool]:
         (Head(7, "", tombstone=True), 0, 7, True),  # it is forgotten here, and stands
         (Head(9, ""), 0, 0, False),  # somebody created it
         (Head(9, ""), 7, 7, False),
+        (Head(4, ""), 0, 4, True),  # it was folded, and is no object: nobody can read it
         (None, 0, 0, False),  # refused for what is gone already: planned again
     ],
 )

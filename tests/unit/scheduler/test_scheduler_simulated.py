@@ -24,7 +24,9 @@ NODES = 5
 
 
 def scheduler(replica: str) -> ServiceParticipant:
-    return ServiceParticipant(DEFINITION, SchedulerConfig(), Identity(service="scheduler", replica=replica))
+    return ServiceParticipant(
+        DEFINITION, SchedulerConfig(), Identity(service="scheduler", replica=replica, core=DEFINITION.core_version)
+    )
 
 
 class Users:

@@ -119,7 +119,7 @@ class Requests:
             if planned.plan is None:
                 return planned.outcome
             seen = self._core().folded
-            if isinstance((yield from _stored(planned.plan)), Written):
+            if isinstance((yield from _stored(planned.plan, seen)), Written):
                 return planned.outcome
             yield MoveOn(seen)
         where = f"{eviction.namespace}/{eviction.name}"
@@ -138,16 +138,16 @@ class Requests:
             if planned.plan is None or dry_run:
                 return Carried(planned, 0)
             seen = self._core().folded
-            outcome = yield from _stored(planned.plan)
+            outcome = yield from _stored(planned.plan, seen)
             if isinstance(outcome, Written):
                 return Carried(planned, outcome.sequences[0])
             yield MoveOn(seen)
         raise conflict(planned.address.kind, planned.address.name, MODIFIED)
 
 
-def _stored(plan: Plan) -> Request[Written | Refused]:
+def _stored(plan: Plan, folded: int) -> Request[Written | Refused]:
     """Store a plan. Raises ApiError where planning again would not help."""
-    outcome = yield from storing(plan)
+    outcome = yield from storing(plan, folded)
     if isinstance(outcome, NoAnswer):
         raise unavailable(f"the log does not answer ({outcome.reason}): whether the object was stored is not known")
     if isinstance(outcome, Refused) and outcome.no_space:
@@ -157,10 +157,13 @@ def _stored(plan: Plan) -> Request[Written | Refused]:
     return outcome
 
 
-def storing(plan: Plan) -> Request[Outcome]:
-    """Store a plan. Where one that creates an object is refused, the read model may not know how the name stands: its tombstone
-    has expired on the server, or is one that the read model has forgotten. LOG says so, and the plan goes out again with that
-    expectation; where there is an object the refusal stands."""
+def storing(plan: Plan, folded: int) -> Request[Outcome]:
+    """Store a plan that was made when the read model had folded LOG up to a sequence.
+
+    Where one that creates an object is refused, the read model may not know how the name stands: its tombstone has expired on
+    the server, is one that the read model has forgotten, or what is there is a message that nobody can read. LOG says so, and
+    the plan goes out again with that expectation. Where LOG has a message that was not folded yet the refusal stands.
+    """
     outcome = yield Store(plan)
     assert isinstance(outcome, Written | Refused | NoAnswer)
     if not (plan.creates and isinstance(outcome, Refused) and outcome.wrong_sequence):
@@ -169,7 +172,7 @@ def storing(plan: Plan) -> Request[Outcome]:
     head = yield Look(write.subject)
     assert head is None or isinstance(head, Head)
     standing = 0 if head is None else head.sequence
-    if standing == write.expected or (head is not None and not head.tombstone):
+    if standing == write.expected or (head is not None and not head.tombstone and head.sequence > folded):
         return outcome
     again = PlannedWrite(write.subject, write.payload, standing, write.tombstone, write.causes)
     outcome = yield Store(Plan((again, *plan.writes[1:]), plan.creates))

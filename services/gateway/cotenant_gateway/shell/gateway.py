@@ -266,14 +266,14 @@ class Gateway:
             if subject in self._under_way:
                 continue
             self._under_way.add(subject)
-            task = asyncio.ensure_future(self._do(plan, subject))
+            task = asyncio.ensure_future(self._do(plan, subject, self.core.folded))
             self._duty_tasks.add(task)
             task.add_done_callback(self._duty_tasks.discard)
 
-    async def _do(self, plan: Plan, subject: str) -> None:
-        """Store a duty's plan. A plan that was overtaken is made again later."""
+    async def _do(self, plan: Plan, subject: str, folded: int) -> None:
+        """Store a duty's plan, made when LOG was folded up to a sequence. A plan that was overtaken is made again later."""
         try:
-            match await self._carry_out(storing(plan), "gateway", ends=plan.writes[0].tombstone):
+            match await self._carry_out(storing(plan, folded), "gateway", ends=plan.writes[0].tombstone):
                 case Written():
                     self._room_pause.stored()
                 case Refused(reason=reason, no_space=True):

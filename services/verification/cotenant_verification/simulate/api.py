@@ -161,7 +161,7 @@ class SimulatedGateway:
     def _store_all(self, plans: Iterable[Plan], now: datetime, world: World) -> None:
         for plan in plans:
             # A refused one was made from an old state: it comes again after the next fold.
-            self._carry_out("a duty", partial(storing, plan), now, world)
+            self._carry_out("a duty", partial(storing, plan, self.core.folded), now, world)
 
     def store(self, plan: Plan, now: datetime, world: World) -> Outcome:
         """Store a plan and fold what was stored."""
