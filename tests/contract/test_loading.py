@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from cotenant.events import Event
 from cotenant.log.contract import LOG, MAX_BATCH, Behind, Stored, Write, ending
-from cotenant.log.memory import MemoryLog
 from cotenant.log.nats import snapshot as snapshots
 from cotenant.log.nats.jetstream import Subjects
-from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.log import connect
 from cotenant.log.nats.snapshot import Snapshot
+from tests.contract.logs import AnyLog
 from tests.contract.toy import metric
 from tests.nats_server import NatsServer
 
-AnyLog = NatsLog | MemoryLog
 SUBJECTS = 6000
 WAIT_SECONDS = 120
-
-
-@pytest.fixture(params=["memory", "nats"])
-async def log(request: pytest.FixtureRequest) -> AsyncIterator[AnyLog]:
-    if request.param == "memory":
-        yield MemoryLog()
-        return
-    server: NatsServer = request.getfixturevalue("nats_server")
-    made = await connect(server.url, "test")
-    await made.declare()
-    yield made
-    await made.close()
 
 
 async def store(log: AnyLog, events: Sequence[Event]) -> int:

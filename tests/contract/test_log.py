@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,28 +16,16 @@ import pytest
 from cotenant.events import Event, NodeResources
 from cotenant.log.contract import EXECUTION, LOG, USAGE, LogUnavailableError, NoAnswer, Reader, Refused, Stored, Write, ending
 from cotenant.log.memory import MemoryLog
-from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes, stream_configs
 from cotenant.log.storing import find_out, store_batch
+from tests.contract.logs import AnyLog
 from tests.contract.toy import metric
 from tests.full_log import fill
 from tests.nats_server import NatsServer
 
-AnyLog = NatsLog | MemoryLog
 WAIT_SECONDS = 60
 """Long enough for a crowded machine; nobody waits for it where all is well."""
-
-
-@pytest.fixture(params=["memory", "nats"])
-async def log(request: pytest.FixtureRequest) -> AsyncIterator[AnyLog]:
-    if request.param == "memory":
-        yield MemoryLog()
-        return
-    server: NatsServer = request.getfixturevalue("nats_server")
-    made = await connect(server.url, "test")
-    await made.declare()
-    yield made
-    await made.close()
 
 
 def resources(node: str, cpu: int, **more: Any) -> Event:

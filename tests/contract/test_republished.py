@@ -18,25 +18,13 @@ from cotenant.log.nats.direct import DirectAnswer, direct_get
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.republished import RepublishedReader
 from cotenant.log.nats.wire import BusClient
+from tests.contract.logs import AnyLog
 from tests.contract.toy import metric
 from tests.nats_server import NatsServer
 
-AnyLog = NatsLog | MemoryLog
 WAIT_SECONDS = 60
 NODE = "node.a.>"
 NEVER = 3600.0
-
-
-@pytest.fixture(params=["memory", "nats"])
-async def log(request: pytest.FixtureRequest) -> AsyncIterator[AnyLog]:
-    if request.param == "memory":
-        yield MemoryLog()
-        return
-    server: NatsServer = request.getfixturevalue("nats_server")
-    made = await connect(server.url, "test")
-    await made.declare()
-    yield made
-    await made.close()
 
 
 @pytest.fixture

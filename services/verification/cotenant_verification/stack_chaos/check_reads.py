@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from cotenant_verification.stack_chaos.records import Listing, Seen, Version, Violation
+from cotenant_verification.stack_chaos.records import Listing, Seen, Version, Violation, with_newest_before
 
 EXACT = "a listing shows the objects of its version"
 ASKED = "a listing is no older than asked for"
@@ -62,13 +62,6 @@ def _asked(listings: Sequence[Listing]) -> Iterator[Violation]:
 def _back(listings: Sequence[Listing]) -> Iterator[Violation]:
     for gateway in sorted({listing.gateway for listing in listings}):
         own = [listing for listing in listings if listing.gateway == gateway]
-        by_end = sorted(own, key=lambda listing: listing.ended)
-        newest: Listing | None = None
-        index = 0
-        for listing in sorted(own, key=lambda listing: listing.started):
-            while index < len(by_end) and by_end[index].ended < listing.started:
-                if newest is None or by_end[index].version > newest.version:
-                    newest = by_end[index]
-                index += 1
+        for listing, newest in with_newest_before(own):
             if newest is not None and newest.version > listing.version:
                 yield Violation(BACK, f"{listing}: version {listing.version}, after {newest}: version {newest.version}")

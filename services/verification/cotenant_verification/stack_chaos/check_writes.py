@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from cotenant_verification.stack_chaos.records import Action, Outcome, Version, Violation, Write
+from cotenant_verification.stack_chaos.records import Action, Outcome, Version, Violation, Write, with_newest_before
 
 LOST = "acknowledged writes are there"
 REFUSED = "a refused write has no effect"
@@ -76,13 +76,6 @@ def _conditions(writes: Sequence[Write], versions: Sequence[Version], missing: C
 
 def _real_time(writes: Sequence[Write]) -> Iterator[Violation]:
     acknowledged = [write for write in writes if write.outcome is Outcome.OK and write.version]
-    by_end = sorted(acknowledged, key=lambda write: write.ended)
-    newest: Write | None = None
-    index = 0
-    for write in sorted(acknowledged, key=lambda write: write.started):
-        while index < len(by_end) and by_end[index].ended < write.started:
-            if newest is None or by_end[index].version > newest.version:
-                newest = by_end[index]
-            index += 1
+    for write, newest in with_newest_before(acknowledged):
         if newest is not None and newest.version >= write.version:
             yield Violation(REAL_TIME, f"{write}, after {newest}")

@@ -6,7 +6,9 @@ order is the linear order that everything is held against.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
@@ -141,3 +143,19 @@ class Violation(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.promise}: {self.said}"
+
+
+Operation = TypeVar("Operation", Write, Listing)
+
+
+def with_newest_before(operations: Sequence[Operation]) -> Iterator[tuple[Operation, Operation | None]]:
+    """Yield each operation, in the order of their starts, with the one of the highest version that had ended by then."""
+    by_end = sorted(operations, key=lambda operation: operation.ended)
+    newest: Operation | None = None
+    index = 0
+    for operation in sorted(operations, key=lambda operation: operation.started):
+        while index < len(by_end) and by_end[index].ended < operation.started:
+            if newest is None or by_end[index].version > newest.version:
+                newest = by_end[index]
+            index += 1
+        yield operation, newest
