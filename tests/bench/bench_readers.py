@@ -100,16 +100,17 @@ async def read(arguments: argparse.Namespace) -> None:
 
     nodes = [node_name(arguments.first + number) for number in range(arguments.count)]
     joining = asyncio.Semaphore(0)
-    for first in range(0, len(nodes), arguments.per_connection):
-        log = await connect(arguments.url, "readers")
-        for node in nodes[first : first + arguments.per_connection]:
-            asyncio.ensure_future(follow(log, node, joining))  # noqa: RUF006 - the process ends with them
-    for _ in nodes:
-        await joining.acquire()
-    print("loaded", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
-    print(" ".join(f"{latency:.3f}" for latency in latencies), flush=True)
-    os._exit(0)
+    async with asyncio.TaskGroup() as followers:
+        for first in range(0, len(nodes), arguments.per_connection):
+            log = await connect(arguments.url, "readers")
+            for node in nodes[first : first + arguments.per_connection]:
+                followers.create_task(follow(log, node, joining))
+        for _ in nodes:
+            await joining.acquire()
+        print("loaded", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        print(" ".join(f"{latency:.3f}" for latency in latencies), flush=True)
+        os._exit(0)
 
 
 # -- the measuring process ---------------------------------------------------------------------------------------------
