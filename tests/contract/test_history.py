@@ -56,6 +56,22 @@ async def test_what_log_no_longer_holds_is_found_in_history_also_when_its_beginn
     await log.close()
 
 
+async def test_history_holds_what_was_replaced_and_what_replaced_it(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    for cpu in (1, 2):
+        data = NodeResources(node="n", batch_cpu_milli=cpu)
+        event = Event(
+            subject="node.n.resources", data=data, id=f"r/{cpu}", source="/x", time=datetime.now(UTC), replaces=cpu == 2
+        )
+        assert isinstance(await log.append([Write(event=event)]), Stored)
+        await until_history_has(log, cpu)
+    assert await log.get(LOG, 1) is None
+    found = await read_all(log, HISTORY, (">",))
+    assert [(event.sequence, event.replaces, event.tombstone) for event in found] == [(1, False, False), (2, True, False)]
+    await log.close()
+
+
 @pytest.mark.parametrize(
     ("ref", "reason"),
     [

@@ -166,6 +166,34 @@ async def test_a_write_without_an_answer_is_found_behind_what_others_stored_sinc
     assert isinstance(await find_out(log, mine), NoAnswer)
 
 
+async def test_a_write_without_an_answer_cannot_be_found_behind_one_that_replaces(log: AnyLog) -> None:
+    first = await store(log, metric("a", 1))
+    mine = [Write(event=metric("a", 2, event_id="mine"), expected=first.last)]
+    stored = await log.append(mine)
+    assert isinstance(stored, Stored)
+    await store(log, msgspec.structs.replace(metric("a", 3), replaces=True), expected=stored.last)
+    assert isinstance(await find_out(log, mine), NoAnswer)
+
+
+async def test_a_message_that_replaces_leaves_nothing_before_it_and_is_no_tombstone(log: AnyLog) -> None:
+    reader = await log.follow(LOG, ["node.>"])
+    await store(log, resources("a", 1))
+    old = await store(log, resources("a", 2))
+    await read(reader, 2)
+    new = await store(log, resources("other", 1), resources("a", 3, replaces=True))
+    assert await log.get(LOG, old.first) is None
+    head = await log.head("node.a.resources")
+    assert head is not None
+    assert (head.sequence, head.tombstone, head.replaces) == (new.last, False, True)
+    [_, seen] = await read(reader, 2)
+    fresh = await log.follow(LOG, ["node.a.>"])
+    [loaded] = await read(fresh, 1)
+    for event in (seen, loaded):
+        assert (event.sequence, event.tombstone, event.replaces, event.ttl_seconds) == (new.last, False, True, 0)
+    await store(log, resources("a", 4), expected=new.last)
+    assert await log.get(LOG, new.last) is not None, "what follows removes nothing"
+
+
 async def test_seed_36_a_rivals_batch_with_the_same_ids_is_not_taken_for_ones_own(
     log: AnyLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,10 +56,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One fact. A core builds subject, data and causes (and tombstone, ttl_seconds); the shell adds the rest when it is stored.
+    """One fact. A core builds subject, data and causes (and tombstone, replaces, ttl_seconds); the shell adds the rest when it
+    is stored.
 
     `sequence` is the position on `stream`, 0 until stored. `time` is the decision's `now`, UTC.
     `tombstone` says that the entity has ended: the subject then holds nothing else, and nothing after `ttl_seconds`.
+    `replaces` removes the subject's earlier messages too, of an entity that goes on (`cotenant.log.contract.replaces`).
     `ttl_seconds` 0 means: kept as the stream keeps it. `traceparent` is what came over the wire; an event that was made here
     has none, and gets the one that follows from its causes and id when it is encoded.
     """
@@ -75,9 +77,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stream: str = "LOG"
     sequence: int = 0
     tombstone: bool = False
+    replaces: bool = False
     ttl_seconds: int = 0
     follows: int = 0
-    """Of a tombstone: the sequence of its subject that it was stored on, where the log says so; it removes that message."""
+    """Where it removes what was stored before on its subject: the sequence that it was stored on, where the log says so."""
 
     @property
     def ref(self) -> str:
@@ -266,6 +269,7 @@ def decode_event(
     stream: str,
     sequence: int,
     tombstone: bool = False,
+    replaces: bool = False,
     ttl_seconds: int = 0,
     follows: int = 0,
     decoders: MessageDecoders = WHOLE,
@@ -303,6 +307,7 @@ def decode_event(
         stream=stream,
         sequence=sequence,
         tombstone=tombstone,
+        replaces=replaces,
         ttl_seconds=ttl_seconds,
         follows=follows,
     )

@@ -7,7 +7,7 @@ One test-suite runs against both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -22,6 +22,10 @@ EXECUTION = "EXECUTION"
 TOMBSTONE_TTL_SECONDS = 3600
 """How long a subject holds its tombstone. A reader that was away for half of it loads again, so it need not be long; and 25
 pods a second that come and go leave 75 tombstones a second."""
+
+REPLACED_AFTER = timedelta(seconds=5)
+"""How old a message is before another one than a tombstone may remove it. HISTORY takes messages over within milliseconds, and
+within a second or two where thousands arrive at once."""
 
 MARKER_TTL_SECONDS = 86_400
 """How long LOG keeps a start marker. A load needs it for as long as it lasts; every process that starts writes to a subject of
@@ -48,6 +52,15 @@ DEDUPLICATION_SECONDS = 120
 def ending(subject: str, data: Payload, causes: tuple[str, ...] = (), *, time: datetime | None = None) -> Event:
     """Return the tombstone of a subject: its last message, which expires after TOMBSTONE_TTL_SECONDS."""
     return Event(subject=subject, data=data, causes=causes, time=time, tombstone=True, ttl_seconds=TOMBSTONE_TTL_SECONDS)
+
+
+def replaces(earlier: datetime | None, now: datetime) -> bool:
+    """Return whether a message may remove those before it, the last of them stored at `earlier`: HISTORY has that by now.
+
+    For the last message but one of an entity. Its tombstone then finds a single message to remove: a server that removes
+    several at once counts again what each consumer of the stream has to read, over all subjects (nats-server 2.15).
+    """
+    return earlier is not None and now - earlier >= REPLACED_AFTER
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -86,11 +99,17 @@ class NoAnswer(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The last message of a subject, undecoded: sequence, event id, whether it is a tombstone."""
+    """The last message of a subject, undecoded: sequence, event id, whether it is a tombstone, whether it replaces others."""
 
     sequence: int
     event_id: str
     tombstone: bool = False
+    replaces: bool = False
+
+    @classmethod
+    def of(cls, event: Event) -> Head:
+        """Return the head that a stored event is."""
+        return cls(event.sequence, event.id, event.tombstone, event.replaces)
 
 
 class LogUnavailableError(TimeoutError):

@@ -25,6 +25,7 @@ class PlannedWrite(msgspec.Struct, frozen=True):
     expected: int | None
     tombstone: bool = False
     causes: tuple[str, ...] = ()
+    replaces: bool = False
 
     @property
     def weight_bytes(self) -> int:
@@ -44,6 +45,7 @@ class PlannedWrite(msgspec.Struct, frozen=True):
             source=source,
             actor=actor,
             tombstone=self.tombstone,
+            replaces=self.replaces,
             ttl_seconds=TOMBSTONE_TTL_SECONDS if self.tombstone else 0,
         )
 
@@ -71,12 +73,18 @@ Outcome = Written | Refused | NoAnswer
 
 
 def object_write(
-    address: Address, payload: Payload, expected: int, *, tombstone: bool = False, causes: tuple[str, ...] = ()
+    address: Address,
+    payload: Payload,
+    expected: int,
+    *,
+    tombstone: bool = False,
+    causes: tuple[str, ...] = (),
+    replaces: bool = False,
 ) -> PlannedWrite:
     """Return the write of an API object's own subject."""
     kind = address.kind
     subject = object_subject(kind.group, kind.plural, address.namespace, address.name)
-    return PlannedWrite(subject, payload, expected, tombstone, causes)
+    return PlannedWrite(subject, payload, expected, tombstone, causes, replaces)
 
 
 def outcome_write(outcome: EvictionOutcome, causes: tuple[str, ...] = ()) -> PlannedWrite:

@@ -23,7 +23,7 @@ async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stor
     The same messages go out as a new batch with the same expectation. If that is refused, the message that followed on the
     expected one decides: our own id and data mean that the unanswered batch was stored, somebody else's that it was not.
     Where none followed, the server that refused knows of a write that is under way, ours or another, or leads no more; where
-    a tombstone did, ours may have been removed by it: then the refusal says nothing. At most `tries` attempts.
+    one that removes others did, ours may have been among them: then the refusal says nothing. At most `tries` attempts.
     """
     outcome: Stored | Refused | NoAnswer = NoAnswer("no attempt was answered")
     for number in range(tries):
@@ -52,7 +52,9 @@ async def _why_refused(log: Log, writes: Sequence[Write], refused: Refused) -> S
             return refused if last is None and expected else NoAnswer(f"{refused.reason}, and nothing follows on {expected}")
     except LogUnavailableError as error:
         return NoAnswer(f"{refused.reason}; {error}")
-    return NoAnswer(f"{refused.reason}; {event.subject} has ended since") if head.tombstone else refused
+    if head.tombstone or head.replaces:
+        return NoAnswer(f"{refused.reason}; what was stored on {event.subject} before is removed")
+    return refused
 
 
 async def _is_there(log: Log, sequence: int, write: Write) -> bool:

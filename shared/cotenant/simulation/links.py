@@ -112,7 +112,7 @@ class LinkedLog:
         self._stream.expire()
         sequence = self._stream.next_of(subject, after)
         event = self._stream.event(sequence) if sequence else None
-        return Head(sequence, event.id, event.tombstone) if event is not None else None
+        return Head.of(event) if event is not None else None
 
     async def publish(self, event: Event) -> int | None:
         """Writers of USAGE and EXECUTION use the world's own `publish`."""
@@ -137,4 +137,4 @@ def head_of(stream: MemoryStream, subject: str) -> Head | None:
     stream.expire()
     sequence = stream.last_of(subject)
     event = stream.event(sequence) if sequence else None
-    return Head(sequence, event.id, event.tombstone) if event is not None else None
+    return Head.of(event) if event is not None else None

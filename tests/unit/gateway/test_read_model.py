@@ -327,6 +327,19 @@ def test_the_ring_refuses_versions_below_what_it_holds() -> None:
         world.core.ring.read(0, 1)
 
 
+@pytest.mark.parametrize(("age", "replaces"), [(4, False), (5, True)])
+def test_the_mark_of_a_deletion_replaces_a_document_that_is_old_enough(age: float, replaces: bool) -> None:
+    world = World()
+    world.create("pods", manifest())
+    world.place("web")
+    world.pass_seconds(age)
+    pod = world.core.get(PODS, "default", "web")
+    assert pod is not None
+    plan = deletion(pod, world.now, None)
+    assert plan is not None
+    assert [write.replaces for write in plan.writes] == [replaces]
+
+
 def test_watches_end_where_a_tombstone_removed_a_version_that_was_never_seen() -> None:
     """A gateway that lags may find an object ended before it has read the last version of it."""
     core = GatewayCore()

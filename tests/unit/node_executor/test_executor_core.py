@@ -173,6 +173,19 @@ def test_a_terminating_pod_is_stopped_with_its_grace_and_then_reported_stopped()
     assert (report.phase, report.reason, report.containers[0].exit_code) == (RunPhase.STOPPED, "deleted", 143)
 
 
+@pytest.mark.parametrize(("age", "replaces"), [(4, False), (5, True)])
+def test_the_report_of_an_end_replaces_earlier_ones_that_are_old_enough(age: int, replaces: bool) -> None:
+    bench = Bench().load()
+    job = batch("job")
+    bench.place(job)
+    running(bench, job)
+    bench.place(job, PlacementPhase.TERMINATING)
+    bench.saw(job, started_at=START, finished_at=START, exit_code=143)
+    [event] = bench.look(age).core.decide(bench.now)
+    assert isinstance(event.data, RunStatus)
+    assert (event.data.phase, event.replaces) == (RunPhase.STOPPED, replaces)
+
+
 def test_a_pod_that_never_started_is_stopped_at_once() -> None:
     bench = Bench().load()
     bench.place(batch("job"), PlacementPhase.TERMINATING)

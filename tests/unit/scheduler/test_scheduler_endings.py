@@ -57,6 +57,16 @@ def test_a_deleted_pod_is_terminating_until_its_executor_reports_the_end() -> No
     assert run.ref in event.causes
 
 
+@pytest.mark.parametrize(("age", "replaces"), [(4, False), (5, True)])
+def test_a_terminating_placement_replaces_one_that_is_old_enough(age: int, replaces: bool) -> None:
+    story = placed_story()
+    story.later(age)
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    assert phase(story) is PlacementPhase.TERMINATING
+    assert story.placement_event("a", "web").replaces is replaces
+
+
 def test_a_pod_without_object_is_terminating_too() -> None:
     story = placed_story()
     story.pod_deleted("web")

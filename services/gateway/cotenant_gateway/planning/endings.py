@@ -24,6 +24,7 @@ from cotenant.events.runs import ExecutorStatus
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS, live_placement
+from cotenant.log.contract import replaces
 from cotenant.log.plans import Plan, PlannedWrite, object_write
 from cotenant.model.bounds import saturated_seconds
 from cotenant_gateway.read_model.core import GatewayCore
@@ -80,7 +81,10 @@ def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Pl
     if stored.meta.deletion_timestamp is not None and (marked_grace is None or marked_grace <= grace):
         return None
     marked = ObjectStored(object=marked_for_deletion(stored.raw, now, grace))
-    return Plan((object_write(snapshot.address, marked, stored.sequence, causes=(f"LOG:{stored.sequence}",)),))
+    causes = (f"LOG:{stored.sequence}",)
+    return Plan(
+        (object_write(snapshot.address, marked, stored.sequence, causes=causes, replaces=replaces(stored.time, now)),)
+    )
 
 
 def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:

@@ -124,7 +124,7 @@ class GatewayCore:
         sequence = event.sequence
         if sequence <= slot.own_sequence:
             return
-        if event.tombstone and event.follows > slot.own_sequence and self._live:
+        if event.follows > slot.own_sequence and self._live:
             # It has removed a version that this gateway never saw: no watch can show that one any more.
             self.ring.lose(sequence)
         existed, before = slot.exists, slot.snapshot if self._live else None

@@ -26,7 +26,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.log.contract import ending
+from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject, slo_subject
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
@@ -50,6 +50,7 @@ ORPHAN_GRACE_SECONDS = 30
 class _Report(Struct, frozen=True, gc=False):
     status: RunStatus
     sequence: int
+    time: datetime | None
 
 
 _GONE = PlacementPhase.GONE
@@ -160,7 +161,7 @@ class ExecutorCore:
             self._open.discard(key)
         else:
             self._touch(key)
-        self._runs[key] = _Report(data, event.sequence)
+        self._runs[key] = _Report(data, event.sequence, event.time)
         for container in data.containers:
             if container.reason == REASON_BACKOFF and container.finished_at is not None:
                 ends = container.finished_at + timedelta(seconds=container.backoff_seconds)
@@ -330,7 +331,16 @@ class ExecutorCore:
             if step is not None and self._has_just_begun(key, step, known):
                 self.holds_reports = True
             elif known is None or known.status != report:
-                events.append(Event(subject=run_subject(self.facts.name, *key), data=report, causes=(placed.ref,), time=now))
+                last = known.time if known is not None and report.phase.terminal else None
+                events.append(
+                    Event(
+                        subject=run_subject(self.facts.name, *key),
+                        data=report,
+                        causes=(placed.ref,),
+                        time=now,
+                        replaces=replaces(last, now),
+                    )
+                )
             elif step is None or step.steady:
                 self._open.discard(key)
         events += ends

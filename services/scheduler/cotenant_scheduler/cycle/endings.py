@@ -32,7 +32,7 @@ import msgspec
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, WaitingReason
-from cotenant.log.contract import ending
+from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
 from cotenant_scheduler.state.counting import PodKey
@@ -134,7 +134,8 @@ class Endings:
             if self._has_ended(record, node, placed, now):
                 events.append(self._gone(record, node, placed, reason))
             elif placed.data.phase is not PlacementPhase.TERMINATING:
-                events.append(self._again(record, node, placed, PlacementPhase.TERMINATING, reason, now))
+                again = self._again(record, node, placed, PlacementPhase.TERMINATING, reason, now)
+                events.append(msgspec.structs.replace(again, replaces=replaces(placed.data.bound_at, now)))
             elif self._is_of(record, placed) and placed.data.object_sequence != record.object_sequence:
                 at = placed.data.terminating_at
                 events.append(self._again(record, node, placed, PlacementPhase.TERMINATING, reason, at))

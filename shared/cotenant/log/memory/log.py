@@ -78,7 +78,7 @@ class MemoryLog:
         message = self.log.message(sequence)
         if message is None:
             return None
-        return Head(sequence, "") if isinstance(message, RawMessage) else Head(sequence, message.id, message.tombstone)
+        return Head(sequence, "") if isinstance(message, RawMessage) else Head.of(message)
 
     async def get(self, stream: str, sequence: int) -> Event | None:
         """See `cotenant.log.contract.Log`."""

@@ -85,7 +85,7 @@ class MemoryStream:
         first = self.last_sequence + 1
         for sequence, write in enumerate(writes, first):
             event = write.event
-            if event.tombstone:
+            if event.tombstone or event.replaces:
                 for old in tuple(self._by_subject.get(event.subject, ())):
                     self._remove(old)
             if event.ttl_seconds:

@@ -12,6 +12,8 @@ from cotenant.log.nats.wire import parse_headers
 logger = logging.getLogger(__name__)
 
 Headers = dict[str, str]
+REPLACES = "Cotenant-Replaces"
+"""Header of a message that rolls its subject up and is no tombstone."""
 _MOST_DIGITS = 18
 """Of a number in a header; anybody may have written it."""
 
@@ -38,7 +40,12 @@ def _ttl_seconds(headers: Headers) -> int:
 
 def _followed(headers: Headers) -> int:
     text = headers.get("Nats-Expected-Last-Subject-Sequence", "")
-    return int(text) if text.isdigit() and headers.get("Nats-Rollup") == "sub" else 0
+    return int(text) if _is_number(text) and headers.get("Nats-Rollup") == "sub" else 0
+
+
+def is_tombstone(headers: Headers) -> bool:
+    """Return whether a message says that its entity has ended."""
+    return headers.get("Nats-Rollup") == "sub" and REPLACES not in headers
 
 
 def _origin_sequence(headers: Headers, own: int) -> int:
@@ -61,7 +68,8 @@ def event_of(
         subject=subject,
         stream=LOG if stream == HISTORY else stream,
         sequence=_origin_sequence(headers, sequence) if stream == HISTORY else sequence,
-        tombstone=headers.get("Nats-Rollup") == "sub",
+        tombstone=is_tombstone(headers),
+        replaces=REPLACES in headers,
         ttl_seconds=_ttl_seconds(headers),
         follows=_followed(headers),
         decoders=decoders,

@@ -41,7 +41,7 @@ from cotenant.log.contract import (
 )
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.declaring import declare
-from cotenant.log.nats.decoding import event_of
+from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream, StoredMessage, is_no_space
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
@@ -207,7 +207,8 @@ class NatsLog:
             event_id = _ID.decode(message.data).id
         except msgspec.DecodeError:
             event_id = ""
-        return Head(message.sequence, event_id, message.headers.get("Nats-Rollup") == "sub")
+        headers = message.headers
+        return Head(message.sequence, event_id, is_tombstone(headers), replaces=REPLACES in headers)
 
     async def get(self, stream: str, sequence: int) -> Event | None:
         """See `cotenant.log.contract.Log`."""

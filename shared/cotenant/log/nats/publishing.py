@@ -11,6 +11,7 @@ from secrets import token_urlsafe
 import msgspec
 
 from cotenant.events.envelope import Event
+from cotenant.log.nats.decoding import REPLACES
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, ApiError
 from cotenant.log.nats.wire import BusClient, frame
 
@@ -41,6 +42,8 @@ def header_lines(event: Event, expected: int | None = None, message_id: str = ""
         lines += b"Nats-Msg-Id: %b\r\n" % message_id.encode()
     if event.tombstone:
         lines += b"Nats-Rollup: sub\r\n"
+    elif event.replaces:
+        lines += b"Nats-Rollup: sub\r\n%b: 1\r\n" % REPLACES.encode()
     if event.ttl_seconds:
         scaled = longest_ttl and event.tombstone
         lines += b"Nats-TTL: %ds\r\n" % (min(event.ttl_seconds, longest_ttl) if scaled else event.ttl_seconds)
