@@ -11,7 +11,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Waiting
 from cotenant.log.contract import HISTORY, LOG, Stored, Write
 from cotenant.log.nats.log import connect
-from cotenant.model.subjects import waiting_subject
+from cotenant.model.subjects import pod_subject, waiting_subject
 from tests.integration.gateway.gateway_process import PODS, WAIT_SECONDS, GatewayProcess, body_of, pod
 from tests.nats_server import NatsServer
 
@@ -46,6 +46,36 @@ async def test_what_is_older_than_history_is_said_to_be(nats_server: NatsServer)
             assert answer.headers["Warning"] == f'299 - "1 is older than what LOG keeps, which begins at LOG:{begins}"'
             answer = await http.get("/apis/cotenant.io/v1/events", params={"since": str(stored.last)})
             assert "Warning" not in answer.headers
+    finally:
+        gateway.close()
+        await log.close()
+
+
+async def test_an_ended_pod_is_explained_from_history_when_log_holds_nothing_of_it(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    gateway = GatewayProcess(nats_server.url)
+    timeout = aiohttp.ClientTimeout(total=WAIT_SECONDS)
+    try:
+        await gateway.ready()
+        async with aiohttp.ClientSession(gateway.url, timeout=timeout) as http:
+            await body_of(await http.post(PODS, json=pod("web")), 201)
+            await body_of(await http.delete(f"{PODS}/web"), 200)
+            subject = pod_subject("default", "web")
+            gone = await log.last_known(subject)
+            assert gone is not None
+            assert gone.tombstone
+            async with asyncio.timeout(WAIT_SECONDS):
+                while await log.last_sequence(HISTORY) < gone.sequence:  # noqa: ASYNC110 - a source says nothing when it is there
+                    await asyncio.sleep(0.05)
+            await log.purge(LOG, subject)  # as the tombstone's TTL does
+            assert await log.head(subject) is None
+            kept = await log.last_known(subject)
+            assert kept is not None
+            assert (kept.ref, kept.data, kept.causes, kept.tombstone) == (gone.ref, gone.data, gone.causes, True)
+            explained = await body_of(await http.get("/apis/cotenant.io/v1/explain/pod/default/web"), 200)
+            assert [link["ref"] for link in explained["links"]] == [gone.ref, *gone.causes]
+            await body_of(await http.get("/apis/cotenant.io/v1/explain/pod/default/nobody"), 404)
     finally:
         gateway.close()
         await log.close()

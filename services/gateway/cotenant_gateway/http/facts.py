@@ -109,25 +109,22 @@ class FactHandlers:
 
     async def _explain_pod(self, namespace: str, name: str) -> web.Response:
         pod = self._gateway.core.get(PODS, namespace, name)
-        heads = [eviction_subject(namespace, name)]
+        subjects = [eviction_subject(namespace, name)]
         parts: list[Event] = []
         if pod is None:
-            # An ended pod is explained as long as its tombstone is kept: it names what it follows from.
-            heads.append(pod_subject(namespace, name))
+            # An ended pod is explained as long as HISTORY keeps its tombstone: it names what it follows from.
+            subjects.append(pod_subject(namespace, name))
         else:
             parts = list(pod.parts.values())
             if pod.stored is not None:
                 parts += await self._events_at([pod.stored.sequence])
-        found = await self._heads(heads)
-        roots = [*parts, *(event for event in found if pod is None or _uid_of(event) == pod.uid)]
+        found = await asyncio.gather(*(self._log.last_known(subject) for subject in subjects))
+        uid = pod.uid if pod is not None else next((_uid_of(event) for event in reversed(found) if event is not None), "")
+        roots = [*parts, *(event for event in found if event is not None and _uid_of(event) == uid)]
         if not roots:
             raise not_found(PODS, name)
         explanation = explain_pod(namespace, name, roots, await self._walk(roots))
         return json_response(msgspec.json.encode(explanation))
-
-    async def _heads(self, subjects: Sequence[str]) -> list[Event]:
-        heads = [await self._log.head(subject) for subject in subjects]
-        return await self._events_at([head.sequence for head in heads if head is not None])
 
     async def _events_at(self, sequences: Sequence[int]) -> list[Event]:
         found = await asyncio.gather(*(self._log.find(f"{LOG}:{sequence}") for sequence in sequences))

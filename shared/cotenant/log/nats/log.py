@@ -223,6 +223,21 @@ class NatsLog:
         except EventError:
             return None
 
+    async def last_known(self, subject: str) -> Event | None:
+        """Return the last message of a subject of LOG; from HISTORY where LOG holds none any more, so that it is a tombstone or
+        was fleeting. None where there is none, or it cannot be decoded. Raises LogUnavailableError."""
+        for stream in (LOG, HISTORY):
+            try:
+                message = await self._api.last(stream, subject)
+            except (BusError, *API_ERRORS) as error:
+                raise LogUnavailableError(f"the last message of {subject}: {type(error).__name__}: {error}") from error
+            if message is not None:
+                try:
+                    return event_of(stream, message.subject, message.sequence, message.data, message.headers)
+                except EventError:
+                    return None
+        return None
+
     async def find(self, ref: str) -> Event | Lost:
         """Return the event that a cause names (`LOG:123`), from HISTORY where LOG lost it; else why there is none."""
         stream, _, number = ref.partition(":")
