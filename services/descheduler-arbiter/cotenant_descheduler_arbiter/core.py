@@ -44,7 +44,7 @@ from cotenant_descheduler_arbiter.node_lifecycle.lifecycle import NodeLifecycle
 from cotenant_descheduler_arbiter.node_lifecycle.zones import ZoneHealth
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
-CORE_VERSION = "2"
+CORE_VERSION = "3"
 """Version of the decision rules; increased when the same state gives other decisions."""
 
 

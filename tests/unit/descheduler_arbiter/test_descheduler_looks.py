@@ -242,7 +242,7 @@ def test_what_is_published_of_a_hot_node() -> None:
     judged = cluster.judged("hot")
     assert judged.moved == tuple(job.job for job in cluster.migrations())
     assert len(judged.moved) == 1
-    assert judged.message == ""
+    assert judged.message == "uses cpu 80 %, memory 0 %"
     figures = {figure.name: figure.value for figure in judged.figures}
     assert {name: value for name, value in figures.items() if name.startswith("cpu.")} == {
         "cpu.usage": 8000,
@@ -269,11 +269,11 @@ def test_a_hot_node_without_a_possible_move_is_published_with_that_message(dry_r
     cluster.pod("idle", "cold", used=100)
     cluster.cycle()
     judged = cluster.judged("hot")
-    assert judged.message == "hot, and nothing can be moved"
+    assert judged.message.startswith("hot, and nothing can be moved; uses cpu ")
     assert (len(judged.kept), judged.kept_count) == (10, 12)
 
 
 def test_a_hot_node_below_its_detections_is_published_without_a_message() -> None:
     cluster = hot_and_cold()
     cluster.cycle()
-    assert cluster.judged("hot").message == ""
+    assert cluster.judged("hot").message == "uses cpu 80 %, memory 0 %"

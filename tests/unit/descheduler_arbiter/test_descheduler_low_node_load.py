@@ -133,6 +133,7 @@ def test_host_applications_and_system_usage_make_a_node_hot() -> None:
     cluster.decide()
     figures = {figure.name: figure.value for figure in cluster.judged("hot").figures}
     assert figures["cpu.usage"] == 4000 + 2000 + 1500
+    assert cluster.judged("hot").message == "uses cpu 75 %, memory 0 %"
     assert len(cluster.migrations()) == 1
 
 

@@ -26,6 +26,7 @@ from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.low_node_load.balance import Move, StayingPod
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
 from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, run_cycle, streaks_of
+from cotenant_descheduler_arbiter.low_node_load.scoring import percent_floor
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
 from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, namespace_refusal
@@ -187,11 +188,12 @@ class Balancing:
         self, judgement: Judgement, names: tuple[str, ...], moves: list[Move], kept: list[StayingPod], dry_run: bool
     ) -> NodeLoadJudged:
         streaks = judgement.streaks
-        message = ""
+        said = []
         if dry_run and moves:
-            message = "dry run: would move " + ", ".join(move.facts.key for move in moves)
+            said.append("dry run: would move " + ", ".join(move.facts.key for move in moves))
         elif judgement.abnormal and not moves:
-            message = "hot, and nothing can be moved"
+            said.append("hot, and nothing can be moved")
+        said.append(_in_percent(judgement.load))
         return NodeLoadJudged(
             node=judgement.node,
             pool=judgement.pool,
@@ -207,7 +209,7 @@ class Balancing:
                 for each in kept[:MAX_KEPT]
             ),
             kept_count=len(kept),
-            message=message,
+            message="; ".join(said),
         )
 
     def _job_name(self, move: Move) -> str:
@@ -240,6 +242,12 @@ class Balancing:
 
 def _figures(prefix: str, amounts_by_name: Mapping[str, int]) -> tuple[Figure, ...]:
     return tuple(Figure(name=f"{prefix}.{name}", value=value) for name, value in sorted(amounts_by_name.items()))
+
+
+def _in_percent(load: NodeLoad) -> str:
+    """How much of the resources with thresholds is used, as people compare it with these."""
+    used = percent_floor({name: load.usage.get(name, 0) for name in sorted(load.band.high)}, load.allocatable)
+    return "uses " + ", ".join(f"{name} {percent} %" for name, percent in used.items() if load.allocatable.get(name))
 
 
 def _load_figures(load: NodeLoad) -> tuple[Figure, ...]:
