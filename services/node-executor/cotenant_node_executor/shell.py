@@ -42,6 +42,8 @@ PUBLISH_TRIES = 20
 PUBLISH_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 2.0
 """Pause between loads; no cycle runs meanwhile."""
+MARKER_SECONDS = 5.0
+"""Between two tries of a start marker for which LOG has no room."""
 NOTE_SECONDS = 5.0
 """How often the node notes how far it has followed LOG."""
 
@@ -74,6 +76,8 @@ class ExecutorShell:
         """Sequence of the last message that was folded."""
         self._why_unknown = ""
         self._adopting = False
+        self._marker_at: float | None = None
+        """When the start marker, for which LOG had no room, is tried again; None where it was stored."""
         self._wake_cycles: Callable[[], None] = lambda: None
         self._quarantine = Quarantine()
         self._outbox: deque[Event] = deque()
@@ -106,6 +110,7 @@ class ExecutorShell:
             await asyncio.gather(sender, *self._storing, return_exceptions=True)
 
     def _begin(self, number: int) -> _Incarnation:
+        self._marker_at = None
         if number > 1:
             self.node = self.node.restarted()
         return _Incarnation(self)
@@ -158,6 +163,8 @@ class ExecutorShell:
             sample = loop.time() >= next_sample
             if sample:
                 next_sample = max(next_sample + self._period, loop.time())
+            if self._marker_at is not None:
+                self._go_on_without_marker(reading, loop.time())
             if self.node.core.loaded and not ready:
                 ready = True
                 reading.loaded()
@@ -165,6 +172,21 @@ class ExecutorShell:
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
             for event in self.node.step(utc_now(), sample=sample):
                 self._post(event)
+
+    def without_marker(self) -> None:
+        """See `runtime.follower.Roomless`: suppression and the pods' supervision wait for no room on a disk."""
+        self._marker_at = asyncio.get_running_loop().time() + MARKER_SECONDS
+
+    def _go_on_without_marker(self, reading: Reading, now: float) -> None:
+        """Take the load for over when it is read to its end; store the marker when there is room."""
+        core = self.node.core
+        assert self._marker_at is not None
+        core.loaded = core.loaded or reading.snapshot_over
+        if core.marked:
+            self._marker_at = None
+        elif core.loaded and now >= self._marker_at:
+            self._marker_at = now + MARKER_SECONDS
+            self._post(self.node.start_marker(utc_now()))
 
     def _note(self) -> None:
         if not self._why_unknown:
@@ -284,6 +306,10 @@ class _Incarnation:
     async def prepare(self) -> None:
         """See `runtime.follower.Prepared`."""
         await self._shell.prepare()
+
+    def without_marker(self) -> None:
+        """See `runtime.follower.Roomless`."""
+        self._shell.without_marker()
 
     async def run(self, reading: Reading) -> None:
         """See `runtime.follower.Incarnation`."""

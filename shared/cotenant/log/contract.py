@@ -166,6 +166,15 @@ class Skipping(Protocol):
 
 
 @runtime_checkable
+class Snapshotting(Protocol):
+    """A reader that knows when everything has been delivered that was there when it began."""
+
+    @property
+    def snapshot_over(self) -> bool:
+        """Whether it has; nothing is told to who waits in `pull` meanwhile."""
+
+
+@runtime_checkable
 class Clocked(Protocol):
     """A reader that knows the log's clock, which stamps messages when they are stored."""
 

@@ -38,6 +38,7 @@ from cotenant.log.contract import (
     Reader,
     Refused,
     Skipping,
+    Snapshotting,
     Stored,
     Viewing,
     Write,
@@ -114,6 +115,12 @@ class Reading:
         for reader in self._readers:
             reader.loaded()
 
+    @property
+    def snapshot_over(self) -> bool:
+        """Whether everything that was there when the readers began is taken; False where they do not say."""
+        over = all(isinstance(reader, Snapshotting) and reader.snapshot_over for reader in self._readers)
+        return over and self._queue.empty()
+
     def seconds_ahead(self, now: datetime) -> float:
         """Return by how much a clock that shows `now` is ahead of the log's, at most; 0 where that is not known."""
         times = [time for reader in self._readers if isinstance(reader, Clocked) and (time := reader.server_time()) is not None]
@@ -149,6 +156,14 @@ class Prepared(Protocol):
 
     async def prepare(self) -> None:
         """Called before the start marker is stored."""
+
+
+@runtime_checkable
+class Roomless(Protocol):
+    """An incarnation that can begin on a log without room for its start marker: what it reads says when its load is over."""
+
+    def without_marker(self) -> None:
+        """Called before `run` where there was no room. The incarnation stores its marker when there is."""
 
 
 class LoadingIncarnation:
@@ -229,8 +244,9 @@ class Follower:
             return await self._log.follow_republished(selected)
         return await self._log.follow(LOG, self._filters)
 
-    async def _store_marker(self, marker: Write) -> None:
-        """Store a start marker. Thousands of processes may start at once, so each asks less often while no answer comes.
+    async def _store_marker(self, marker: Write) -> Stored | Refused:
+        """Store a start marker; refused only where LOG has no room. Thousands of processes may start at once, so each asks less
+        often while no answer comes.
 
         The marker expects nothing of its subject, so storing it twice does no harm. Raises Behind where it cannot be stored.
         """
@@ -245,8 +261,9 @@ class Follower:
                 outcome = await self._log.append([marker])
             if attempt.retry_state.outcome is not None and not attempt.retry_state.outcome.failed:
                 attempt.retry_state.set_result(outcome)
-        if not isinstance(outcome, Stored):
-            raise Behind(f"the start marker was not stored: {outcome.reason}")
+        if isinstance(outcome, Stored) or (isinstance(outcome, Refused) and outcome.no_space):
+            return outcome
+        raise Behind(f"the start marker was not stored: {outcome.reason}")
 
     async def _run_one(self, incarnation: Incarnation) -> None:
         readers: list[Reader] = []
@@ -264,7 +281,12 @@ class Follower:
                 readers[1].loaded()
             if isinstance(incarnation, Prepared):
                 await incarnation.prepare()
-            await self._store_marker(Write(event=incarnation.marker(self._clock())))
+            stored = await self._store_marker(Write(event=incarnation.marker(self._clock())))
+            if isinstance(stored, Refused):
+                if not isinstance(incarnation, Roomless):
+                    raise Behind(f"the start marker was not stored: {stored.reason}")
+                logger.warning("%s: no room for the start marker (%s): going on without", self._service, stored.reason)
+                incarnation.without_marker()
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)
             try:
                 await incarnation.run(reading)

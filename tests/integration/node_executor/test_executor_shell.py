@@ -9,13 +9,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log.contract import EXECUTION, LOG, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import connect
-from cotenant.model.subjects import placement_subject, run_subject
+from cotenant.log.nats.streams import StreamSizes
+from cotenant.model.subjects import executor_subject, placement_subject, run_subject
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
@@ -190,6 +193,41 @@ async def test_the_node_goes_on_while_its_reports_find_no_room_and_tells_once_th
         assert log.refused <= 10
         log.full = False
         await reported(log, "job", RunPhase.SUCCEEDED)
+
+
+async def test_an_executor_that_starts_on_a_full_log_runs_its_pods_and_stores_its_marker_when_there_is_room(
+    nats_server: NatsServer,
+) -> None:
+    others, log = await connect(nats_server.url, "others"), await connect(nats_server.url, "executor")
+    await others.declare(sizes=StreamSizes(log=1 << 20))
+    await place(others, "job", "1500ms")
+    filled: Stored | Refused | NoAnswer = NoAnswer("")
+    size = 1 << 16
+    for number in range(1000):
+        run = RunStatus(node="other", namespace="default", name=f"r{number}", uid="u", phase=RunPhase.RUNNING)
+        data = replace(run, message="x" * size)
+        event = Event(subject=run_subject("other", "default", f"r{number}"), data=data, id=f"f/{number}", source="/test")
+        filled = await others.append([Write(event=event)])
+        if isinstance(filled, Refused):
+            if size < 64:
+                break
+            size //= 2
+    assert isinstance(filled, Refused)
+    assert filled.no_space
+    async with living(log) as shell:
+        assert await log.head(executor_subject(NODE)) is None
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not has_ended(shell.node, "uid-job"):  # noqa: ASYNC110 - nothing is said meanwhile
+                await asyncio.sleep(PERIOD)
+        assert not shell.node.core.marked
+        await others.extend(1 << 20)
+        await reported(others, "job", RunPhase.SUCCEEDED)
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not shell.node.core.marked:  # noqa: ASYNC110 - the node says nothing of it
+                await asyncio.sleep(PERIOD)
+        assert await log.head(executor_subject(NODE)) is not None
+    await log.close()
+    await others.close()
 
 
 async def test_what_waits_for_the_server_is_bounded_and_the_oldest_is_dropped() -> None:

@@ -82,7 +82,10 @@ class ExecutorCore:
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
         self.loaded = False
-        """The executor's own start marker was delivered, so every earlier message is folded."""
+        """Everything is folded that was there at the start: the executor's own start marker was delivered, or its log has no
+        room for it and was read to the end."""
+        self.marked = False
+        """The start marker was delivered."""
         self._seen: Observation | None = None
         # What follows is cached for speed only: it is derived from the state above, and recomputed when that changes.
         self._targets = DesiredTargets(facts, capabilities, strategies)
@@ -131,7 +134,8 @@ class ExecutorCore:
             self._changed = True
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
-            self.loaded = self.loaded if event.tombstone else data.boot == self.boot
+            if not event.tombstone:
+                self.loaded = self.marked = data.boot == self.boot
             self._changed = True
 
     def _apply_placement(self, data: Placement, event: Event) -> None:

@@ -40,6 +40,11 @@ class MemoryReader:
         self._loading = after is None
         self.position = 0 if after is None else after
 
+    @property
+    def snapshot_over(self) -> bool:
+        """See `cotenant.log.contract.Snapshotting`."""
+        return not self._backlog
+
     async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
         """See `cotenant.log.contract.Reader`."""
         deadline = asyncio.get_running_loop().time() + wait_seconds

@@ -113,6 +113,11 @@ class RepublishedReader:
         self._in_touch = boot_seconds()
         self._look_after(0.0 if self._gap else SETTLE_SECONDS)
 
+    @property
+    def snapshot_over(self) -> bool:
+        """See `cotenant.log.contract.Snapshotting`."""
+        return self._snapshot is None
+
     # -- what arrives --------------------------------------------------------------------------------------------------
 
     def _on_message(self, subject: bytes, _: bytes, block: bytes, data: bytes) -> None:
