@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -31,6 +31,7 @@ from cotenant.model.subjects import encode_token
 from cotenant.runtime.follower import LOG_ERRORS, Follower, Reading, publish_findings, utc_now
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
+from cotenant_node_executor.runtime.interface import Order
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ PUBLISH_TRIES = 20
 PUBLISH_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 2.0
 """Pause between loads; no cycle runs meanwhile."""
+FOLLOW_UP_SECONDS = 0.1
+"""Most programs end within it when they are asked to."""
 MARKER_SECONDS = 5.0
 """Between two tries of a start marker for which LOG has no room."""
 NOTE_SECONDS = 5.0
@@ -79,6 +82,8 @@ class ExecutorShell:
         self._marker_at: float | None = None
         """When the start marker, for which LOG had no room, is tried again; None where it was stored."""
         self._wake_cycles: Callable[[], None] = lambda: None
+        self._ordered: Sequence[Order] = ()
+        self._follow_up = FOLLOW_UP_SECONDS
         self._quarantine = Quarantine()
         self._outbox: deque[Event] = deque()
         self._wake_outbox = asyncio.Event()
@@ -146,7 +151,7 @@ class ExecutorShell:
         ready = False
         self._wake_cycles = reading.wake.set
         while not self._stopping.is_set():
-            await reading.wait(0.0 if self.node.core.holds_reports else max(0.0, next_sample - loop.time()))
+            await reading.wait(self._pause(next_sample - loop.time()))
             if self._adopting:
                 raise Behind("LOG is adopted")
             while (events := reading.take()) is not None:
@@ -172,6 +177,18 @@ class ExecutorShell:
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
             for event in self.node.step(utc_now(), sample=sample):
                 self._post(event)
+
+    def _pause(self, until_sample: float) -> float:
+        """Return how long to wait for deliveries before the next cycle. What orders have done is looked at before the next
+        sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same."""
+        if self.node.core.holds_reports:
+            return 0.0
+        ordered = self.node.ordered
+        if not ordered:
+            return max(0.0, until_sample)
+        self._follow_up = FOLLOW_UP_SECONDS if ordered != self._ordered else self._follow_up * 2
+        self._ordered = ordered
+        return max(0.0, min(until_sample, self._follow_up))
 
     def without_marker(self) -> None:
         """See `runtime.follower.Roomless`: suppression and the pods' supervision wait for no room on a disk."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.placements import Placement
+from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log.contract import EXECUTION, LOG, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.memory import MemoryLog
@@ -52,10 +52,14 @@ def new_node(boot: str = "boot") -> ExecutorNode:
 
 
 @asynccontextmanager
-async def living(log: Log, node: ExecutorNode | None = None) -> AsyncIterator[ExecutorShell]:
+async def living(
+    log: Log, node: ExecutorNode | None = None, period_seconds: float = PERIOD
+) -> AsyncIterator[ExecutorShell]:
     """A shell that has loaded."""
     stopping, ready = asyncio.Event(), asyncio.Event()
-    shell = ExecutorShell(log, node or new_node(), cell="cell", period_seconds=PERIOD, stopping=stopping, on_ready=ready.set)
+    shell = ExecutorShell(
+        log, node or new_node(), cell="cell", period_seconds=period_seconds, stopping=stopping, on_ready=ready.set
+    )
     running = asyncio.ensure_future(shell.run())
     async with asyncio.timeout(WAIT_SECONDS):
         await ready.wait()
@@ -78,10 +82,12 @@ async def store(log: Log, subject: str, data: Payload) -> None:
     assert isinstance(await log.append([Write(event=event)]), Stored)
 
 
-async def place(log: Log, name: str, duration: str = "1h") -> None:
+async def place(log: Log, name: str, duration: str = "1h", phase: PlacementPhase = PlacementPhase.BOUND) -> None:
     annotations = {"cotenant.io/simulated-duration": duration}
     document = pod_document(name, annotations=annotations, restartPolicy="Never")
-    placement = Placement(node=NODE, namespace="default", name=name, uid=f"uid-{name}", pod=encoded(document))
+    placement = Placement(
+        node=NODE, namespace="default", name=name, uid=f"uid-{name}", phase=phase, pod=encoded(document)
+    )
     await store(log, placement_subject(NODE, "default", name), placement)
 
 
@@ -193,6 +199,15 @@ async def test_the_node_goes_on_while_its_reports_find_no_room_and_tells_once_th
         assert log.refused <= 10
         log.full = False
         await reported(log, "job", RunPhase.SUCCEEDED)
+
+
+async def test_the_end_of_a_stopped_pod_is_reported_before_the_next_sample() -> None:
+    log = MemoryLog()
+    async with living(log, period_seconds=3600.0):
+        await place(log, "job")
+        await reported(log, "job", RunPhase.RUNNING)
+        await place(log, "job", phase=PlacementPhase.TERMINATING)
+        await reported(log, "job", RunPhase.STOPPED)
 
 
 async def test_an_executor_that_starts_on_a_full_log_runs_its_pods_and_stores_its_marker_when_there_is_room(

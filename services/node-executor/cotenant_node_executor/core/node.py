@@ -79,6 +79,8 @@ class ExecutorNode:
         self._named = 0
         self._adopted = False
         self._moved = True
+        self.ordered: Sequence[Order] = ()
+        """The last cycle's orders: what they do to the pods is seen by a later cycle."""
         """The last cycle changed the machine or had a refusal, so the next one must observe again."""
 
     def take_log(self, why_unknown: str) -> None:
@@ -142,6 +144,7 @@ class ExecutorNode:
         if plan.groups:
             machine.create(plan.groups)
         report = machine.write(plan.targets)
+        self.ordered = plan.orders
         if plan.orders:
             machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)
