@@ -4,9 +4,8 @@ In: a log, a node. It ends when `stopping` is set. `cotenant.runtime.follower` r
 storing run in tasks of their own, so that cycles continue while the server is unreachable: suppression keeps working and
 processes stay supervised. A message that the core cannot fold becomes a dead letter.
 
-Bounds: QUEUE_PULLS pulls wait between reader and cycle; one report in flight for each subject (a newer state is decided
-again); at most MAX_OUTBOX usage and execution events wait to be stored, each tried PUBLISH_TRIES times; beyond that the oldest
-are dropped and counted.
+Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports under way (`reports`); at most MAX_OUTBOX usage
+and execution events wait to be stored, each tried PUBLISH_TRIES times; beyond that the oldest are dropped and counted.
 """
 
 from __future__ import annotations
@@ -19,18 +18,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
-from msgspec.structs import replace
 
 from cotenant.engine.load import RELOAD_PAUSE
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.events.requests import Adopted
-from cotenant.log.contract import LOG, USAGE, Behind, Identified, Log, LogIdentity, Refused, Stored, Write
-from cotenant.log.room_pause import RoomPause
+from cotenant.log.contract import LOG, USAGE, Behind, Identified, Log, LogIdentity
 from cotenant.model.subjects import encode_token
-from cotenant.runtime.follower import LOG_ERRORS, Follower, Reading, publish_findings, utc_now
+from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
+from cotenant_node_executor.reports import Reports
 from cotenant_node_executor.runtime.interface import Order
 
 logger = logging.getLogger(__name__)
@@ -38,7 +36,6 @@ logger = logging.getLogger(__name__)
 PULL_LIMIT = 500
 QUEUE_PULLS = 4
 MAX_OUTBOX = 1000
-STORING_TOGETHER = 16
 PUBLISH_TRIES = 20
 PUBLISH_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 2.0
@@ -87,9 +84,7 @@ class ExecutorShell:
         self._quarantine = Quarantine()
         self._outbox: deque[Event] = deque()
         self._wake_outbox = asyncio.Event()
-        self._under_way: set[str] = set()
-        self._storing: set[asyncio.Task[None]] = set()
-        self._room_pause = RoomPause()
+        self._reports = Reports(log, cell, lambda: self._wake_cycles())
 
     async def run(self) -> None:
         """Run until stopped."""
@@ -110,9 +105,8 @@ class ExecutorShell:
         finally:
             await self._flush()
             self._note()
-            for task in (sender, *self._storing):
-                task.cancel()
-            await asyncio.gather(sender, *self._storing, return_exceptions=True)
+            sender.cancel()
+            await asyncio.gather(sender, self._reports.close(), return_exceptions=True)
 
     def _begin(self, number: int) -> _Incarnation:
         self._marker_at = None
@@ -175,8 +169,7 @@ class ExecutorShell:
                 reading.loaded()
                 self._on_ready()
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
-            for event in self.node.step(utc_now(), sample=sample):
-                self._post(event)
+            self._post(self.node.step(utc_now(), sample=sample))
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. What orders have done is looked at before the next
@@ -203,7 +196,7 @@ class ExecutorShell:
             self._marker_at = None
         elif core.loaded and now >= self._marker_at:
             self._marker_at = now + MARKER_SECONDS
-            self._post(self.node.start_marker(utc_now()))
+            self._post([self.node.start_marker(utc_now())])
 
     def _note(self) -> None:
         if not self._why_unknown:
@@ -215,50 +208,15 @@ class ExecutorShell:
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
-    def _post(self, event: Event) -> None:
-        if event.stream == LOG:
-            if event.subject in self._under_way or len(self._storing) >= STORING_TOGETHER:
-                return
-            if self._room_pause.waits(asyncio.get_running_loop().time()):
-                return
-            self._under_way.add(event.subject)
-            task = asyncio.ensure_future(self._store(self.node, self.node.identified(event, self._cell)))
-            self._storing.add(task)
-            task.add_done_callback(self._storing.discard)
-            return
-        if len(self._outbox) >= MAX_OUTBOX:
-            self._outbox.popleft()
-            self.dropped += 1
-        self._outbox.append(event)
-        self._wake_outbox.set()
-
-    async def _store(self, node: ExecutorNode, event: Event) -> None:
-        """Store one report. If it is refused, take over the subject's last sequence; the next cycle decides again."""
-        try:
-            expected = node.core.last_sequence(event.subject)
-            outcome = await self._log.append([Write(event=event, expected=expected)])
-            if isinstance(outcome, Stored):
-                node.apply(replace(event, sequence=outcome.first))
-                if self._room_pause.stored():
-                    logger.warning("node %s: LOG has room for reports again", node.name)
-            elif isinstance(outcome, Refused) and outcome.no_space:
-                now = asyncio.get_running_loop().time()
-                if not self._room_pause.waits(now):
-                    pause = self._room_pause.refused(now)
-                    logger.warning("node %s: LOG has no room (%s): next report in %.0f s", node.name, outcome.reason, pause)
-            elif isinstance(outcome, Refused):
-                head = await self._log.head(event.subject)
-                if head is None:
-                    node.core.correct_sequence(event.subject, 0)
-                elif head.sequence != expected:
-                    logger.info("node %s: %s: %s", node.name, event.subject, outcome.reason)
-                    node.core.correct_sequence(event.subject, head.sequence)
-                else:
-                    logger.error("node %s: %s is refused: %s", node.name, event.subject, outcome.reason)
-        except LOG_ERRORS as error:
-            logger.info("node %s: %s was not stored: %s", node.name, event.subject, error)
-        finally:
-            self._under_way.discard(event.subject)
+    def _post(self, events: Sequence[Event]) -> None:
+        self._reports.post(self.node, [event for event in events if event.stream == LOG])
+        for event in events:
+            if event.stream != LOG:
+                if len(self._outbox) >= MAX_OUTBOX:
+                    self._outbox.popleft()
+                    self.dropped += 1
+                self._outbox.append(event)
+                self._wake_outbox.set()
 
     async def _send(self) -> None:
         """Store usage and execution events in order: the reference of a usage message is a cause of later events."""
@@ -287,7 +245,7 @@ class ExecutorShell:
         """Wait at most two seconds for events in flight."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
-                while self._outbox or self._storing:  # noqa: ASYNC110 - bounded by the timeout above
+                while self._outbox or self._reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
                     await asyncio.sleep(0.02)
 
 

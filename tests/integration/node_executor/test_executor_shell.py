@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+import pytest
 from msgspec.structs import replace
 
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.log.contract import EXECUTION, LOG, Log, NoAnswer, Refused, Stored, Write
+from cotenant.log.contract import EXECUTION, LOG, WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
@@ -201,6 +202,47 @@ async def test_the_node_goes_on_while_its_reports_find_no_room_and_tells_once_th
         await reported(log, "job", RunPhase.SUCCEEDED)
 
 
+class HoldingLog(MemoryLog):
+    """Holds reports of pods back while `open` is not set, and notes how many came together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.sizes: list[int] = []
+        self.refusing = 0
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        if not isinstance(writes[0].event.data, RunStatus):
+            return await super().append(writes)
+        self.sizes.append(len(writes))
+        await self.open.wait()
+        if len(writes) > 1 and self.refusing:
+            self.refusing -= 1
+            return Refused("wrong last sequence")
+        return await super().append(writes)
+
+
+@pytest.mark.parametrize("refusing", [0, 1])
+async def test_reports_that_come_while_others_are_under_way_go_together(refusing: int) -> None:
+    log = HoldingLog()
+    log.refusing = refusing
+    async with living(log):
+        await place(log, "first")
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not log.sizes:  # noqa: ASYNC110 - nothing is said meanwhile
+                await asyncio.sleep(PERIOD)
+        for number in range(20):
+            await place(log, f"job-{number}")
+        await asyncio.sleep(0)
+        assert log.sizes == [1]
+        log.open.set()
+        for number in range(20):
+            await reported(log, f"job-{number}", RunPhase.RUNNING)
+        assert max(log.sizes) >= WORTH_A_BATCH
+        # Those of a refused batch go one by one.
+        assert (log.sizes.count(1) > WORTH_A_BATCH) is bool(refusing)
+
+
 async def test_the_end_of_a_stopped_pod_is_reported_before_the_next_sample() -> None:
     log = MemoryLog()
     async with living(log, period_seconds=3600.0):
@@ -250,7 +292,7 @@ async def test_what_waits_for_the_server_is_bounded_and_the_oldest_is_dropped() 
     async with living(log) as shell:
         log.answering.clear()
         for number in range(1100):
-            shell._post(Event(subject=f"execution.{NODE}.runtime", data=wrong_status(number), stream="EXECUTION"))
+            shell._post([Event(subject=f"execution.{NODE}.runtime", data=wrong_status(number), stream="EXECUTION")])
         assert len(shell._outbox) <= 1000
         assert shell.dropped >= 99
         log.answering.set()

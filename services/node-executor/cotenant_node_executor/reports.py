@@ -1,0 +1,115 @@
+"""Stores a node's reports on LOG, in rounds: what is decided while one is under way waits for the next.
+
+In: the reports of a cycle. Out: what was stored is folded by the node at once; of a refused report it takes over the sequence
+that LOG has, and the next cycle decides again. However many pods begin and end, a node has one round at the server, so that
+others are not kept waiting behind it; the slower the server, the larger the rounds.
+
+Bounds: one round, of at most ROUND reports; WORTH_A_BATCH of them go as one atomic batch, fewer one by one; `RoomPause` between
+tries while LOG has no room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from cotenant.events.envelope import Event
+from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
+from cotenant.log.room_pause import RoomPause
+from cotenant.runtime.follower import LOG_ERRORS
+from cotenant_node_executor.core.node import ExecutorNode
+
+logger = logging.getLogger(__name__)
+
+ROUND = 100
+
+
+class Reports:
+    """One node's reports under way."""
+
+    def __init__(self, log: Log, cell: str, wake: Callable[[], None]) -> None:
+        """`wake` has the next cycle run now: it decides what had to wait."""
+        self._log = log
+        self._cell = cell
+        self._wake = wake
+        self._waited = False
+        """Something was decided while the round was under way."""
+        self._round: asyncio.Task[None] | None = None
+        self._room_pause = RoomPause()
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a round is."""
+        return self._round is not None and not self._round.done()
+
+    def post(self, node: ExecutorNode, reports: Sequence[Event]) -> None:
+        """Begin a round with what a cycle has decided; where one is under way, the cycle behind it decides again."""
+        if not reports or self._room_pause.waits(asyncio.get_running_loop().time()):
+            return
+        if self.under_way:
+            self._waited = True
+            return
+        self._waited = len(reports) > ROUND
+        events = [node.identified(event, self._cell) for event in reports[:ROUND]]
+        self._round = asyncio.ensure_future(self._store(events, node))
+        self._round.add_done_callback(self._is_over)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        if self._round is not None:
+            self._round.cancel()
+            await asyncio.gather(self._round, return_exceptions=True)
+
+    def _is_over(self, _: asyncio.Task[None]) -> None:
+        if self._waited:
+            self._wake()
+
+    async def _store(self, events: Sequence[Event], node: ExecutorNode) -> None:
+        if len(events) >= WORTH_A_BATCH:
+            outcome = await self._append(events, node)
+            if not (isinstance(outcome, Refused) and not outcome.no_space):
+                return
+        # Few, or one of them is refused: each by itself.
+        await asyncio.gather(*(self._store_one(event, node) for event in events))
+
+    async def _append(self, events: Sequence[Event], node: ExecutorNode) -> Stored | Refused | NoAnswer:
+        """Store some reports together, and fold what was stored."""
+        writes = [Write(event=event, expected=node.core.last_sequence(event.subject)) for event in events]
+        try:
+            outcome = await self._log.append(writes)
+        except LOG_ERRORS as error:
+            logger.info("node %s: %s was not stored: %s", node.name, events[0].subject, error)
+            return NoAnswer(str(error))
+        if isinstance(outcome, Stored):
+            for sequence, event in enumerate(events, outcome.first):
+                node.apply(replace(event, sequence=sequence))
+            if self._room_pause.stored():
+                logger.warning("node %s: LOG has room for reports again", node.name)
+        elif isinstance(outcome, Refused) and outcome.no_space:
+            now = asyncio.get_running_loop().time()
+            if not self._room_pause.waits(now):
+                pause = self._room_pause.refused(now)
+                logger.warning("node %s: LOG has no room (%s): next report in %.0f s", node.name, outcome.reason, pause)
+        return outcome
+
+    async def _store_one(self, event: Event, node: ExecutorNode) -> None:
+        """Store one report. If it is refused, take over the subject's last sequence; the next cycle decides again."""
+        expected = node.core.last_sequence(event.subject)
+        outcome = await self._append([event], node)
+        if not isinstance(outcome, Refused) or outcome.no_space:
+            return
+        try:
+            head = await self._log.head(event.subject)
+        except LOG_ERRORS as error:
+            logger.info("node %s: %s cannot be looked up: %s", node.name, event.subject, error)
+            return
+        if head is None:
+            node.core.correct_sequence(event.subject, 0)
+        elif head.sequence != expected:
+            logger.info("node %s: %s: %s", node.name, event.subject, outcome.reason)
+            node.core.correct_sequence(event.subject, head.sequence)
+        else:
+            logger.error("node %s: %s is refused: %s", node.name, event.subject, outcome.reason)
