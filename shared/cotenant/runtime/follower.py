@@ -9,6 +9,8 @@ It owns no state but the queue. What went wrong is in the operator's log, once a
 
 Bounds: MAX_PAUSE_SECONDS between incarnations; MARKER_TRIES to store a start marker; `queue_pulls` pulls of `pull_limit` wait
 between reader and incarnation; CLOSE_SECONDS to give consumers back.
+
+Over 300 lines: what an incarnation can be, what it reads and who runs it are one contract.
 """
 
 from __future__ import annotations
