@@ -153,7 +153,10 @@ class BatchResourceCalculator:
     def _apply_yarn(self, event: Event, node: str) -> None:
         data = event.data if isinstance(event.data, YarnNode) and not event.tombstone else None
         if data is not None and data.node != node:
-            return  # a NodeManager that belongs to no node
+            # A NodeManager that belongs to no node, or no longer to this one.
+            if (known := self._nodes.get(node)) is None or known.yarn is None:
+                return
+            data = None
         state = self._changing(node)
         state.yarn = data
         state.yarn_ref = event.ref if data is not None else ""

@@ -317,6 +317,18 @@ def test_yarns_own_report_replaces_its_annotation(bench: Bench) -> None:
     assert {found.source for found in bench.resources().terms if found.name == "third-party"} == {yarn.ref}
 
 
+def test_a_node_manager_that_no_longer_belongs_to_the_node_is_not_counted_any_more(bench: Bench) -> None:
+    """Found by fuzzing: its last report went on counting here, and not in a service that had loaded since."""
+    bench.node(annotations={THIRD_PARTY: ALLOCATIONS})
+    bench.metric()
+    bench.yarn(used(4, 4))
+    bench.decide()
+    assert bench.resources().third_party == used(4, 4)
+    bench.yarn(used(4, 4), named="")
+    bench.decide()
+    assert bench.resources().third_party == used(10, 10)
+
+
 def test_an_unmatched_node_manager_is_not_counted(bench: Bench) -> None:
     bench.metric()
     bench.yarn(used(4, 4), named="")
