@@ -12,13 +12,18 @@ from tests.nats_server import NatsServer
 HERE = Path(__file__).parent
 OF_THE_MACHINE = ("e2e", "integration/console", "integration/node_executor", "integration/node_kernel")
 """Tests of these folders share the machine's control groups and measure its load: one after the other, in one worker."""
+ALONE = ("unit", "simulation/test_mutants.py")
+"""Here each test is one of its own. Those of any other file share servers, and run in its order, in one worker."""
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Say which tests do not run at the same time (`pytest -n N --dist loadgroup`)."""
     for item in items:
-        if item.path.parent.relative_to(HERE).as_posix() in OF_THE_MACHINE:
+        file = item.path.relative_to(HERE).as_posix()
+        if file.rpartition("/")[0] in OF_THE_MACHINE:
             item.add_marker(pytest.mark.xdist_group("machine"))
+        elif not file.startswith(ALONE):
+            item.add_marker(pytest.mark.xdist_group(file))
 
 
 @pytest.fixture

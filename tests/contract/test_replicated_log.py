@@ -13,7 +13,7 @@ import pytest
 from cotenant.events import Event
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE, NoAnswer, Refused, Stored, Write, ending
 from cotenant.log.nats.consumer import PullConsumer
-from cotenant.log.nats.jetstream import JetStream, StreamInfo, StreamState
+from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, StreamInfo, StreamState
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.storing import find_out, store_batch
 from tests.contract.toy import metric
@@ -44,6 +44,19 @@ async def leader_of(log: NatsLog, stream: str = LOG) -> str:
         while not (leader := (await log._api.info(stream)).cluster.leader):  # noqa: ASYNC110 - an election announces nothing
             await asyncio.sleep(0.05)
     return leader
+
+
+async def led(log: NatsLog) -> None:
+    """Wait until LOG is there and answers: a cluster that just started, or lost a leader, says nothing of it for seconds."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            try:
+                await log.declare(replicas=3)
+                await leader_of(log)
+            except (BusError, *API_ERRORS):
+                await asyncio.sleep(0.1)
+            else:
+                return
 
 
 async def store(log: NatsLog, *events: Event, expected: int | None = None) -> Stored:
@@ -110,6 +123,7 @@ async def test_a_paused_server_takes_nobody_along(cluster: NatsCluster, monkeypa
     """Clients of a server that says nothing go to another one; a consumer that lived there is made again."""
     monkeypatch.setattr("cotenant.log.nats.log.CLUSTER_PING_SECONDS", 0.5)
     log = await connect(cluster.url, "test")
+    await led(log)
     reader = await log.follow(LOG, ["metrics.*"], after=await log.last_sequence(LOG))
     reader.loaded()
     connected = log.client.connected_url
