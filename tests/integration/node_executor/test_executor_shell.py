@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
-from msgspec.structs import replace
 
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement, PlacementPhase
@@ -24,6 +23,7 @@ from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from tests.builders import encoded, pod_document
+from tests.full_log import fill
 from tests.nats_server import NatsServer
 
 NODE = "sim-1"
@@ -258,17 +258,9 @@ async def test_an_executor_that_starts_on_a_full_log_runs_its_pods_and_stores_it
     others, log = await connect(nats_server.url, "others"), await connect(nats_server.url, "executor")
     await others.declare(sizes=StreamSizes(log=1 << 20))
     await place(others, "job", "1500ms")
-    filled: Stored | Refused | NoAnswer = NoAnswer("")
-    size = 1 << 16
-    for number in range(1000):
-        run = RunStatus(node="other", namespace="default", name=f"r{number}", uid="u", phase=RunPhase.RUNNING)
-        data = replace(run, message="x" * size)
-        event = Event(subject=run_subject("other", "default", f"r{number}"), data=data, id=f"f/{number}", source="/test")
-        filled = await others.append([Write(event=event)])
-        if isinstance(filled, Refused):
-            if size < 64:
-                break
-            size //= 2
+    await fill(others)
+    report = Event(subject=run_subject(NODE, "default", "pod-0"), data=wrong_status(0), id="f", source="/test")
+    filled = await others.append([Write(event=report)])
     assert isinstance(filled, Refused)
     assert filled.no_space
     async with living(log) as shell:

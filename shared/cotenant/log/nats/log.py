@@ -197,10 +197,7 @@ class NatsLog:
         return await self._head(f"the message of {subject} behind {after}", self._api.next(LOG, subject, after))
 
     async def _head(self, what: str, asking: Awaitable[StoredMessage | None]) -> Head | None:
-        try:
-            message = await asking
-        except (BusError, *API_ERRORS) as error:
-            raise LogUnavailableError(f"{what}: {type(error).__name__}: {error}") from error
+        message = await self._answer(what, asking)
         if message is None:
             return None
         try:
@@ -212,10 +209,16 @@ class NatsLog:
 
     async def get(self, stream: str, sequence: int) -> Event | None:
         """See `cotenant.log.contract.Log`."""
+        message = await self._answer(f"{stream}:{sequence}", self._api.get(stream, sequence))
+        return self._decoded(stream, message)
+
+    async def _answer(self, what: str, asking: Awaitable[StoredMessage | None]) -> StoredMessage | None:
         try:
-            message = await self._api.get(stream, sequence)
+            return await asking
         except (BusError, *API_ERRORS) as error:
-            raise LogUnavailableError(f"{stream}:{sequence}: {type(error).__name__}: {error}") from error
+            raise LogUnavailableError(f"{what}: {type(error).__name__}: {error}") from error
+
+    def _decoded(self, stream: str, message: StoredMessage | None) -> Event | None:
         if message is None:
             return None
         try:
@@ -227,15 +230,9 @@ class NatsLog:
         """Return the last message of a subject of LOG; from HISTORY where LOG holds none any more, so that it is a tombstone or
         was fleeting. None where there is none, or it cannot be decoded. Raises LogUnavailableError."""
         for stream in (LOG, HISTORY):
-            try:
-                message = await self._api.last(stream, subject)
-            except (BusError, *API_ERRORS) as error:
-                raise LogUnavailableError(f"the last message of {subject}: {type(error).__name__}: {error}") from error
+            message = await self._answer(f"the last message of {subject}", self._api.last(stream, subject))
             if message is not None:
-                try:
-                    return event_of(stream, message.subject, message.sequence, message.data, message.headers)
-                except EventError:
-                    return None
+                return self._decoded(stream, message)
         return None
 
     async def find(self, ref: str) -> Event | Lost:
