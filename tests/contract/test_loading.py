@@ -8,12 +8,16 @@ from collections.abc import Sequence
 
 import pytest
 
+from cotenant.engine.commit import Identity
+from cotenant.engine.load import Load
 from cotenant.events import Event
-from cotenant.log.contract import LOG, MAX_BATCH, Behind, Stored, Write, ending
+from cotenant.events.commits import ServiceStarted
+from cotenant.log.contract import LOG, MAX_BATCH, Behind, NoAnswer, Refused, Stored, Write, ending
 from cotenant.log.nats import snapshot as snapshots
 from cotenant.log.nats.jetstream import Subjects
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.snapshot import Snapshot
+from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading
 from tests.contract.logs import AnyLog
 from tests.contract.toy import metric
 from tests.nats_server import NatsServer
@@ -192,3 +196,44 @@ async def test_no_subject_that_stays_is_missed_between_pages(
     listed = await snapshot._list(">")
     assert set(listed) >= set(pages.subjects_held)
     assert listed == sorted(set(listed))
+
+
+class _Looking(LoadingIncarnation):
+    """Remembers which subjects it knew when its load was over."""
+
+    def __init__(self, stopping: asyncio.Event) -> None:
+        super().__init__(Load(Identity(service="test", replica="r"), (">",), 1))
+        self._stopping = stopping
+        self.known: dict[str, bool] = {}
+
+    async def run(self, reading: Reading) -> None:
+        while not self._stopping.is_set():
+            await reading.wait(1.0)
+            while not self._stopping.is_set() and (events := reading.take()) is not None:
+                for event in events:
+                    if self.load.ends_with(event):
+                        self._stopping.set()
+                        break
+                    self.known[event.subject] = not event.tombstone
+
+
+async def test_a_load_is_over_at_a_sequence_where_its_state_is_whole(log: AnyLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The start marker's delivery ends the load. What is replaced behind the marker must have been read before it.
+    await store(log, [metric(f"n{number}", number) for number in range(10)])
+    append = log.append
+
+    async def replacing_behind_it(writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        outcome = await append(writes)
+        if isinstance(writes[0].event.data, ServiceStarted):
+            await store_all([metric("n3", 33), ending("metrics.n4", metric("n4", 0).data)])
+        return outcome
+
+    async def store_all(events: Sequence[Event]) -> None:
+        assert isinstance(await append([Write(event=event) for event in events]), Stored)
+
+    monkeypatch.setattr(log, "append", replacing_behind_it)
+    stopping = asyncio.Event()
+    seen = _Looking(stopping)
+    async with asyncio.timeout(WAIT_SECONDS):
+        await Follower(log, (">",), stopping, service="test").run(lambda _: seen)
+    assert {f"metrics.n{number}" for number in range(10)} <= {subject for subject, exists in seen.known.items() if exists}

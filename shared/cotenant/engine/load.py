@@ -1,8 +1,8 @@
 """One load of the log, sans I/O: from a start marker to its delivery, and what follows when it breaks off.
 
-Whoever folds LOG begins with a fresh state, a reader, and a start marker that is stored behind them. The marker's delivery
-says that everything before it is folded: the load is over, the state may be decided on and shown. When a reader falls too far
-behind, or nobody knows what became of a batch, the next incarnation does the same again.
+Whoever folds LOG begins with a fresh state, a reader, and a start marker that is stored once the reader has read its snapshot.
+The marker's delivery says that everything before it is folded: the load is over, the state may be decided on and shown. When a
+reader falls too far behind, or nobody knows what became of a batch, the next incarnation does the same again.
 
 In: who loads, what it reads. Out: the marker, when the load is over, how long to wait before the next one. The processes
 (`runtime.follower`), the cycle and the simulator use the same class.
@@ -38,7 +38,7 @@ class Load:
         self._marker_id = ""
 
     def marker(self, now: datetime) -> Event:
-        """Return the start marker, to be stored once the reader is there."""
+        """Return the start marker, to be stored once the snapshot is read."""
         identity = self.identity
         self._marker_id = f"{identity.cell}/{identity.service}/{identity.replica}/start/{now.timestamp():.6f}/{self.number}"
         return Event(

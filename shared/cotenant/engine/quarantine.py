@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 
 MAX_HELD = 1000
@@ -104,7 +105,13 @@ class Quarantine:
     def failed(self, error: Exception) -> None:
         """Record that `decide` raised: the next incarnation searches among what was folded since the last good decision. Raises
         the error itself if that is nothing: then no message is at fault."""
-        suspected = {(event.subject, event.sequence) for events in self._recent for event in events}
+        suspected = {
+            (event.subject, event.sequence)
+            for events in self._recent
+            for event in events
+            # Nothing is decided on these, and the next incarnation's ends its load.
+            if not isinstance(event.data, ServiceStarted)
+        }
         if not suspected:
             raise error
         self._begin([frozenset(suspected)])

@@ -168,11 +168,18 @@ class Skipping(Protocol):
 
 @runtime_checkable
 class Snapshotting(Protocol):
-    """A reader that knows when everything has been delivered that was there when it began."""
+    """A reader that begins with the last message of each subject.
+
+    A subject that has a newer message by the time it is read is left out of the snapshot: that message follows, behind it. So
+    the state is whole at the first sequence stored after the snapshot was read, not at the one where reading began.
+    """
+
+    on_snapshot_over: Callable[[], None]
+    """Called when `snapshot_over` becomes true; a pull may wait on."""
 
     @property
     def snapshot_over(self) -> bool:
-        """Whether it has; nothing is told to who waits in `pull` meanwhile."""
+        """Whether the snapshot is read, and nothing that came meanwhile waits in the reader."""
 
 
 @runtime_checkable

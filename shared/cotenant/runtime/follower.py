@@ -18,9 +18,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from nats.errors import Error as NatsError
 from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential_jitter
@@ -84,8 +84,15 @@ class Reading:
         self._queue: asyncio.Queue[Sequence[Event]] = asyncio.Queue(queue_pulls)
         self._tasks = [asyncio.ensure_future(self._read(reader)) for reader in readers]
         self._ends = asyncio.ensure_future(stopping.wait())
+        self._duty: asyncio.Future[None] | None = None
         for task in (*self._tasks, self._ends):
             task.add_done_callback(lambda _: self.wake.set())
+        self._snapshot = asyncio.Event()
+        of_log = readers[0]
+        if isinstance(of_log, Snapshotting):
+            of_log.on_snapshot_over = self._snapshot.set
+        if not isinstance(of_log, Snapshotting) or of_log.snapshot_over:
+            self._snapshot.set()
 
     async def _read(self, reader: Reader) -> None:
         while True:
@@ -95,6 +102,15 @@ class Reading:
                 self.wake.set()
                 # Deliveries of a long load arrive between decisions: let the others run.
                 await asyncio.sleep(0)
+
+    async def snapshot_read(self) -> None:
+        """Wait until the snapshot of LOG has been read from the server; it may still wait to be taken."""
+        await self._snapshot.wait()
+
+    def beside(self, duty: Coroutine[Any, Any, None]) -> None:
+        """Do something while deliveries are folded; what it raises ends the incarnation, as what a reader raises."""
+        self._duty = asyncio.ensure_future(duty)
+        self._duty.add_done_callback(lambda _: self.wake.set())
 
     def take(self) -> Sequence[Event] | None:
         """Return the deliveries of one pull, None where none wait."""
@@ -107,6 +123,9 @@ class Reading:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self.wake.wait()
+        if self._duty is not None and self._duty.done():
+            duty, self._duty = self._duty, None
+            duty.result()
         for task in self._tasks:
             if task.done():
                 task.result()
@@ -130,16 +149,17 @@ class Reading:
 
     async def stop(self) -> None:
         """Stop reading."""
-        for task in (*self._tasks, self._ends):
+        tasks: list[asyncio.Future[Any]] = [*self._tasks, self._ends, *([] if self._duty is None else [self._duty])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, self._ends, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Incarnation(Protocol):
     """A fresh state and the loop that keeps it."""
 
     def marker(self, now: datetime) -> Event:
-        """Return the start marker. Its delivery ends the load."""
+        """Return the start marker, to be stored behind the snapshot. Its delivery ends the load."""
 
     @property
     def pause(self) -> timedelta:
@@ -157,7 +177,7 @@ class Prepared(Protocol):
     """An incarnation that looks at the log before its load."""
 
     async def prepare(self) -> None:
-        """Called before the start marker is stored."""
+        """Called before `run`."""
 
 
 @runtime_checkable
@@ -165,7 +185,7 @@ class Roomless(Protocol):
     """An incarnation that can begin on a log without room for its start marker: what it reads says when its load is over."""
 
     def without_marker(self) -> None:
-        """Called before `run` where there was no room. The incarnation stores its marker when there is."""
+        """Called where there was no room, while `run` runs. The incarnation stores its marker when there is."""
 
 
 class LoadingIncarnation:
@@ -267,6 +287,18 @@ class Follower:
             return outcome
         raise Behind(f"the start marker was not stored: {outcome.reason}")
 
+    async def _mark(self, incarnation: Incarnation, reading: Reading) -> None:
+        """Store the start marker once the snapshot is read: what is left out of it, as a newer message was there already, lies
+        before the marker then. Stored earlier, its delivery would end a load that lacks what had been replaced meanwhile.
+        """
+        await reading.snapshot_read()
+        stored = await self._store_marker(Write(event=incarnation.marker(self._clock())))
+        if isinstance(stored, Refused):
+            if not isinstance(incarnation, Roomless):
+                raise Behind(f"the start marker was not stored: {stored.reason}")
+            logger.warning("%s: no room for the start marker (%s): going on without", self._service, stored.reason)
+            incarnation.without_marker()
+
     async def _run_one(self, incarnation: Incarnation) -> None:
         readers: list[Reader] = []
         try:
@@ -283,14 +315,9 @@ class Follower:
                 readers[1].loaded()
             if isinstance(incarnation, Prepared):
                 await incarnation.prepare()
-            stored = await self._store_marker(Write(event=incarnation.marker(self._clock())))
-            if isinstance(stored, Refused):
-                if not isinstance(incarnation, Roomless):
-                    raise Behind(f"the start marker was not stored: {stored.reason}")
-                logger.warning("%s: no room for the start marker (%s): going on without", self._service, stored.reason)
-                incarnation.without_marker()
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)
             try:
+                reading.beside(self._mark(incarnation, reading))
                 await incarnation.run(reading)
             finally:
                 await reading.stop()

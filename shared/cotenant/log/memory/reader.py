@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cotenant.events.envelope import Event, EventError, UnknownEventTypeError
@@ -39,6 +39,7 @@ class MemoryReader:
         self._after = stream.last_sequence if after is None else after
         self._loading = after is None
         self.position = 0 if after is None else after
+        self.on_snapshot_over: Callable[[], None] = lambda: None
 
     @property
     def snapshot_over(self) -> bool:
@@ -60,6 +61,8 @@ class MemoryReader:
         taken: list[int] = []
         while self._backlog and len(taken) < limit:
             taken.append(self._backlog.popleft())
+            if not self._backlog:
+                self.on_snapshot_over()
         if len(taken) < limit and not self._backlog:
             if not self._loading and self._stream.last_sequence - self._after > MAX_BEHIND:
                 waiting = self._stream.after(self._after, self._filters, MAX_BEHIND + 1)

@@ -45,6 +45,10 @@ def boot_seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def _nothing() -> None:
+    """What is called where nobody waits."""
+
+
 class NatsReader:
     """Follows one stream. Use `pull` from one task only."""
 
@@ -72,6 +76,7 @@ class NatsReader:
         """When the server stored that message, in nanoseconds since the epoch; empty before the first delivery."""
         self._loading = after is None
         self.position = after or 0
+        self.on_snapshot_over: Callable[[], None] = _nothing
         self.max_behind = MAX_BEHIND
         self._selects: re.Pattern[bytes] | None = None
         if len(filters) >= MANY_FILTERS:
@@ -80,6 +85,11 @@ class NatsReader:
         wanted = (">",) if self._selects is not None else filters
         self._consumer = PullConsumer(client, self._api, stream, wanted)
         self.reopened = 0
+
+    @property
+    def snapshot_over(self) -> bool:
+        """See `cotenant.log.contract.Snapshotting`."""
+        return self._snapshot is None
 
     def hold_at_most(self, pull_bytes: int) -> None:
         """Ask for so many bytes at a time from the next pull on; at least those of the largest message."""
@@ -182,6 +192,7 @@ class NatsReader:
                 self._snapshot = None
                 self.position = max(self.position, self._after)
                 await self._reopen()
+                self.on_snapshot_over()
         return events
 
     async def _take(self, events: list[Event], limit: int) -> None:

@@ -26,7 +26,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nats.aio.subscription import Subscription
 
@@ -69,6 +69,8 @@ class RepublishedReader:
         self._selected = selected
         self._decoder = MessageDecoder(LOG, dead_letters)
         self._snapshot = Snapshot(client, LOG, (selected,)) if after is None else None
+        self._tell_of_snapshot = False
+        """The snapshot is read, and its owner does not know yet."""
         self._loading = after is None
         self._known = after or 0
         """Of what is selected, everything up to here is delivered or in `_found`."""
@@ -96,6 +98,7 @@ class RepublishedReader:
         self._in_touch = 0.0
         """`boot_seconds` when the log was last looked at."""
         self.position = after or 0
+        self.on_snapshot_over: Callable[[], None] = lambda: None
         self.gaps = 0
         """How often messages were missed, or may have been."""
 
@@ -116,7 +119,7 @@ class RepublishedReader:
     @property
     def snapshot_over(self) -> bool:
         """See `cotenant.log.contract.Snapshotting`."""
-        return self._snapshot is None
+        return self._snapshot is None and not self._waiting and not self._found
 
     # -- what arrives --------------------------------------------------------------------------------------------------
 
@@ -165,6 +168,9 @@ class RepublishedReader:
             self._arrived.clear()
             await self._look_if_due()
             await self._take(events, limit)
+            if self._tell_of_snapshot and self.snapshot_over:
+                self._tell_of_snapshot = False
+                self.on_snapshot_over()
             now = loop.time()
             if events or now >= deadline:
                 return events
@@ -186,6 +192,7 @@ class RepublishedReader:
             if not messages:
                 self._known = self.position = max(self.position, self._snapshot.through)
                 self._snapshot = None
+                self._tell_of_snapshot = True
         return events
 
     async def _take(self, events: list[Event], limit: int) -> None:
